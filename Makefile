@@ -1,0 +1,48 @@
+# Two commands are enough: `make demo` and `make test`. Each sets up .venv by itself.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+
+.PHONY: help demo test lint format docs bench clean
+help:
+	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
+	@echo "make test    run all tests        make lint   formatting, rules, types"
+	@echo "make docs    build the pages      make bench  run the benchmarks"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sfumato needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp an extra: installing happens once, and again when pyproject.toml changes.
+$(STAMPS)/%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/core: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+demo: $(STAMPS)/core
+	$(BIN)/sfumato demo
+
+test: $(STAMPS)/test
+	$(BIN)/python -m pytest -n auto
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMPS)/lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(STAMPS)/docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(STAMPS)/test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) docs/_build build dist

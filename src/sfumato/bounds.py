@@ -1,0 +1,217 @@
+"""Bounds: public facts that limit a row, and `clip`, which makes every row obey them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+
+__all__ = ["Bounds"]
+
+PUBLIC_LABELS = "public"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Public limits of a row: a ball ``||x||₂ <= norm``, a box ``lower <= x <= upper``, a label set.
+
+    Parameters
+    ----------
+    norm : float, optional
+        Radius R of the L2 ball around zero.
+    lower, upper : float or sequence of float, optional
+        Corners of the box, one number for all features or one per feature.
+    labels : sequence or "public", optional
+        The possible labels, known before the data are seen. ``labels="public"`` declares that the
+        set of labels found in the data is public knowledge; guarantees then say so.
+
+    Notes
+    -----
+    `clip` acts on each row alone, so it costs no budget: a row outside the box is moved to the
+    nearest point of it, a row outside the ball is scaled back, a row with a missing or infinite
+    number becomes the `default_row`, and a label outside the set becomes the first label. No
+    single row can make it raise.
+
+    Examples
+    --------
+    >>> from sfumato import Bounds
+    >>> Bounds(norm=1.0).clip([[3.0, 4.0], [0.3, 0.4]]).round(6)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    >>> Bounds(lower=0.0, upper=1.0).diameter(2, n_features=4)
+    2.0
+    """
+
+    norm: float | None = None
+    lower: float | tuple[float, ...] | None = None
+    upper: float | tuple[float, ...] | None = None
+    labels: tuple[Any, ...] | str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            object.__setattr__(self, name, _numbers(name, getattr(self, name)))
+        object.__setattr__(self, "labels", _label_set(self.labels))
+        if self.norm is None and self.lower is None and self.upper is None and self.labels is None:
+            raise MissingBoundsError(
+                "Bounds need a 'norm', or 'lower' and 'upper', or 'labels'; "
+                "for example Bounds(norm=1.0) or Bounds(lower=0.0, upper=1.0, labels=[0, 1])."
+            )
+        if (self.lower is None) != (self.upper is None):
+            raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
+        if self.norm is not None and not (math.isfinite(self.norm) and self.norm > 0):
+            raise InvalidInputError(f"'norm' must be finite and positive. Got {self.norm} instead.")
+        self._check_box()
+
+    def _check_box(self) -> None:
+        if self.lower is None:
+            return
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise InvalidInputError("'lower' and 'upper' must have one number per feature each.")
+        if not np.all(lower < upper):
+            raise InvalidInputError("'lower' must lie below 'upper' in every feature.")
+        if self.norm is not None and not np.all((lower <= 0) & (upper >= 0)):
+            raise InvalidInputError("A box used together with 'norm' must contain zero.")
+
+    # The ball and the box ---------------------------------------------------------------
+
+    def box(self, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Give the corners of the box for rows of `n_features`, or None without a box."""
+        if self.lower is None:
+            return None
+        for corner in (self.lower, self.upper):
+            if isinstance(corner, tuple) and len(corner) != n_features:
+                raise InvalidInputError(
+                    f"The bounds are given for {len(corner)} features, the rows have {n_features}."
+                )
+        lower, upper = (np.broadcast_to(c, n_features) for c in (self.lower, self.upper))
+        return lower.astype(float), upper.astype(float)
+
+    def ball(self, n_features: int) -> tuple[NDArray[np.float64], float]:
+        """Give centre and radius of the smallest known ball that holds every clipped row."""
+        self.require_features()
+        origin = np.zeros(n_features)
+        box = self.box(n_features)
+        if box is None:
+            assert self.norm is not None  # noqa: S101 - require_features leaves one of the two
+            return origin, float(self.norm)
+        centre = (box[0] + box[1]) / 2
+        radius = float(np.linalg.norm((box[1] - box[0]) / 2))
+        if self.norm is not None and self.norm <= radius:
+            return origin, float(self.norm)
+        return centre, radius
+
+    def diameter(self, order: int, *, n_features: int) -> float:
+        """Largest L1 (`order` 1) or L2 (`order` 2) distance of two clipped rows."""
+        if order not in (1, 2):
+            raise InvalidInputError(f"'order' must be 1 or 2. Got {order} instead.")
+        self.require_features()
+        spread = math.sqrt(n_features) if order == 1 else 1.0
+        found = [] if self.norm is None else [2 * self.norm * spread]
+        box = self.box(n_features)
+        if box is not None:
+            found.append(float(np.linalg.norm(box[1] - box[0], ord=order)))
+        return min(found)
+
+    def entry_diameter(self, *, n_features: int) -> float:
+        """Largest change of a single number of a clipped row."""
+        self.require_features()
+        found = [] if self.norm is None else [2 * self.norm]
+        box = self.box(n_features)
+        if box is not None:
+            found.append(float(np.max(box[1] - box[0])))
+        return min(found)
+
+    def default_row(self, n_features: int) -> NDArray[np.float64]:
+        """Give the public row that stands for a row with missing or infinite numbers."""
+        return self.ball(n_features)[0]
+
+    def require_features(self) -> None:
+        """Raise `MissingBoundsError` unless a norm or a box is given."""
+        if self.norm is None and self.lower is None:
+            raise MissingBoundsError(
+                "Bounds on the features are needed and are never learned from data: "
+                "give Bounds(norm=...) or Bounds(lower=..., upper=...)."
+            )
+
+    # Clipping ---------------------------------------------------------------------------
+
+    def clip(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Make every row obey the bounds; idempotent, row by row, never raises for a value."""
+        rows = np.array(X, dtype=np.float64, ndmin=2)
+        if rows.ndim != 2:
+            raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
+        n_features = rows.shape[1]
+        self.require_features()
+        rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)
+        box = self.box(n_features)
+        if box is not None:
+            np.clip(rows, box[0], box[1], out=rows)
+        if self.norm is not None:
+            _scale_into_ball(rows, self.norm)
+        return rows
+
+    def clip_labels(self, y: ArrayLike) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Give the code of each label and the label set; unknown labels become the first one."""
+        given = np.asarray(y)
+        labels = self.label_set(given)
+        order = np.argsort(labels, kind="stable")
+        place = np.searchsorted(labels, given, sorter=order).clip(max=len(labels) - 1)
+        codes = order[place]
+        return np.where(labels[codes] == given, codes, 0), labels
+
+    def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Give the public label set; `y` is read only where the set was declared public."""
+        if self.labels is None:
+            raise MissingBoundsError(
+                "The set of labels is needed and is never learned from data: give "
+                "Bounds(..., labels=[...]), or labels='public' if the labels found in the data "
+                "are public knowledge."
+            )
+        if isinstance(self.labels, str):
+            return np.unique(y)
+        labels = np.asarray(self.labels)
+        if np.issubdtype(labels.dtype, np.number) != np.issubdtype(y.dtype, np.number):
+            raise InvalidInputError(
+                f"The labels of the bounds are of type {labels.dtype}, those of the data {y.dtype}."
+            )
+        return np.asarray(sorted(self.labels), dtype=labels.dtype)
+
+
+def _scale_into_ball(rows: NDArray[np.float64], norm: float) -> None:
+    # A hair inside the ball: the true norm of a float row then never passes the bound, although
+    # its computed norm carries up to n_features/2 roundings, and a second clip changes nothing.
+    hair = max(2.0**-40, rows.shape[1] * 2.0**-51)
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        huge = ~np.isfinite(lengths)  # the squares overflow beyond 1e154
+        rows[huge] *= 2.0**-600
+        lengths[huge] = np.sqrt(np.einsum("ij,ij->i", rows[huge], rows[huge]))
+    outside = huge | (lengths > norm * (1 - hair))
+    rows[outside] *= (norm * (1 - 2 * hair) / lengths[outside])[:, None]
+
+
+def _numbers(name: str, value: Any) -> float | tuple[float, ...] | None:
+    if value is None:
+        return None
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 1 or array.size == 0 or not np.isfinite(array).all():
+        raise InvalidInputError(f"'{name}' must be one finite number or one per feature.")
+    return float(array) if array.ndim == 0 else tuple(array.tolist())
+
+
+def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | None:
+    if labels is None or labels == PUBLIC_LABELS:
+        return labels  # type: ignore[return-value]
+    if isinstance(labels, str):
+        raise InvalidInputError("'labels' must be a sequence of labels, or the word 'public'.")
+    found = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
+    if len(set(found)) != len(found) or not found:
+        raise InvalidInputError("'labels' must name at least one label, each of them once.")
+    return found

@@ -1,0 +1,208 @@
+"""Events: data-free records of what was released, each defined by its noise law.
+
+An event holds all and only what an accountant needs. It can be stored, mailed and accounted
+again next year by a tighter accountant, without the data. The meaning of an event never
+changes once published; a different law gets a new class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+
+__all__ = [
+    "ApproximateEvent",
+    "EntryEvent",
+    "Event",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "NonPrivateEvent",
+    "ObjectivePerturbationEvent",
+    "PureEvent",
+    "RandomizedResponseEvent",
+    "RepeatedEvent",
+    "event_from_dict",
+    "flatten",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One release, described without data."""
+
+    kind: ClassVar[str] = "event"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class GaussianEvent(Event):
+    """``v + N(0, s² I)`` where ``||v - v'||₂ <= D``; ``noise_multiplier = s / D``."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(Event):
+    """``v + Lap(s)`` per coordinate where ``||v - v'||₁ <= D``; ``noise_multiplier = s / D``."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class EntryEvent(Event):
+    """``v + w`` with ``w = 0`` with probability `delta`, else ``Lap(d / epsilon)``; ``|v - v'| <= d``."""
+
+    epsilon: float
+    delta: float = 0.0
+    kind: ClassVar[str] = "entry"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+        _probability("delta", self.delta)
+
+
+@dataclass(frozen=True)
+class PureEvent(Event):
+    """Any output law with density ratio at most ``exp(epsilon)``; `law` names it for the reader."""
+
+    epsilon: float
+    law: str = "unnamed"
+    kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent(Event):
+    """A label of `n_labels` kept with odds ``exp(epsilon) : 1`` against each other label."""
+
+    epsilon: float
+    n_labels: int
+    kind: ClassVar[str] = "randomized_response"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+        if self.n_labels < 2:
+            raise InvalidInputError(f"'n_labels' must be at least 2. Got {self.n_labels} instead.")
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbationEvent(Event):
+    """A privacy loss at most ``kappa + 1/(2 r²) + chi_m / r`` with ``r = noise_multiplier``.
+
+    The minimiser of a convex objective with the linear term ``b.t``, ``b ~ N(0, s² I)``, where
+    the gradient changes by at most ``D = s / r`` inside `dimension` = m directions and `kappa`
+    bounds the change of the log-determinant.
+    """
+
+    noise_multiplier: float
+    kappa: float
+    dimension: int
+    kind: ClassVar[str] = "objective_perturbation"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        if not (math.isfinite(self.kappa) and self.kappa >= 0) or self.dimension < 1:
+            raise InvalidInputError("'kappa' must be finite and >= 0, 'dimension' at least 1.")
+
+
+@dataclass(frozen=True)
+class ApproximateEvent(Event):
+    """Any release of which only ``(epsilon, delta)`` is known."""
+
+    epsilon: float
+    delta: float
+    kind: ClassVar[str] = "approximate"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InvalidInputError(f"'epsilon' must be finite and >= 0. Got {self.epsilon}.")
+        _probability("delta", self.delta)
+
+
+@dataclass(frozen=True)
+class NonPrivateEvent(Event):
+    """A release without noise: epsilon is infinite, and visibly so."""
+
+    kind: ClassVar[str] = "non_private"
+
+
+@dataclass(frozen=True)
+class RepeatedEvent(Event):
+    """`event`, `count` times with independent noise."""
+
+    event: Event
+    count: int
+    kind: ClassVar[str] = "repeated"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidInputError(f"'count' must be at least 1. Got {self.count} instead.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {"kind": self.kind, "event": self.event.to_dict(), "count": self.count}
+
+
+_KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (
+        ApproximateEvent,
+        EntryEvent,
+        GaussianEvent,
+        LaplaceEvent,
+        NonPrivateEvent,
+        ObjectivePerturbationEvent,
+        PureEvent,
+        RandomizedResponseEvent,
+    )
+}
+
+
+def event_from_dict(record: Mapping[str, Any]) -> Event:
+    """Rebuild an event from `Event.to_dict`; an unknown kind is refused, never skipped."""
+    values = dict(record)
+    kind = values.pop("kind", None)
+    if kind == RepeatedEvent.kind:
+        return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
+    if kind not in _KINDS:
+        raise UnsupportedEventError(f"Unknown event kind {kind!r}; a newer Sfumato may know it.")
+    return _KINDS[kind](**values)
+
+
+def flatten(events: Iterable[Event]) -> dict[Event, int]:
+    """Count equal events, with repetitions unrolled; the order of releases does not matter."""
+    counts: dict[Event, int] = {}
+    for event in events:
+        times = 1
+        while isinstance(event, RepeatedEvent):
+            times *= event.count
+            event = event.event
+        counts[event] = counts.get(event, 0) + times
+    return counts
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInputError(f"'{name}' must be finite and positive. Got {value} instead.")
+
+
+def _probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise InvalidInputError(f"'{name}' must lie in [0, 1). Got {value} instead.")

@@ -1,0 +1,87 @@
+"""Every error that Sfumato raises on purpose.
+
+::
+
+    SfumatoError
+    ├── InvalidInputError (ValueError)      an argument, a shape, a type that cannot be used
+    │   ├── MissingBoundsError              a public bound was not given
+    │   └── UnsupportedModeError            this unit, relation or mode is not offered here
+    ├── BudgetExceededError                 the ledger refuses a charge
+    ├── LedgerError                         the ledger cannot be read, written or trusted
+    │   └── LedgerTamperedError             the chain of hashes does not hold
+    ├── UnsupportedEventError               no accountant knows this event
+    └── StoredModelError                    a saved file is damaged, altered or too new
+
+No message ever holds a value of a data row.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceededError",
+    "InvalidInputError",
+    "LedgerError",
+    "LedgerTamperedError",
+    "MissingBoundsError",
+    "SfumatoError",
+    "StoredModelError",
+    "UnsupportedEventError",
+    "UnsupportedModeError",
+]
+
+
+class SfumatoError(Exception):
+    """Root of all errors raised on purpose by Sfumato."""
+
+
+class InvalidInputError(SfumatoError, ValueError):
+    """An argument has a value, shape or type that cannot be used."""
+
+
+class MissingBoundsError(InvalidInputError):
+    """A public bound is needed and was not given; it is never learned from data."""
+
+
+class UnsupportedModeError(InvalidInputError):
+    """The unit, relation or mode asked for is not offered by this component."""
+
+
+class BudgetExceededError(SfumatoError):
+    """A charge would pass the budget of the dataset; nothing was drawn.
+
+    Attributes
+    ----------
+    spent, asked, left : float
+        Epsilon spent before, epsilon of the refused charge alone, epsilon left, all at the
+        delta of the budget.
+    """
+
+    def __init__(self, message: str, *, spent: float, asked: float, left: float) -> None:
+        super().__init__(message)
+        self.spent = spent
+        self.asked = asked
+        self.left = left
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survive the way back from a worker process."""
+        return (_budget_exceeded, (self.args[0], self.spent, self.asked, self.left))
+
+
+def _budget_exceeded(message: str, spent: float, asked: float, left: float) -> BudgetExceededError:
+    return BudgetExceededError(message, spent=spent, asked=asked, left=left)
+
+
+class LedgerError(SfumatoError):
+    """The ledger cannot be opened, read or written."""
+
+
+class LedgerTamperedError(LedgerError):
+    """The ledger's chain of hashes does not hold."""
+
+
+class UnsupportedEventError(SfumatoError):
+    """No accountant knows this event, so it cannot be counted."""
+
+
+class StoredModelError(SfumatoError):
+    """A saved file is damaged, was altered, or was written by a newer version."""

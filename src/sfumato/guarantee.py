@@ -1,0 +1,342 @@
+"""The words of the promise: what is protected, against which change, how strongly, and is it true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from sfumato.events import Event, event_from_dict
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit"]
+
+
+class Unit(StrEnum):
+    """What one change may touch."""
+
+    RECORD = "record"
+    ENTRY = "entry"
+
+
+class Relation(StrEnum):
+    """Which two data sets count as neighbours."""
+
+    REPLACE_ONE = "replace_one"
+    ADD_OR_REMOVE_ONE = "add_or_remove_one"
+
+
+class Mode(StrEnum):
+    """The repaired algorithm, or the algorithm as printed."""
+
+    STRICT = "strict"
+    PAPER = "paper"
+
+
+class Status(StrEnum):
+    """How far the promise can be trusted, best first."""
+
+    PROVED = "proved"
+    CONDITIONAL = "conditional"
+    TESTING = "testing"
+    REFUTED = "refuted"
+
+
+_TRUST = {status: rank for rank, status in enumerate(Status)}
+
+
+@dataclass(frozen=True)
+class RecordReading:
+    """What an entry-level release means for a whole record of `n_entries` numbers.
+
+    Parameters
+    ----------
+    n_entries : int
+        Numbers p of a record that the release touches.
+    pure_epsilon : float
+        ``p * epsilon``, valid with `atom_probability` as delta.
+    epsilon : float
+        Tight epsilon of the p releases together (privacy loss distribution) at `delta`.
+    delta : float
+        The delta at which `epsilon` holds; never below `atom_probability`.
+    atom_probability : float
+        ``1 - (1 - delta)**p``: chance that at least one number of the record is published exactly.
+    """
+
+    n_entries: int
+    pure_epsilon: float
+    epsilon: float
+    delta: float
+    atom_probability: float = 0.0
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy promise: ``P(M(D) in O) <= exp(epsilon) P(M(D') in O) + delta``.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        The proved figure; None where nothing is proved (`status` "refuted").
+    delta : float, default=0.0
+        Probability of failure of the pure promise.
+    unit : Unit or str, default="record"
+        "record": one whole row with its label. "entry": one number of one row, changed by at most
+        `entry_bound`.
+    relation : Relation or str, default="replace_one"
+        The neighbours D, D'.
+    status : Status or str, default="proved"
+        "proved", "conditional" (only under `conditions`), "testing" (the noise was seeded),
+        "refuted" (as printed it promises nothing).
+    claimed_epsilon : float, optional
+        The figure printed in the paper, kept where it is not the proved one.
+    entry_bound : float, optional
+        d, the largest change of one entry; needed for unit "entry".
+    record_reading : RecordReading, optional
+        For unit "entry": what the same release means for a whole record.
+    public : tuple of str
+        What is assumed public.
+    conditions : tuple of str
+        What must hold for the promise to hold.
+    events : tuple of Event
+        The releases, without data.
+
+    Notes
+    -----
+    ``a <= b`` reads "a promises at least as much as b". It is a partial order: guarantees of
+    different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
+    deltas add); `sfumato.accounting.compose` is tighter.
+
+    Examples
+    --------
+    >>> from sfumato import Guarantee
+    >>> print(Guarantee(epsilon=1.0, delta=1e-5))
+    Proved: replacing any one record changes the probability of any output by at most a factor exp(1) = 2.72, except with probability 1e-05.
+    """
+
+    epsilon: float | None
+    delta: float = 0.0
+    unit: Unit = Unit.RECORD
+    relation: Relation = Relation.REPLACE_ONE
+    status: Status = Status.PROVED
+    claimed_epsilon: float | None = None
+    entry_bound: float | None = None
+    record_reading: RecordReading | None = None
+    public: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("unit", Unit), ("relation", Relation), ("status", Status)):
+            object.__setattr__(self, name, _word(name, getattr(self, name), kind))
+        for name in ("public", "conditions", "events"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        if not 0 <= self.delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if self.status is Status.REFUTED:
+            if self.epsilon is not None:
+                raise InvalidInputError(
+                    "A refuted guarantee has epsilon None; use claimed_epsilon."
+                )
+        elif self.epsilon is None or not self.epsilon >= 0:
+            raise InvalidInputError(f"'epsilon' must be >= 0. Got {self.epsilon} instead.")
+        if self.unit is Unit.ENTRY and not (self.entry_bound and self.entry_bound > 0):
+            raise InvalidInputError("A guarantee of unit 'entry' needs a positive 'entry_bound'.")
+
+    @property
+    def is_private(self) -> bool:
+        """Whether anything finite is promised for a real release."""
+        return (
+            self.epsilon is not None
+            and math.isfinite(self.epsilon)
+            and self.status in (Status.PROVED, Status.CONDITIONAL)
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{_OPENING[self.status]}: {self._promise()}"]
+        if self.record_reading is not None:
+            parts.append(_whole_record(self.record_reading))
+        if self.conditions:
+            parts.append("Only if: " + "; ".join(self.conditions) + ".")
+        return " ".join(parts)
+
+    def _promise(self) -> str:
+        if self.epsilon is None:
+            claim = "" if self.claimed_epsilon is None else f" (claimed: {self.claimed_epsilon:g})"
+            return f"as printed this release has no proved epsilon{claim}. For study only."
+        if math.isinf(self.epsilon):
+            return "no privacy, epsilon is infinite; nothing was hidden."
+        factor = f"exp({self.epsilon:.4g})"
+        if self.epsilon < 20:
+            factor += f" = {math.exp(self.epsilon):.3g}"
+        slip = f", except with probability {self.delta:g}" if self.delta else ""
+        return (
+            f"{self._change()} changes the probability of any output by at most a factor "
+            f"{factor}{slip}."
+        )
+
+    def _change(self) -> str:
+        if self.unit is Unit.ENTRY:
+            return f"changing one number of one record by at most {self.entry_bound:g}"
+        if self.relation is Relation.REPLACE_ONE:
+            return "replacing any one record"
+        return "adding or removing any one record"
+
+    def __le__(self, other: Guarantee) -> bool:
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        return (
+            self._comparable(other)
+            and _TRUST[self.status] <= _TRUST[other.status]
+            and _figure(self) <= _figure(other)
+            and self.delta <= other.delta
+            and set(self.conditions) <= set(other.conditions)
+        )
+
+    def __ge__(self, other: Guarantee) -> bool:
+        return other.__le__(self)
+
+    def _comparable(self, other: Guarantee) -> bool:
+        return (self.unit, self.relation, self.entry_bound) == (
+            other.unit,
+            other.relation,
+            other.entry_bound,
+        )
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        """Compose: both releases on the same data."""
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        if not self._comparable(other):
+            raise InvalidInputError(
+                "Guarantees of different unit, relation or entry bound do not compose: "
+                f"{self.unit}/{self.relation} and {other.unit}/{other.relation}."
+            )
+        refuted = Status.REFUTED in (self.status, other.status)
+        delta = self.delta + other.delta
+        epsilon = None if refuted else _figure(self) + _figure(other)
+        if delta >= 1 and not refuted:
+            epsilon, delta = math.inf, 0.0
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(delta, math.nextafter(1.0, 0.0)),
+            unit=self.unit,
+            relation=self.relation,
+            status=max(self.status, other.status, key=_TRUST.__getitem__),
+            claimed_epsilon=_claimed(self, other),
+            entry_bound=self.entry_bound,
+            record_reading=_both_readings(self.record_reading, other.record_reading),
+            public=_union(self.public, other.public),
+            conditions=_union(self.conditions, other.conditions),
+            events=self.events + other.events,
+        )
+
+    def with_status(self, status: Status, *conditions: str) -> Guarantee:
+        """Return the same guarantee under another status, with conditions added."""
+        return replace(
+            self,
+            status=status,
+            epsilon=None if status is Status.REFUTED else self.epsilon,
+            conditions=_union(self.conditions, conditions),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the guarantee as plain JSON values (infinity as the string "inf")."""
+        reading = self.record_reading
+        return {
+            "epsilon": _to_json(self.epsilon),
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "relation": str(self.relation),
+            "status": str(self.status),
+            "claimed_epsilon": _to_json(self.claimed_epsilon),
+            "entry_bound": self.entry_bound,
+            "record_reading": (
+                None if reading is None else {k: _to_json(v) for k, v in vars(reading).items()}
+            ),
+            "public": list(self.public),
+            "conditions": list(self.conditions),
+            "events": [event.to_dict() for event in self.events],
+            "sentence": str(self),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
+        """Rebuild a guarantee from `to_dict`."""
+        values = {k: v for k, v in record.items() if k != "sentence"}
+        values["epsilon"] = _from_json(values["epsilon"])
+        values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
+        if values.get("record_reading") is not None:
+            reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
+            values["record_reading"] = RecordReading(**reading)
+        values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
+        return cls(**values)
+
+
+_OPENING = {
+    Status.PROVED: "Proved",
+    Status.CONDITIONAL: "CONDITIONAL",
+    Status.TESTING: "TESTING, noise was seeded, not for release",
+    Status.REFUTED: "NO PRIVACY GUARANTEE",
+}
+
+
+def _whole_record(reading: RecordReading) -> str:
+    sentence = (
+        f"For a whole record of {reading.n_entries} numbers the same release has epsilon "
+        f"{reading.epsilon:.4g} at delta {reading.delta:.3g} (pure: {reading.pure_epsilon:.4g})"
+    )
+    if reading.atom_probability:
+        sentence += f", and publishes at least one of them exactly with probability {reading.atom_probability:.2g}"
+    return sentence + "."
+
+
+def _both_readings(a: RecordReading | None, b: RecordReading | None) -> RecordReading | None:
+    if a is None or b is None:  # half an answer would understate the whole
+        return None
+    return RecordReading(
+        n_entries=max(a.n_entries, b.n_entries),
+        pure_epsilon=a.pure_epsilon + b.pure_epsilon,
+        epsilon=a.epsilon + b.epsilon,
+        delta=min(a.delta + b.delta, 1.0),
+        atom_probability=1 - (1 - a.atom_probability) * (1 - b.atom_probability),
+    )
+
+
+def _figure(guarantee: Guarantee) -> float:
+    return math.inf if guarantee.epsilon is None else guarantee.epsilon
+
+
+def _claimed(a: Guarantee, b: Guarantee) -> float | None:
+    if a.claimed_epsilon is None and b.claimed_epsilon is None:
+        return None
+    first = a.claimed_epsilon if a.claimed_epsilon is not None else _figure(a)
+    second = b.claimed_epsilon if b.claimed_epsilon is not None else _figure(b)
+    return first + second
+
+
+def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a + tuple(item for item in b if item not in a)
+
+
+def _word(name: str, value: Any, kind: type[StrEnum]) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(repr(str(word)) for word in kind)
+        raise InvalidInputError(
+            f"'{name}' must be one of {allowed}. Got {value!r} instead."
+        ) from None
+
+
+def _to_json(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _from_json(value: float | str | None) -> Any:
+    return float(value) if isinstance(value, str) else value
