@@ -19,7 +19,7 @@ PUBLIC_LABELS = "public"
 
 @dataclass(frozen=True)
 class Bounds:
-    """Public limits of a row: a ball ``||x||₂ <= norm``, a box ``lower <= x <= upper``, a label set.
+    """Public limits of a row: ball ``||x||₂ <= norm``, box ``lower <= x <= upper``, label set.
 
     Parameters
     ----------
@@ -90,8 +90,7 @@ class Bounds:
                 raise InvalidInputError(
                     f"The bounds are given for {len(corner)} features, the rows have {n_features}."
                 )
-        lower, upper = (np.broadcast_to(c, n_features) for c in (self.lower, self.upper))
-        return lower.astype(float), upper.astype(float)
+        return np.zeros(n_features) + self.lower, np.zeros(n_features) + np.asarray(self.upper)
 
     def ball(self, n_features: int) -> tuple[NDArray[np.float64], float]:
         """Give centre and radius of the smallest known ball that holds every clipped row."""
@@ -208,7 +207,7 @@ def _numbers(name: str, value: Any) -> float | tuple[float, ...] | None:
 
 def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | None:
     if labels is None or labels == PUBLIC_LABELS:
-        return labels  # type: ignore[return-value]
+        return labels
     if isinstance(labels, str):
         raise InvalidInputError("'labels' must be a sequence of labels, or the word 'public'.")
     found = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)

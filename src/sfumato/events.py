@@ -65,7 +65,7 @@ class LaplaceEvent(Event):
 
 @dataclass(frozen=True)
 class EntryEvent(Event):
-    """``v + w`` with ``w = 0`` with probability `delta`, else ``Lap(d / epsilon)``; ``|v - v'| <= d``."""
+    """``v + w``, ``|v - v'| <= d``; w is 0 with probability `delta`, else ``Lap(d / epsilon)``."""
 
     epsilon: float
     delta: float = 0.0

@@ -1,4 +1,4 @@
-"""The words of the promise: what is protected, against which change, how strongly, and is it true."""
+"""The words of the promise: what is protected, against which change, how well, and is it true."""
 
 from __future__ import annotations
 
@@ -112,8 +112,9 @@ class Guarantee:
     Examples
     --------
     >>> from sfumato import Guarantee
-    >>> print(Guarantee(epsilon=1.0, delta=1e-5))
-    Proved: replacing any one record changes the probability of any output by at most a factor exp(1) = 2.72, except with probability 1e-05.
+    >>> print(Guarantee(epsilon=1.0, delta=1e-5))  # doctest: +NORMALIZE_WHITESPACE
+    Proved: replacing any one record changes the probability of any output by at most a factor
+    exp(1) = 2.72, except with probability 1e-05.
     """
 
     epsilon: float | None
@@ -292,7 +293,8 @@ def _whole_record(reading: RecordReading) -> str:
         f"{reading.epsilon:.4g} at delta {reading.delta:.3g} (pure: {reading.pure_epsilon:.4g})"
     )
     if reading.atom_probability:
-        sentence += f", and publishes at least one of them exactly with probability {reading.atom_probability:.2g}"
+        chance = f"{reading.atom_probability:.2g}"
+        sentence += f", and publishes at least one of them exactly with probability {chance}"
     return sentence + "."
 
 
