@@ -1,1 +1,23 @@
-"""To be described."""
+"""Mechanisms: the only place where noise is drawn.
+
+Each is a frozen record of public numbers. `release` charges the ledger first, then draws from the
+operating system's entropy the rounding of exact real noise (see `sfumato.mechanisms.sampling`).
+"""
+
+from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.entry import EntryMechanism
+from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.laplace import LaplaceMechanism
+from sfumato.mechanisms.response import RandomizedResponseMechanism
+
+__all__ = [
+    "EntryMechanism",
+    "ExponentialMechanism",
+    "GammaMechanism",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "Mechanism",
+    "RandomizedResponseMechanism",
+]

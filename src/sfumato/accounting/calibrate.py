@@ -1,0 +1,62 @@
+"""From a budget to a knob: noise, number of rounds, anything that moves the cost one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.events import Event
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    events_of: Callable[[float], Iterable[Event]],
+    *,
+    epsilon: float,
+    delta: float,
+    bracket: tuple[float, float],
+    relation: Relation = Relation.REPLACE_ONE,
+    tolerance: float = 1e-6,
+) -> float:
+    """Find the knob at which the cost of ``events_of(knob)`` is epsilon, from the safe side.
+
+    Parameters
+    ----------
+    events_of : callable
+        Gives the events of a run with that knob; their cost must be monotone in it.
+    epsilon, delta : float
+        The budget.
+    bracket : (float, float)
+        Two positive knobs: at the first the budget is kept, at the second it is passed. Either
+        may be the larger.
+    relation : Relation, default="replace_one"
+        The neighbours.
+    tolerance : float, default=1e-6
+        Relative width at which the bisection stops.
+
+    Returns
+    -------
+    float
+        A knob that keeps the budget, within `tolerance` of one that passes it.
+    """
+
+    def keeps(knob: float) -> bool:
+        return epsilon_spent(events_of(knob), delta, relation, enough=epsilon) <= epsilon
+
+    kept, passed = bracket
+    if min(bracket) <= 0:
+        raise InvalidInputError("The bracket must hold two positive numbers.")
+    if not keeps(kept):
+        raise InvalidInputError(f"Even at {kept:g} the budget of epsilon {epsilon:g} is passed.")
+    if keeps(passed):
+        return passed
+    while abs(passed - kept) > tolerance * min(kept, passed):
+        middle = (kept * passed) ** 0.5
+        if keeps(middle):
+            kept = middle
+        else:
+            passed = middle
+    return kept

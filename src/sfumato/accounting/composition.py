@@ -1,0 +1,126 @@
+"""What several releases on the same data cost together.
+
+Every figure here is an upper bound that is proved, so the smallest of them is one too:
+
+- the exact decimal sum, where each release has an epsilon of its own (0.1 + 0.9 is 1);
+- the Gaussian closed form, ``mu² = sum mu_i²``;
+- the privacy loss distribution of all releases (dp-accounting), the tight one for mixtures.
+
+Composition by loss distributions assumes that the *parameters* of the releases were not chosen
+from earlier outputs; the decimal sum and the Gaussian form hold under full adaptivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+from dp_accounting.rdp import RdpAccountant
+
+from sfumato.accounting.distributions import pld_epsilon
+from sfumato.accounting.gaussian import epsilon_from_mu
+from sfumato.accounting.interchange import neighboring_relation, to_dp_event
+from sfumato.events import Event, GaussianEvent, NonPrivateEvent, PureEvent, flatten
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Guarantee, Relation
+
+__all__ = ["compose", "epsilon_spent", "rdp_epsilon"]
+
+
+def epsilon_spent(
+    events: Iterable[Event],
+    delta: float,
+    relation: Relation = Relation.REPLACE_ONE,
+    *,
+    enough: float | None = None,
+) -> float:
+    """Give the smallest epsilon that is proved for all `events` together at `delta`.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The releases, in any order.
+    delta : float
+        The delta at which epsilon is asked for.
+    relation : Relation, default="replace_one"
+        The neighbours for which the events were calibrated.
+    enough : float, optional
+        Stop at the first bound that is not above this figure, instead of looking for the
+        smallest; a ledger that only asks "does it fit?" saves the tight computation.
+    """
+    if not 0 <= delta < 1:
+        raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
+    Relation(relation)
+    counts = flatten(events)
+    if any(isinstance(event, NonPrivateEvent) for event in counts):
+        return math.inf
+    spent = _simple_epsilon(counts, delta)
+    is_settled = len(counts) == 0 or _only_gaussian(counts) or _is_single_pure(counts)
+    if is_settled or (enough is not None and spent <= enough):
+        return spent
+    if delta == 0:
+        return spent
+    return min(spent, pld_epsilon(counts, delta))
+
+
+def rdp_epsilon(
+    events: Iterable[Event], delta: float, relation: Relation = Relation.REPLACE_ONE
+) -> float:
+    """Epsilon by Rényi divergences (dp-accounting): looser than `epsilon_spent`, a cross-check."""
+    accountant = RdpAccountant(neighboring_relation=neighboring_relation(relation))
+    for event, count in flatten(events).items():
+        accountant.compose(to_dp_event(event, relation), count)
+    return float(accountant.get_epsilon(delta))
+
+
+def compose(*guarantees: Guarantee) -> Guarantee:
+    """Compose guarantees on the same data, tightly where their events are known."""
+    if not guarantees:
+        raise InvalidInputError("Nothing to compose: give at least one guarantee.")
+    total = guarantees[0]
+    for guarantee in guarantees[1:]:
+        total = total + guarantee
+    known = all(g.events and g.epsilon is not None for g in guarantees)
+    if not known or total.epsilon is None:
+        return total
+    return replace(
+        total, epsilon=min(total.epsilon, epsilon_spent(total.events, total.delta, total.relation))
+    )
+
+
+def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
+    """Decimal sum of what has an epsilon, plus the Gaussian closed form for the rest."""
+    epsilon, used_delta, mu_squared = Fraction(0), Fraction(0), 0.0
+    for event, count in counts.items():
+        if isinstance(event, GaussianEvent):
+            mu_squared += count / event.noise_multiplier**2
+        elif hasattr(event, "epsilon"):
+            epsilon += count * _decimal(event.epsilon)
+            used_delta += count * _decimal(getattr(event, "delta", 0.0))
+        else:
+            return math.inf
+    rest = _decimal(delta) - used_delta
+    if rest < 0:
+        return math.inf
+    return _round_up(epsilon) + epsilon_from_mu(math.sqrt(mu_squared), float(rest))
+
+
+def _decimal(value: float) -> Fraction:
+    """Give the number as it is written: 0.1 is one tenth, not its binary neighbour."""
+    return Fraction(Decimal(repr(float(value))))
+
+
+def _round_up(exact: Fraction) -> float:
+    near = float(exact)
+    return near if _decimal(near) >= exact else math.nextafter(near, math.inf)
+
+
+def _only_gaussian(counts: Mapping[Event, int]) -> bool:
+    return all(isinstance(event, GaussianEvent) for event in counts)
+
+
+def _is_single_pure(counts: Mapping[Event, int]) -> bool:
+    return sum(counts.values()) == 1 and isinstance(next(iter(counts)), PureEvent)

@@ -1,0 +1,51 @@
+"""What all mechanisms share: public fields, a charge before every draw, an event."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+from sfumato.accounting.receipt import Chargeable, prepay
+from sfumato.events import Event
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Status
+from sfumato.mechanisms.entropy import is_seeded
+
+__all__ = ["Mechanism", "noise_status", "require_epsilon", "require_sensitivity"]
+
+
+class Mechanism(ABC):
+    """A release with noise. Its fields are public; the statistic is only ever an argument."""
+
+    @abstractmethod
+    def event(self) -> Event:
+        """Describe one release without data."""
+
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate."""
+
+    def _charge(self, ledger: Chargeable | None) -> None:
+        """Pay for one release; raises before any noise is drawn."""
+        prepay(ledger, self.event())
+
+
+def noise_status() -> Status:
+    """Give the status of a release made now: "proved", or "testing" while noise is seeded."""
+    return Status.TESTING if is_seeded() else Status.PROVED
+
+
+def require_sensitivity(sensitivity: float) -> float:
+    """Check a sensitivity: finite and positive."""
+    value = float(sensitivity)
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInputError(f"'sensitivity' must be finite and positive. Got {sensitivity}.")
+    return value
+
+
+def require_epsilon(epsilon: float) -> float:
+    """Check an epsilon: positive; infinity stands for no noise."""
+    value = float(epsilon)
+    if not value > 0:
+        raise InvalidInputError(f"'epsilon' must be positive. Got {epsilon} instead.")
+    return value

@@ -1,0 +1,51 @@
+"""Where random bits come from: the operating system's cryptographic generator.
+
+The one other source is `seeded`, for tests. While it is in force every guarantee made reads
+``testing``; nothing else in the library can replace the source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["is_seeded", "random_words", "seeded"]
+
+Words = NDArray[np.uint64]
+
+
+def _system_words(count: int) -> Words:
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+_source: ContextVar[Callable[[int], Words]] = ContextVar("noise source", default=_system_words)
+
+
+def random_words(count: int) -> Words:
+    """Draw `count` independent uniform 64-bit words."""
+    return _source.get()(count)
+
+
+def is_seeded() -> bool:
+    """Whether noise drawn now could be drawn again by somebody who knows the seed."""
+    return _source.get() is not _system_words
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw words from a seeded generator inside the with-block; for tests only."""
+    generator = np.random.Generator(np.random.Philox(seed))
+
+    def words(count: int) -> Words:
+        return np.frombuffer(generator.bytes(8 * count), dtype=np.uint64)
+
+    token = _source.set(words)
+    try:
+        yield
+    finally:
+        _source.reset(token)
