@@ -77,4 +77,5 @@ class ExponentialMechanism(Mechanism):
         # max(u_i, best - floor) has the sensitivity of u_i and keeps the exponents small enough
         # for their rounding (2**-33 epsilon) to hide in the second step paid for here.
         floor = 2.0**20 * self.sensitivity
-        return np.maximum(gap, -floor) * (self.epsilon / (2 * (self.sensitivity + 2 * step)))
+        slope = self.epsilon / (2 * (self.sensitivity + 2 * step))
+        return np.asarray(np.maximum(gap, -floor) * slope)
