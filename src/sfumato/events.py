@@ -54,13 +54,13 @@ class GaussianEvent(Event):
 
 @dataclass(frozen=True)
 class LaplaceEvent(Event):
-    """``v + Lap(s)`` per coordinate where ``||v - v'||₁ <= D``; ``noise_multiplier = s / D``."""
+    """``v + Lap(D / epsilon)`` per coordinate where ``||v - v'||₁ <= D``."""
 
-    noise_multiplier: float
+    epsilon: float
     kind: ClassVar[str] = "laplace"
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
+        _positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@
 
     SfumatoError
     ├── InvalidInputError (ValueError)      an argument, a shape, a type that cannot be used
+    │   ├── InvalidTypeError (TypeError)    an argument of a type that cannot be used
     │   ├── MissingBoundsError              a public bound was not given
     │   └── UnsupportedModeError            this unit, relation or mode is not offered here
     ├── BudgetExceededError                 the ledger refuses a charge
@@ -20,6 +21,7 @@ from __future__ import annotations
 __all__ = [
     "BudgetExceededError",
     "InvalidInputError",
+    "InvalidTypeError",
     "LedgerError",
     "LedgerTamperedError",
     "MissingBoundsError",
@@ -36,6 +38,10 @@ class SfumatoError(Exception):
 
 class InvalidInputError(SfumatoError, ValueError):
     """An argument has a value, shape or type that cannot be used."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An argument has a type that cannot be used."""
 
 
 class MissingBoundsError(InvalidInputError):

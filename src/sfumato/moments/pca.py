@@ -1,0 +1,160 @@
+"""Private principal components from one noisy second moment."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.moments.sensitivity import second_moment_sensitivity
+from sfumato.moments.statistics import UnitRows, second_moment
+from sfumato.private import PrivateEstimator
+
+__all__ = ["PrivatePCA", "check_n_components", "top_eigenvectors"]
+
+Array = NDArray[np.float64]
+
+
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    """Top eigenvectors of ``sum (x - c)(x - c)ᵀ + noise``, c the centre of the bounds.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Directions kept; capped at the number of features.
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget. ``epsilon=inf`` gives the exact components and no privacy.
+    unit : {"record"}, default="record"
+        One whole row is protected.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours.
+    mode : {"strict"}, default="strict"
+        No printed algorithm differs here.
+    bounds : Bounds
+        Public bounds of the rows; required.
+    ledger : DatasetBudget, optional
+        Who pays; see `sfumato.Ledger`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal directions, the largest (algebraic) eigenvalue first.
+    eigenvalues_ : ndarray of shape (n_components_,)
+        Their noisy eigenvalues.
+    centre_ : ndarray of shape (n_features_in_,)
+        The public centre c.
+    guarantee_ : Guarantee
+        What is promised.
+
+    Privacy
+    -------
+    Unit and relation : record; replace_one or add_or_remove_one.
+    Released : ``M = sum z zᵀ`` of rows scaled into the unit ball, with symmetric Gaussian noise.
+    Sensitivity : ``√2`` (replace) or 1 (add or remove) in Frobenius norm.
+    Guarantee : mu-GDP by the Gaussian mechanism, hence (epsilon, delta).
+    Assumptions and numerics : bounds are public; sums are exact, noise is float-safe. Proof:
+        docs/guarantees/pca.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds, PrivatePCA
+    >>> X = np.random.default_rng(0).normal(size=(2000, 5)) * [3, 1, 1, 1, 1]
+    >>> pca = PrivatePCA(n_components=1, epsilon=2.0, delta=1e-5, bounds=Bounds(norm=10.0)).fit(X)
+    >>> bool(abs(pca.components_[0, 0]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        mode: str = "strict",
+        bounds: Bounds | None = None,
+        ledger: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.mode = mode
+        self.bounds = bounds
+        self.ledger = ledger
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
+        """Learn the components from one noisy second moment."""
+        bounds = self._check_promise()
+        rows = self._check_rows(X)
+        n_components = check_n_components(self.n_components, rows.shape[1])
+        self._warn_if_weak(len(rows))
+
+        units = UnitRows.for_sums(bounds, rows.shape, self.relation)  # [P1] rows in the unit ball
+        mechanism = GaussianMechanism.calibrate(  # [P2] sensitivity of the sum
+            sensitivity=second_moment_sensitivity(self.relation),
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+        receipt = self._prepay(mechanism)  # [P3] charge, then draw
+        noisy = mechanism.release_symmetric(second_moment(units, rows), ledger=receipt)
+
+        eigenvalues, basis = top_eigenvectors(noisy, n_components)  # [P4] post-processing
+        self.centre_, radius = bounds.ball(rows.shape[1])
+        self.components_ = basis.T
+        self.eigenvalues_ = eigenvalues * radius**2
+        self.n_components_ = n_components
+        self.guarantee_ = self._guarantee(receipt)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Give the coordinates of rows along the components."""
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        return np.asarray((rows - self.centre_) @ self.components_.T)
+
+    def inverse_transform(self, X: ArrayLike) -> Array:
+        """Give the rows that have these coordinates and nothing outside the components."""
+        check_is_fitted(self)
+        coordinates = check_array(X, dtype=np.float64, ensure_all_finite=False)
+        if coordinates.shape[1] != self.n_components_:
+            raise InvalidInputError(
+                f"Expected {self.n_components_} coordinates a row. Got {coordinates.shape[1]}."
+            )
+        return np.asarray(coordinates @ self.components_ + self.centre_)
+
+
+def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
+    """Largest *algebraic* eigenvalues and their eigenvectors (as columns), the largest first.
+
+    Noise makes large negative eigenvalues; a singular value decomposition would keep them. Signs
+    are fixed (largest entry positive), so that equal releases give equal components.
+    """
+    last = len(matrix) - 1
+    values, vectors = eigh(matrix, subset_by_index=[last + 1 - n_components, last])
+    values, vectors = values[::-1], vectors[:, ::-1]
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
+    return values, vectors * np.where(signs == 0, 1.0, signs)
+
+
+def check_n_components(n_components: Any, n_features: int) -> int:
+    """Check a number of components and cap it at the number of features."""
+    if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
+        raise InvalidInputError(f"'n_components' must be an integer. Got {n_components!r} instead.")
+    if n_components < 1:
+        raise InvalidInputError(f"'n_components' must be at least 1. Got {n_components} instead.")
+    return min(int(n_components), n_features)

@@ -1,0 +1,167 @@
+"""What every private estimator shares: its promise checked, paid for and written down."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.interchange import to_dp_event
+from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import (
+    InvalidInputError,
+    InvalidTypeError,
+    MissingBoundsError,
+    UnsupportedModeError,
+)
+from sfumato.guarantee import Guarantee, Mode, Relation, Unit
+from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+
+__all__ = ["PrivateEstimator"]
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of private estimators.
+
+    A subclass takes `epsilon`, `delta`, `unit`, `relation`, `mode`, `bounds` and `ledger`, lists
+    what it offers in the three tuples below, and writes `fit` as the algorithm: rows, prepay,
+    release, post-processing, guarantee.
+    """
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    offered_relations: ClassVar[tuple[Relation, ...]] = (
+        Relation.REPLACE_ONE,
+        Relation.ADD_OR_REMOVE_ONE,
+    )
+    offered_modes: ClassVar[tuple[Mode, ...]] = (Mode.STRICT,)
+
+    # Constructor arguments of every subclass.
+    epsilon: float
+    delta: float
+    unit: str
+    relation: str
+    mode: str
+    bounds: Bounds | None
+    ledger: Any
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # A missing or infinite number is replaced by a public default, row by row: an error
+        # would tell that such a row is there.
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def _check_promise(self) -> Bounds:
+        """Check what is asked for and give the bounds, before any row is looked at."""
+        _one_of("unit", self.unit, Unit, self.offered_units, self)
+        _one_of("relation", self.relation, Relation, self.offered_relations, self)
+        _one_of("mode", self.mode, Mode, self.offered_modes, self)
+        require_epsilon(self.epsilon)
+        if not 0 <= self.delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if not isinstance(self.bounds, Bounds):
+            raise MissingBoundsError(
+                f"{type(self).__name__} needs public bounds, which are never learned from data: "
+                "bounds=Bounds(norm=...) or bounds=Bounds(lower=..., upper=...)."
+            )
+        self.bounds.require_features()
+        return self.bounds
+
+    def _check_rows(self, X: ArrayLike, *, reset: bool = True) -> NDArray[np.float64]:
+        """Check shape and type of the rows; values are left to `Bounds.clip`."""
+        try:
+            rows = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, copy=False
+            )
+        except TypeError as error:
+            raise InvalidTypeError(_without_values(error)) from None
+        except ValueError as error:
+            raise InvalidInputError(_without_values(error)) from None
+        return np.asarray(rows)
+
+    def _check_labels(
+        self, X: NDArray[np.float64], y: ArrayLike | None, bounds: Bounds
+    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Give label codes and the public label set."""
+        if y is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        try:
+            labels = column_or_1d(y, warn=True)
+            check_consistent_length(X, labels)
+            if bounds.labels == PUBLIC_LABELS:
+                check_classification_targets(labels)
+        except ValueError as error:
+            raise InvalidInputError(_without_values(error)) from None
+        return bounds.clip_labels(labels)
+
+    def _prepay(self, *mechanisms: Mechanism) -> Receipt:
+        """Charge everything that this fit will release, in one transaction."""
+        events = [mechanism.event() for mechanism in mechanisms]
+        return prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+
+    def _guarantee(self, receipt: Receipt, *public: str) -> Guarantee:
+        """Write down the promise for what was drawn."""
+        spent = epsilon_spent(receipt.events, self.delta, Relation(self.relation))
+        return Guarantee(
+            epsilon=min(float(self.epsilon), spent) if math.isfinite(spent) else spent,
+            delta=self.delta,
+            unit=Unit(self.unit),
+            relation=Relation(self.relation),
+            status=noise_status(),
+            public=self._public_facts() + public,
+            events=receipt.events,
+        )
+
+    def _public_facts(self) -> tuple[str, ...]:
+        facts = ["bounds", "parameters of the estimator", "number of features"]
+        if Relation(self.relation) is Relation.REPLACE_ONE:
+            facts.append("number of rows")
+        if self.bounds is not None and self.bounds.labels is not None:
+            declared = self.bounds.labels == PUBLIC_LABELS
+            facts.append("set of labels found in the data" if declared else "set of labels")
+        return tuple(facts)
+
+    def _warn_if_weak(self, n_rows: int) -> None:
+        # Only the public number of rows may be compared, hence only under replace_one.
+        if Relation(self.relation) is Relation.REPLACE_ONE and self.delta > 1 / n_rows:
+            warnings.warn(
+                f"delta={self.delta:g} is above 1/number of rows: publishing one row at random "
+                "would already be allowed. Choose a smaller delta.",
+                stacklevel=3,
+            )
+
+    def dp_events(self) -> list[Any]:
+        """Give the releases of the last fit as `dp_accounting` events."""
+        guarantee: Guarantee = self.guarantee_
+        return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
+
+
+def _one_of(name: str, value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
+    if value not in [str(word) for word in kind]:
+        allowed = ", ".join(repr(str(word)) for word in kind)
+        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
+    if kind(value) not in offered:
+        listed = ", ".join(repr(str(word)) for word in offered)
+        raise UnsupportedModeError(
+            f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead."
+        )
+
+
+def _without_values(error: Exception) -> str:
+    """Give the message of a conversion error without the cell that could not be converted."""
+    message = str(error)
+    if message.startswith("could not convert"):
+        return "The rows must be numeric: a column holds text. Encode or drop such columns first."
+    return message
