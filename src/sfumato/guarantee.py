@@ -159,7 +159,8 @@ class Guarantee:
         )
 
     def __str__(self) -> str:
-        parts = [f"{_OPENING[self.status]}: {self._promise()}"]
+        opening = "NO PRIVACY" if _figure(self) == math.inf else _OPENING[self.status]
+        parts = [f"{opening}: {self._promise()}"]
         if self.record_reading is not None:
             parts.append(_whole_record(self.record_reading))
         if self.conditions:
@@ -169,9 +170,9 @@ class Guarantee:
     def _promise(self) -> str:
         if self.epsilon is None:
             claim = "" if self.claimed_epsilon is None else f" (claimed: {self.claimed_epsilon:g})"
-            return f"as printed this release has no proved epsilon{claim}. For study only."
+            return f"refuted as printed, no finite epsilon is proved{claim}. For study only."
         if math.isinf(self.epsilon):
-            return "no privacy, epsilon is infinite; nothing was hidden."
+            return "epsilon is infinite; nothing was hidden."
         factor = f"exp({self.epsilon:.4g})"
         if self.epsilon < 20:
             factor += f" = {math.exp(self.epsilon):.3g}"
@@ -283,7 +284,7 @@ _OPENING = {
     Status.PROVED: "Proved",
     Status.CONDITIONAL: "CONDITIONAL",
     Status.TESTING: "TESTING, noise was seeded, not for release",
-    Status.REFUTED: "NO PRIVACY GUARANTEE",
+    Status.REFUTED: "NO PRIVACY",
 }
 
 

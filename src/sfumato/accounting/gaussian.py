@@ -19,9 +19,10 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = ["delta_from_mu", "epsilon_from_mu", "mu_from_budget"]
 
-# Root finding and log_ndtr are good to about 1e-13; figures handed out are moved by this much
-# (relative) to the safe side, which no user can notice.
-SAFE_SIDE = 1e-10
+# Root finding and log_ndtr are good to about 1e-12. Figures handed out are moved (relatively) to
+# the safe side, mu by more than epsilon, so that noise calibrated to a budget fits that budget.
+SAFE_EPSILON = 1e-10
+SAFE_MU = 1e-8
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
@@ -45,7 +46,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     while delta_from_mu(mu, high) > delta:
         high *= 2
     root = brentq(lambda e: _log_gap(delta_from_mu(mu, e), delta), 0.0, high, xtol=1e-14)
-    return float(root) * (1 + SAFE_SIDE)
+    return float(root) * (1 + SAFE_EPSILON)
 
 
 def mu_from_budget(epsilon: float, delta: float) -> float:
@@ -67,7 +68,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     high = _first(lambda mu: delta_from_mu(mu, epsilon) > delta, 1.0, 2.0)
     low = _first(lambda mu: delta_from_mu(mu, epsilon) <= delta, high, 0.5)
     root = brentq(lambda mu: _log_gap(delta_from_mu(mu, epsilon), delta), low, high, rtol=1e-14)
-    return float(root) * (1 - SAFE_SIDE)
+    return float(root) * (1 - SAFE_MU)
 
 
 def _first(holds: Callable[[float], bool], start: float, factor: float) -> float:

@@ -1,7 +1,7 @@
 """Where random bits come from: the operating system's cryptographic generator.
 
-The one other source is `seeded`, for tests. While it is in force every guarantee made reads
-``testing``; nothing else in the library can replace the source.
+Tests may put another source in its place. While one is in force every guarantee made reads
+``testing``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_seeded", "random_words", "seeded"]
+__all__ = ["drawing_from", "is_seeded", "random_words", "seeded"]
 
 Words = NDArray[np.uint64]
 
@@ -37,6 +37,16 @@ def is_seeded() -> bool:
 
 
 @contextmanager
+def drawing_from(source: Callable[[int], Words]) -> Iterator[None]:
+    """Draw words from another source inside the with-block; for tests only."""
+    token = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
+@contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw words from a seeded generator inside the with-block; for tests only."""
     generator = np.random.Generator(np.random.Philox(seed))
@@ -44,8 +54,5 @@ def seeded(seed: int) -> Iterator[None]:
     def words(count: int) -> Words:
         return np.frombuffer(generator.bytes(8 * count), dtype=np.uint64)
 
-    token = _source.set(words)
-    try:
+    with drawing_from(words):
         yield
-    finally:
-        _source.reset(token)

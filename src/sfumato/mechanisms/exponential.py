@@ -61,9 +61,9 @@ class ExponentialMechanism(Mechanism):
         """Variance of the Gumbel noise that, added to the scores, gives the same choice."""
         return (math.pi * 2 * self.sensitivity / self.epsilon) ** 2 / 6
 
-    def release(self, scores: ArrayLike, *, ledger: Chargeable | None) -> int:
-        """Charge the ledger, then give the position of the chosen candidate."""
-        utility = as_statistic(scores)
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> int:
+        """Charge the ledger, then choose by the scores `value`; gives the position chosen."""
+        utility = as_statistic(value)
         if utility.ndim != 1 or utility.size == 0:
             raise InvalidInputError("Scores must form a non-empty one-dimensional array.")
         self._charge(ledger)

@@ -65,9 +65,9 @@ class RandomizedResponseMechanism(Mechanism):
         """Variance of the indicator that a label was kept."""
         return self.keep_probability() * (1 - self.keep_probability())
 
-    def release(self, codes: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.int64]:
-        """Charge the ledger once, then answer for every label code in ``0 .. n_labels - 1``."""
-        truth = np.array(codes, dtype=np.int64)
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.int64]:
+        """Charge the ledger once, then answer for every label code of `value`."""
+        truth = np.array(value, dtype=np.int64)
         if truth.size and not (truth.min() >= 0 and truth.max() < self.n_labels):
             raise InvalidInputError(f"Label codes must lie in 0 .. {self.n_labels - 1}.")
         self._charge(ledger)

@@ -1,0 +1,80 @@
+"""What a contract is tried on: an estimator, data, and neighbours of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from sfumato.bounds import Bounds
+
+__all__ = ["PrivateCase", "fit", "neighbours"]
+
+Oracle = Callable[[Any, np.ndarray, np.ndarray | None], None]
+Data = tuple[np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class PrivateCase:
+    """An unfitted private estimator and data to try it on.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted, with bounds and a finite epsilon.
+    X : ndarray of shape (n_rows, n_features)
+        Rows inside the bounds, a few hundred.
+    y : ndarray, optional
+        Labels or targets.
+    oracle : callable, optional
+        ``oracle(fitted, X, y)`` asserts that the estimator fitted with infinite epsilon equals
+        its non-private counterpart.
+    rows_at_bound : ndarray, optional
+        Rows that attain the sensitivity; by default rows on the edge of the bounds along the
+        principal directions of X.
+    """
+
+    estimator: Any
+    X: np.ndarray
+    y: np.ndarray | None = None
+    oracle: Oracle | None = None
+    rows_at_bound: np.ndarray | None = None
+
+    def fitted(self, **params: Any) -> Any:
+        """Give a fitted clone with some parameters changed."""
+        return fit(clone(self.estimator).set_params(**params), self.X, self.y)
+
+
+def fit(model: Any, X: Any, y: Any) -> Any:
+    """Fit with labels where there are any."""
+    return model.fit(X) if y is None else model.fit(X, y)
+
+
+def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
+    """Give pairs of data sets that differ in their last row: edge rows, labels, ordinary rows."""
+    edge = _edge_rows(case) if case.rows_at_bound is None else case.rows_at_bound
+    labels = [None] if case.y is None else list(np.unique(case.y)[:2])
+    variants = [(row, label) for row in edge for label in labels]
+    for i, first in enumerate(variants):
+        for second in variants[i + 1 :]:
+            yield _with_last(case, *first), _with_last(case, *second)
+
+
+def _edge_rows(case: PrivateCase) -> np.ndarray:
+    bounds: Bounds = case.estimator.bounds
+    centre, radius = bounds.ball(case.X.shape[1])
+    axes = np.linalg.svd(case.X - centre, full_matrices=False)[2][:2]
+    far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
+    return np.vstack([bounds.clip(far), centre, case.X[0]])
+
+
+def _with_last(case: PrivateCase, row: np.ndarray, label: Any) -> Data:
+    X = np.vstack([case.X[:-1], row])
+    if case.y is None:
+        return X, None
+    y = case.y.copy()
+    y[-1] = label
+    return X, y

@@ -1,0 +1,217 @@
+"""The contracts of a private estimator, one function each."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import kstest
+from sklearn.base import clone
+
+from sfumato.accounting.receipt import Receipt
+from sfumato.events import Event
+from sfumato.exceptions import BudgetExceededError, MissingBoundsError
+from sfumato.guarantee import Status
+from sfumato.mechanisms.entropy import Words, drawing_from, seeded
+from sfumato.mechanisms.tape import Released, Tape, taped
+from sfumato.persistence import save
+from sfumato.testing.case import Oracle, PrivateCase, fit, neighbours
+from sfumato.testing.inspection import file_content, holds_a_row, leaves
+from sfumato.testing.laws import moved_share, uniform_scores
+from sfumato.testing.taint import require, taint_test
+
+__all__ = ["PRIVATE_CHECKS", "check_private_estimator"]
+
+FALSE_ALARM = 1e-6  # chance that a right noise law is called wrong
+SCORES = 2000  # noise values a test sees; enough to reject 2/3 and 3/2 of the scale
+
+
+def check_private_estimator(
+    estimator: Any,
+    X: np.ndarray,
+    y: np.ndarray | None = None,
+    *,
+    oracle: Oracle | None = None,
+    rows_at_bound: np.ndarray | None = None,
+) -> None:
+    """Run every contract on an estimator; see `PrivateCase` for the arguments."""
+    case = PrivateCase(estimator, X, y, oracle, rows_at_bound)
+    for check in PRIVATE_CHECKS:
+        check(case)
+
+
+def check_bounds_arerequired(case: PrivateCase) -> None:
+    """Without bounds, `fit` raises instead of learning them."""
+    try:
+        case.fitted(bounds=None)
+    except MissingBoundsError:
+        return
+    raise AssertionError("fit without bounds must raise MissingBoundsError.")
+
+
+def check_no_raw_row_survives(case: PrivateCase) -> None:
+    """No row of X stands in the fitted object or in its saved file."""
+    model = case.fitted()
+    for path, value in leaves(model):
+        require(not holds_a_row(value, case.X), f"{path} holds a raw row.")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "model.sfumato"
+        save(model, target)
+        content = file_content(target)
+    for row in case.X:
+        for kind in (np.float64, np.float32):
+            require(row.astype(kind).tobytes() not in content, "The saved file holds a raw row.")
+
+
+def check_constructor_arguments_are_untouched(case: PrivateCase) -> None:
+    """`fit` writes no constructor argument."""
+    model = clone(case.estimator)
+    before = model.get_params(deep=False)
+    fit(model, case.X, case.y)
+    after = model.get_params(deep=False)
+    for name, value in before.items():
+        require(after[name] is value, f"fit changed the constructor argument {name!r}.")
+
+
+def check_taint(case: PrivateCase) -> None:
+    """Everything after the releases is post-processing."""
+    other = np.flip(case.X, axis=1) * 0.5
+    y_other = None if case.y is None else np.roll(case.y, 1)
+    taint_test(case.estimator, case.X, other, case.y, y_other)
+
+
+def check_sensitivity(case: PrivateCase) -> None:
+    """One changed row moves no statistic by more than its sensitivity; some pair by 90 % of it."""
+    with seeded(0), taped() as tape:
+        case.fitted(epsilon=1e6)
+    largest = np.zeros(len(tape.releases))
+    for data, near in neighbours(case):
+        here, there = _statistics(case, tape, *data), _statistics(case, tape, *near)
+        moved = [moved_share(a, b) for a, b in zip(here, there, strict=True)]
+        worst = int(np.argmax(moved))
+        require(
+            moved[worst] <= 1 + 1e-9,
+            f"Release {worst} moves by {moved[worst]:.4f} of its sensitivity.",
+        )
+        largest = np.maximum(largest, moved)
+    require(
+        bool(np.all(largest >= 0.9)),
+        f"No pair attains 90 % of the sensitivity; largest shares {largest.round(3)}.",
+    )
+
+
+def _statistics(
+    case: PrivateCase, tape: Tape, X: np.ndarray, y: np.ndarray | None
+) -> list[Released]:
+    """Exact statistics on other data, with the released values of `tape` held fixed."""
+    with taped(playback=tape) as replay:
+        fit(clone(case.estimator).set_params(epsilon=1e6), X, y)
+    return replay.releases
+
+
+def check_noise_law(case: PrivateCase) -> None:
+    """The noise has the stated law: its scale is accepted, 2/3 and 3/2 of it are rejected."""
+    releases: list[Released] = []
+    while sum(uniform_scores(r).size for r in releases) < SCORES:
+        with taped() as tape:
+            case.fitted()
+        releases += tape.releases
+    for factor in (1.0, 2 / 3, 3 / 2):
+        scores = np.concatenate([uniform_scores(r, factor)[:SCORES] for r in releases])
+        p_value = float(kstest(scores, "uniform").pvalue)
+        accepted = p_value > FALSE_ALARM
+        require(
+            accepted is (factor == 1.0),
+            f"{factor:.2f} of the stated scale has p = {p_value:.1e} for {scores.size} draws.",
+        )
+
+
+def check_charged_before_the_draw(case: PrivateCase) -> None:
+    """A refused charge draws nothing; an accepted one stands even if the draw fails."""
+    refusing = _WatchedLedger(refuses=True)
+    try:
+        with drawing_from(refusing.draw):
+            case.fitted(ledger=refusing)
+    except BudgetExceededError:
+        require(refusing.happened == ["refused"], "Noise was drawn for a refused charge.")
+    else:
+        raise AssertionError("A refused charge must stop fit.")
+    failing = _WatchedLedger()
+    try:
+        with drawing_from(failing.draw):
+            case.fitted(ledger=failing)
+    except _DrawError:
+        require(failing.happened[0] == "charged", "Noise was drawn before the charge.")
+        return
+    raise AssertionError("fit drew no noise.")
+
+
+class _DrawError(Exception):
+    pass
+
+
+@dataclass
+class _WatchedLedger:
+    """Notes charges and draws in order; every draw fails."""
+
+    refuses: bool = False
+    happened: list[str] = field(default_factory=list)
+
+    def __deepcopy__(self, memo: object) -> _WatchedLedger:
+        return self
+
+    def charge(
+        self, *events: Event, unit: str | None = None, relation: str | None = None
+    ) -> Receipt:
+        self.happened.append("refused" if self.refuses else "charged")
+        if self.refuses:
+            raise BudgetExceededError("refused by the test", spent=1.0, asked=1.0, left=0.0)
+        return Receipt(events, unit=unit, relation=relation)
+
+    def draw(self, count: int) -> Words:
+        self.happened.append(f"drew {count} words")
+        raise _DrawError
+
+
+def check_seeded_noise_is_marked(case: PrivateCase) -> None:
+    """A model whose noise was seeded does not pass for a private one."""
+    with seeded(1):
+        model = case.fitted()
+    require(
+        model.guarantee_.status is Status.TESTING and not model.guarantee_.is_private,
+        "Seeded noise must give status 'testing'.",
+    )
+
+
+def check_infinite_epsilon(case: PrivateCase) -> None:
+    """Infinite epsilon says so, and equals the non-private oracle where one is given."""
+    model = case.fitted(epsilon=np.inf)
+    require(bool(np.isinf(model.guarantee_.epsilon)), "Infinite epsilon must be stated as such.")
+    if case.oracle is not None:
+        case.oracle(model, case.X, case.y)
+
+
+def check_bad_rows_do_not_raise(case: PrivateCase) -> None:
+    """A row with missing, infinite or enormous numbers cannot make `fit` raise."""
+    for value in (np.nan, np.inf, -np.inf, 1e308):
+        X = case.X.copy()
+        X[0] = value
+        fit(clone(case.estimator), X, case.y)
+
+
+PRIVATE_CHECKS: tuple[Callable[[PrivateCase], None], ...] = (
+    check_bounds_arerequired,
+    check_no_raw_row_survives,
+    check_constructor_arguments_are_untouched,
+    check_taint,
+    check_sensitivity,
+    check_noise_law,
+    check_charged_before_the_draw,
+    check_seeded_noise_is_marked,
+    check_infinite_epsilon,
+    check_bad_rows_do_not_raise,
+)

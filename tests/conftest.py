@@ -1,0 +1,39 @@
+"""Data, seeds and read-only arrays shared by the tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One seed here, a range of them when SFUMATO_SEEDS asks ("0-99"): no test may be lucky."""
+    if "seed" in metafunc.fixturenames:
+        first, _, last = os.environ.get("SFUMATO_SEEDS", "42").partition("-")
+        metafunc.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    X, y = X / 16.0, y.astype(np.int64)
+    X.flags.writeable = y.flags.writeable = False
+    return X, y
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data sets, where there is one."""
+    folder = Path(os.environ.get("SFUMATO_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("no real data sets: set SFUMATO_DATA to their folder")
+    return folder

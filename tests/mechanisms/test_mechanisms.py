@@ -1,0 +1,293 @@
+"""Every mechanism: its law, its support, its charge, and audits that catch broken ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, kstest, norm
+
+from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.events import GaussianEvent, NonPrivateEvent
+from sfumato.exceptions import InvalidInputError, LedgerError
+from sfumato.guarantee import Status
+from sfumato.mechanisms import (
+    EntryMechanism,
+    ExponentialMechanism,
+    GammaMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    RandomizedResponseMechanism,
+)
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.grid import grid_step, to_grid
+from sfumato.mechanisms.tape import Released, taped
+from sfumato.testing.laws import uniform_scores
+
+FALSE_ALARM = 1e-6
+
+ADDITIVE: dict[str, tuple[Mechanism, tuple[int, ...]]] = {
+    "gaussian": (GaussianMechanism.calibrate(sensitivity=2.0, epsilon=0.7, delta=1e-6), (60, 50)),
+    "laplace": (LaplaceMechanism.calibrate(sensitivity=3.0, epsilon=0.2), (3000,)),
+    "entry": (EntryMechanism.calibrate(entry_bound=0.5, epsilon=2.0), (300, 10)),
+    "gamma": (GammaMechanism.calibrate(sensitivity=0.1, epsilon=1.0, size=5), (5,)),
+}
+OTHERS: dict[str, tuple[Mechanism, Any]] = {
+    "exponential": (ExponentialMechanism.calibrate(sensitivity=1.0, epsilon=1.0), [0.0, 1.0]),
+    "response": (RandomizedResponseMechanism.calibrate(n_labels=3, epsilon=1.0), [0, 1, 2]),
+}
+ALL = {name: (m, np.zeros(shape)) for name, (m, shape) in ADDITIVE.items()} | OTHERS
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_noise_has_the_stated_scale_and_no_other(name: str, seed: int) -> None:
+    mechanism, shape = ADDITIVE[name]
+    value = np.random.default_rng(seed).normal(size=shape) * 10
+    with seeded(seed), taped() as tape:
+        for _ in range(2000 if name == "gamma" else 1):
+            mechanism.release(value, ledger=None)
+    for factor in (2 / 3, 1.0, 3 / 2):
+        scores = np.concatenate([uniform_scores(r, factor) for r in tape.releases])
+        p_value = kstest(scores, "uniform").pvalue
+        assert (p_value > FALSE_ALARM) == (factor == 1.0), (factor, p_value)
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_variance_is_the_one_stated(name: str, seed: int) -> None:
+    mechanism, shape = ADDITIVE[name]
+    with seeded(seed):
+        draws = np.array(
+            [mechanism.release(np.zeros(shape), ledger=None) for _ in range(4000 if name == "gamma" else 4)]
+        )
+    n = draws.size
+    assert draws.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(5 / n) + 3e-3)
+    assert abs(draws.mean()) < 6 * math.sqrt(mechanism.variance() / n)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_ledger_is_charged_before_the_draw(name: str) -> None:
+    mechanism, value = ALL[name]
+    receipt = prepay(None, mechanism.event())
+    mechanism.release(value, ledger=receipt)
+    with seeded(0), pytest.raises(LedgerError, match="does not cover"):
+        mechanism.release(value, ledger=receipt)  # paid once, drawn once
+    with pytest.raises(LedgerError):
+        mechanism.release(value, ledger=Receipt([GaussianEvent(123.0)]))
+    with pytest.raises(InvalidInputError, match="'ledger'"):
+        mechanism.release(value, ledger=3)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_mechanisms_are_frozen_records_of_public_numbers(name: str) -> None:
+    mechanism, _ = ALL[name]
+    field = dataclasses.fields(mechanism)[0].name  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(mechanism, field, 1.0)
+    assert mechanism.event() == mechanism.event()
+
+
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_released_numbers_lie_on_a_grid_that_does_not_depend_on_the_data(name: str) -> None:
+    mechanism, shape = ADDITIVE[name]
+    rng = np.random.default_rng(0)
+    steps = set()
+    for offset in (0.0, 1 / 3, 1e-9, math.pi * 1e3):
+        out = np.ravel(mechanism.release(offset + rng.normal(size=shape), ledger=None))
+        # the finest power of two of which all outputs are multiples, at least the grid's step
+        step = min(2.0 ** (math.frexp(abs(v))[1] - 53 + _trailing_zeros(v)) for v in out if v)
+        steps.add(step >= grid_step(math.sqrt(mechanism.variance()) / 64, cells=27))
+    assert steps == {True}
+
+
+def _trailing_zeros(value: float) -> int:
+    mantissa = int(math.ldexp(math.frexp(abs(value))[0], 53))
+    return (mantissa & -mantissa).bit_length() - 1
+
+
+def test_neighbours_share_their_support_where_float_noise_tells_them_apart() -> None:
+    """Mironov's attack: naive double noise around 0 and 1 gives doubles the other cannot give."""
+    rng = np.random.default_rng(0)
+    naive = {y: set((y - np.log(rng.integers(1, 2**12, 50_000) / 2**12)).tolist()) for y in (0.0, 1.0)}
+    shared_naive = len(naive[0.0] & naive[1.0]) / len(naive[0.0])
+    mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    coarse = {}
+    for y in (0.0, 1.0):
+        out = mechanism.release(np.full(200_000, y), ledger=None)
+        coarse[y] = set(np.round((out % 2.0**-27) * 2.0**60).tolist())  # what lies below the grid
+    assert coarse[0.0] == coarse[1.0] == {0.0}
+    assert shared_naive < 0.1
+
+
+@given(st.floats(-1e300, 1e300), st.integers(-60, 40))
+def test_rounding_to_the_grid_is_exact(value: float, exponent: int) -> None:
+    step = 2.0**exponent
+    rounded = float(to_grid(np.array([value]), step)[0])
+    assert Fraction(rounded) % Fraction(step) == 0
+    assert abs(Fraction(rounded) - Fraction(value)) <= Fraction(step) / 2
+
+
+def test_symmetric_noise_is_frobenius_isotropic(seed: int) -> None:
+    mechanism = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5)
+    with seeded(seed):
+        draws = mechanism.release_symmetric(np.zeros((6000, 4, 4)), ledger=None)
+    np.testing.assert_array_equal(draws, np.swapaxes(draws, 1, 2))
+    diagonal = draws[:, np.arange(4), np.arange(4)].ravel()
+    rows, columns = np.triu_indices(4, 1)
+    above = draws[:, rows, columns].ravel()
+    # the noise is enlarged for the rounding of all 96,000 coordinates: 3e-6
+    assert diagonal.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(2 / diagonal.size))
+    assert above.var() == pytest.approx(mechanism.variance() / 2, rel=6 * math.sqrt(2 / above.size))
+    upper = draws[:, rows, columns]
+    correlation = np.corrcoef(upper.T) - np.eye(rows.size)
+    assert np.abs(correlation).max() < 6 / math.sqrt(6000)
+    with pytest.raises(InvalidInputError, match="square"):
+        mechanism.release_symmetric(np.zeros((2, 3)), ledger=None)
+
+
+def test_noise_is_enlarged_for_the_rounding_of_many_coordinates() -> None:
+    mechanism = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5)
+    step, scale = mechanism._grid(math.sqrt(10**8))
+    assert step == grid_step(mechanism.variance() ** 0.5)
+    assert scale >= (1 + step * 10**4) * mechanism.noise_multiplier * (1 - 1e-15)
+
+
+def test_entry_noise_has_its_atom(seed: int) -> None:
+    mechanism = EntryMechanism.calibrate(entry_bound=1.0, epsilon=0.5, delta=0.05)
+    table = np.full((1000, 100), 0.25)
+    with seeded(seed):
+        noise = mechanism.release(table, ledger=None) - table
+    assert abs((noise == 0).sum() - 5000) < 350
+    assert np.abs(noise).mean() == pytest.approx(0.95 / 0.5, rel=0.03)
+
+
+def test_choices_and_answers_have_the_exact_odds(seed: int) -> None:
+    with seeded(seed):
+        chooser = ExponentialMechanism.calibrate(sensitivity=2.0, epsilon=4.0)
+        chosen = np.array([chooser.release([1.0, 0.0], ledger=None) for _ in range(20_000)])
+        response = RandomizedResponseMechanism.calibrate(n_labels=4, epsilon=1.5)
+        answers = response.release(np.full(40_000, 2), ledger=None)
+    assert (chosen == 0).mean() == pytest.approx(1 / (1 + math.exp(-1)), abs=6 * 0.5 / 141)
+    counts = np.bincount(answers, minlength=4)
+    assert counts[2] / 40_000 == pytest.approx(response.keep_probability(), abs=6 * 0.5 / 200)
+    assert counts[[0, 1, 3]].std() < 6 * math.sqrt(counts[0])
+    assert response.keep_probability() == pytest.approx(math.exp(1.5) / (math.exp(1.5) + 3))
+
+
+# Audits: claimed epsilon against a certified lower bound -----------------------------------------
+
+
+def lower_bound(hits: int, false_hits: int, runs: int, confidence: float = 0.999) -> float:
+    """Clopper-Pearson lower bound on epsilon from one event under two neighbours."""
+    low = beta.ppf((1 - confidence) / 2, hits, runs - hits + 1)
+    high = beta.ppf(1 - (1 - confidence) / 2, false_hits + 1, runs - false_hits)
+    return math.log(low / high)
+
+
+@pytest.mark.parametrize(("share", "caught"), [(1.0, False), (0.8, True)])
+def test_audit_of_laplace_noise(share: float, caught: bool, seed: int) -> None:
+    """Claimed epsilon 1; with 80 % of the noise the true epsilon is 1.25 and is seen."""
+    mechanism = LaplaceMechanism.calibrate(sensitivity=share, epsilon=1.0)
+    with seeded(seed):
+        near = mechanism.release(np.ones(20_000), ledger=None)
+        far = mechanism.release(np.zeros(20_000), ledger=None)
+    bound = lower_bound(int((near > 1).sum()), int((far > 1).sum()), 20_000)
+    assert (bound > 1.0) == caught
+
+
+@pytest.mark.parametrize(("share", "caught"), [(1.0, False), (1 / math.sqrt(2), True)])
+def test_audit_of_gaussian_noise_finds_a_sensitivity_wrong_by_root_two(
+    share: float, caught: bool, seed: int
+) -> None:
+    mechanism = GaussianMechanism.calibrate(sensitivity=share, epsilon=1.0, delta=1e-5)
+    claimed_mu = 1 / 3.7306
+    with seeded(seed):
+        near = mechanism.release(np.ones(100_000), ledger=None)
+        far = mechanism.release(np.zeros(100_000), ledger=None)
+    threshold = 0.5
+    false_positive = beta.ppf(0.9995, (far > threshold).sum() + 1, (far <= threshold).sum())
+    false_negative = beta.ppf(0.9995, (near <= threshold).sum() + 1, (near > threshold).sum())
+    mu = norm.isf(false_positive) - norm.ppf(false_negative)
+    assert (mu > claimed_mu) == caught
+
+
+# Ends of the range -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_infinite_epsilon_adds_nothing_and_says_so(name: str) -> None:
+    mechanism, value = ALL[name]
+    changes = (
+        {"noise_multiplier": 0.0}
+        if isinstance(mechanism, GaussianMechanism)
+        else {"epsilon": math.inf}
+    )
+    silent = dataclasses.replace(mechanism, **changes)  # type: ignore[type-var]
+    assert silent.event() == NonPrivateEvent()
+    expected = 1 if name == "exponential" else value
+    np.testing.assert_array_equal(silent.release(value, ledger=None), expected)
+    assert GaussianMechanism.calibrate(sensitivity=1, epsilon=math.inf, delta=0.1).variance() == 0
+
+
+def test_extreme_statistics_and_scales() -> None:
+    mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    huge = mechanism.release([1e300, -1e300, 0.0, 5e-324], ledger=None)
+    assert huge[:2].tolist() == [1e300, -1e300]
+    assert np.isfinite(huge).all()
+    assert mechanism.release(np.zeros((0, 3)), ledger=None).shape == (0, 3)
+    assert mechanism.release(3.0, ledger=None).shape == ()
+    for scale in (1e-290, 1e290):
+        with pytest.raises(InvalidInputError, match="rescale"):
+            LaplaceMechanism.calibrate(sensitivity=scale, epsilon=1.0).release([0.0], ledger=None)
+    for value in (math.nan, math.inf):
+        with pytest.raises(InvalidInputError, match="finite"):
+            mechanism.release([value], ledger=None)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GaussianMechanism.calibrate(sensitivity=0.0, epsilon=1.0, delta=1e-5),
+        lambda: GaussianMechanism.calibrate(sensitivity=1.0, epsilon=0.0, delta=1e-5),
+        lambda: GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=0.0),
+        lambda: GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1.0),
+        lambda: GaussianMechanism(1.0, math.nan),
+        lambda: LaplaceMechanism.calibrate(sensitivity=math.inf, epsilon=1.0),
+        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=-1.0),
+        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=math.nan),
+        lambda: EntryMechanism.calibrate(entry_bound=0.0, epsilon=1.0),
+        lambda: EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=1.0),
+        lambda: GammaMechanism.calibrate(sensitivity=1.0, epsilon=1.0, size=0),
+        lambda: RandomizedResponseMechanism.calibrate(n_labels=1, epsilon=1.0),
+    ],
+)
+def test_bad_parameters_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        make()
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="5 numbers"):
+        ADDITIVE["gamma"][0].release(np.zeros(4), ledger=None)  # type: ignore[attr-defined]
+    for scores in ([], [[1.0]]):
+        with pytest.raises(InvalidInputError, match="Scores"):
+            OTHERS["exponential"][0].release(scores, ledger=None)  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInputError, match="codes"):
+        OTHERS["response"][0].release([3], ledger=None)  # type: ignore[attr-defined]
+
+
+def test_a_playing_tape_repeats_outputs_and_marks_guarantees() -> None:
+    mechanism = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
+    with taped() as tape:
+        first = mechanism.release([0.0], ledger=None)
+    assert isinstance(tape.releases[0], Released)
+    with taped(playback=tape):
+        np.testing.assert_array_equal(mechanism.release([5.0], ledger=None), first)
+        assert mechanism.guarantee(n_entries=1).status is Status.TESTING
+    assert mechanism.guarantee(n_entries=1).status is Status.PROVED

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato import Guarantee
+from sfumato.accounting import compose
+from sfumato.events import (
+    EntryEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PureEvent,
+    RepeatedEvent,
+    event_from_dict,
+    flatten,
+)
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.guarantee import RecordReading, Status
+from sfumato.mechanisms import EntryMechanism
+
+GUARANTEES = st.builds(
+    Guarantee,
+    epsilon=st.floats(0, 50) | st.just(math.inf),
+    delta=st.floats(0, 0.3),
+    relation=st.sampled_from(["replace_one", "add_or_remove_one"]),
+    status=st.sampled_from(["proved", "conditional", "testing"]),
+    public=st.just(("bounds",)),
+    conditions=st.sampled_from([(), ("rows in the unit ball",)]),
+    events=st.sampled_from([(), (GaussianEvent(2.0), RepeatedEvent(PureEvent(0.1), 3))]),
+)
+
+
+@given(GUARANTEES)
+def test_round_trip_through_json(guarantee: Guarantee) -> None:
+    record = json.loads(json.dumps(guarantee.to_dict(), allow_nan=False))
+    assert Guarantee.from_dict(record) == guarantee
+
+
+@given(GUARANTEES, GUARANTEES, GUARANTEES)
+def test_partial_order(a: Guarantee, b: Guarantee, c: Guarantee) -> None:
+    assert a <= a
+    if a <= b and b <= c:
+        assert a <= c
+    if a <= b and b <= a:
+        assert (a.epsilon, a.delta, a.status) == (b.epsilon, b.delta, b.status)
+    if a.relation != b.relation:
+        assert not a <= b
+        assert not b <= a
+
+
+@given(GUARANTEES, GUARANTEES)
+def test_composition_promises_no_more_than_its_parts(a: Guarantee, b: Guarantee) -> None:
+    if a.relation != b.relation:
+        with pytest.raises(InvalidInputError, match="do not compose"):
+            a + b
+        return
+    total = a + b
+    assert a <= total
+    assert b <= total
+    assert total.epsilon == a.epsilon + b.epsilon
+    assert compose(a, b).epsilon <= total.epsilon
+
+
+def test_composition_by_events_is_tighter() -> None:
+    one = Guarantee(epsilon=1.0, delta=1e-5, events=(GaussianEvent(3.7307),))
+    assert compose(*[one] * 10).epsilon < 5 < 10
+
+
+def test_a_refuted_guarantee_never_shows_an_epsilon() -> None:
+    with pytest.raises(InvalidInputError, match="claimed_epsilon"):
+        Guarantee(epsilon=1.0, status="refuted")
+    printed = Guarantee(epsilon=None, status="refuted", claimed_epsilon=0.1)
+    assert "NO PRIVACY" in str(printed)
+    assert not printed.is_private
+    total = printed + Guarantee(epsilon=1.0)
+    assert total.epsilon is None
+    assert total.status is Status.REFUTED
+    assert "refuted" in repr(printed)
+
+
+def test_weakness_is_said_in_the_sentence() -> None:
+    assert str(Guarantee(epsilon=math.inf)).startswith("NO PRIVACY")
+    testing = Guarantee(epsilon=1.0, status="testing")
+    assert "not for release" in str(testing)
+    assert not testing.is_private
+    conditional = Guarantee(epsilon=1.0, status="conditional", conditions=("rows are clipped",))
+    assert "Only if: rows are clipped" in str(conditional)
+    removed = Guarantee(epsilon=1.0, relation="add_or_remove_one")
+    assert "adding or removing any one record" in str(removed)
+
+
+def test_entry_guarantee_tells_of_the_whole_record() -> None:
+    guarantee = EntryMechanism.calibrate(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(
+        n_entries=784
+    )
+    reading = guarantee.record_reading
+    assert isinstance(reading, RecordReading)
+    assert reading.pure_epsilon == pytest.approx(78.4)
+    assert reading.epsilon == pytest.approx(14.9, abs=0.05)
+    assert reading.atom_probability == pytest.approx(0.00781, abs=1e-5)
+    assert "whole record of 784 numbers" in str(guarantee)
+    assert "exactly with probability 0.0078" in str(guarantee)
+    assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    assert (guarantee + guarantee).record_reading.pure_epsilon == pytest.approx(156.8)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": None},
+        {"epsilon": math.nan},
+        {"epsilon": 1.0, "delta": 1.0},
+        {"epsilon": 1.0, "delta": -1e-9},
+        {"epsilon": 1.0, "unit": "person"},
+        {"epsilon": 1.0, "relation": "swap"},
+        {"epsilon": 1.0, "status": "surely"},
+        {"epsilon": 1.0, "unit": "entry"},
+    ],
+)
+def test_bad_guarantees_are_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError):
+        Guarantee(**arguments)  # type: ignore[arg-type]
+
+
+def test_guarantee_is_frozen_and_hashable() -> None:
+    guarantee = Guarantee(epsilon=1.0)
+    with pytest.raises(AttributeError):
+        guarantee.epsilon = 2.0  # type: ignore[misc]
+    assert len({guarantee, Guarantee(epsilon=1.0)}) == 1
+
+
+def test_events_count_and_refuse_the_unknown() -> None:
+    events = [PureEvent(0.1), RepeatedEvent(RepeatedEvent(PureEvent(0.1), 2), 5), GaussianEvent(1.0)]
+    assert flatten(events) == {PureEvent(0.1): 11, GaussianEvent(1.0): 1}
+    assert event_from_dict(events[1].to_dict()) == events[1]
+    assert event_from_dict(NonPrivateEvent().to_dict()) == NonPrivateEvent()
+    with pytest.raises(UnsupportedEventError, match="telepathy"):
+        event_from_dict({"kind": "telepathy"})
+    for bad in (lambda: GaussianEvent(0.0), lambda: EntryEvent(1.0, 1.0), lambda: PureEvent(-1.0)):
+        with pytest.raises(InvalidInputError):
+            bad()
