@@ -111,7 +111,9 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         rows = self._check_rows(X)
         codes, self.classes_ = self._check_labels(rows, y, bounds)
         if len(self.classes_) < 2:
-            raise InvalidInputError("A classifier needs at least two classes in the label set.")
+            raise InvalidInputError(
+                "The label set holds one class; a classifier needs at least two."
+            )
         self._warn_if_weak(len(rows))
 
         units = UnitRows.for_sums(bounds, rows.shape, self.relation)  # [G1] rows in the unit ball
@@ -179,7 +181,8 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Give the most probable label of each row."""
-        return np.asarray(self.classes_[self._joint_log_likelihood(X).argmax(axis=1)])
+        scores = self._joint_log_likelihood(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Give the log-probability of each label."""

@@ -44,7 +44,7 @@ def check_private_estimator(
         check(case)
 
 
-def check_bounds_arerequired(case: PrivateCase) -> None:
+def check_bounds_are_required(case: PrivateCase) -> None:
     """Without bounds, `fit` raises instead of learning them."""
     try:
         case.fitted(bounds=None)
@@ -132,22 +132,25 @@ def check_noise_law(case: PrivateCase) -> None:
 
 def check_charged_before_the_draw(case: PrivateCase) -> None:
     """A refused charge draws nothing; an accepted one stands even if the draw fails."""
-    refusing = _WatchedLedger(refuses=True)
+    outcome = _fit_watched(case, refusing := _WatchedLedger(refuses=True))
+    require(
+        isinstance(outcome, BudgetExceededError) and refusing.happened == ["refused"],
+        "A refused charge must stop fit before any noise is drawn.",
+    )
+    outcome = _fit_watched(case, failing := _WatchedLedger())
+    require(
+        isinstance(outcome, _DrawError) and failing.happened[0] == "charged",
+        "The ledger must be charged before noise is drawn.",
+    )
+
+
+def _fit_watched(case: PrivateCase, ledger: _WatchedLedger) -> Exception | None:
     try:
-        with drawing_from(refusing.draw):
-            case.fitted(ledger=refusing)
-    except BudgetExceededError:
-        require(refusing.happened == ["refused"], "Noise was drawn for a refused charge.")
-    else:
-        raise AssertionError("A refused charge must stop fit.")
-    failing = _WatchedLedger()
-    try:
-        with drawing_from(failing.draw):
-            case.fitted(ledger=failing)
-    except _DrawError:
-        require(failing.happened[0] == "charged", "Noise was drawn before the charge.")
-        return
-    raise AssertionError("fit drew no noise.")
+        with drawing_from(ledger.draw):
+            case.fitted(ledger=ledger)
+    except (BudgetExceededError, _DrawError) as error:
+        return error
+    return None
 
 
 class _DrawError(Exception):
@@ -204,7 +207,7 @@ def check_bad_rows_do_not_raise(case: PrivateCase) -> None:
 
 
 PRIVATE_CHECKS: tuple[Callable[[PrivateCase], None], ...] = (
-    check_bounds_arerequired,
+    check_bounds_are_required,
     check_no_raw_row_survives,
     check_constructor_arguments_are_untouched,
     check_taint,

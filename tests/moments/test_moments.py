@@ -1,0 +1,297 @@
+"""The exact statistic, its sensitivity, and the three estimators built on it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato.accounting import epsilon_spent
+from sfumato.accounting.receipt import Receipt
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.moments.gaussians import gaussians_from_moments
+from sfumato.moments.pca import top_eigenvectors
+from sfumato.moments.sensitivity import class_moments_sensitivity, second_moment_sensitivity
+from sfumato.moments.statistics import MOST_ROWS, UnitRows, class_moments, second_moment
+from sfumato.testing import seeded_noise
+
+UNIT = Bounds(norm=1.0)
+
+
+# The statistic -----------------------------------------------------------------------------------
+
+
+def test_sums_are_exact_in_any_order(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(9000, 6))
+    units = UnitRows.for_sums(UNIT, X.shape, "replace_one")
+    total = second_moment(units, X)
+    shuffled = second_moment(units, X[rng.permutation(len(X))])
+    np.testing.assert_array_equal(total, shuffled)
+    rows = np.concatenate([block for _, block in units.blocks(X)])
+    exact = sum(Fraction(a) * Fraction(b) for a, b in rows[:, :2].tolist())
+    assert Fraction(float(total[0, 1])) == exact
+    assert np.abs(total - UNIT.clip(X).T @ UNIT.clip(X)).max() < 1e-4 * len(X)
+
+
+@given(st.integers(1, MOST_ROWS), st.sampled_from(["replace_one", "add_or_remove_one"]))
+def test_the_grid_leaves_room_for_every_sum(n_rows: int, relation: str) -> None:
+    bits = UnitRows.for_sums(UNIT, (n_rows, 3), relation).bits
+    assert 2 * n_rows * 4**bits <= 2**53
+    assert bits >= 12
+
+
+def test_the_grid_does_not_tell_the_number_of_rows_where_it_is_secret() -> None:
+    grids = {
+        UnitRows.for_sums(UNIT, (n, 3), "add_or_remove_one").bits for n in (1, 100, 1023, 10**6)
+    }
+    assert len(grids) == 1
+    with pytest.raises(InvalidInputError, match="rows"):
+        UnitRows.for_sums(UNIT, (MOST_ROWS + 1, 3), "replace_one")
+
+
+def test_unit_rows_stay_in_the_unit_ball(rng: np.random.Generator) -> None:
+    for bounds in (Bounds(norm=3.0), Bounds(lower=[0, -5, 1], upper=[1, 0, 9])):
+        units = UnitRows(bounds, 3, bits=18)
+        basis = np.linalg.qr(rng.normal(size=(3, 2)))[0]
+        for rows in (units.rows(rng.normal(size=(500, 3)) * 1e3), units.rows(basis.T * 3, basis)):
+            norms = [sum(Fraction(v) ** 2 for v in row) for row in rows.tolist()]
+            assert max(norms) <= 1
+            assert np.array_equal(rows * 2.0**18, np.rint(rows * 2.0**18))
+
+
+def structured_rows(rng: np.random.Generator, n_features: int) -> np.ndarray:
+    axes = np.eye(n_features)
+    rows = [axes[0], -axes[0], axes[1], (axes[0] + axes[1]) / math.sqrt(2), np.zeros(n_features)]
+    random = rng.normal(size=(30, n_features))
+    return np.vstack([rows, random / np.linalg.norm(random, axis=1, keepdims=True)])
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_sensitivity_by_brute_force(relation: str, rng: np.random.Generator) -> None:
+    """Every pair of structured and random rows, every pair of labels: bounded, and attained."""
+    rows = structured_rows(rng, 4)
+    units = UnitRows(UNIT, 4, bits=18)
+    one = [second_moment(units, row[None]) for row in rows]
+    joint = [class_moments(units, row[None], np.array([c]), 3) for row in rows for c in range(3)]
+    for pieces, bound in (
+        (one, second_moment_sensitivity(relation)),
+        (joint, class_moments_sensitivity(relation)),
+    ):
+        stack = np.array(pieces).reshape(len(pieces), -1)
+        if relation == "replace_one":
+            distances = np.linalg.norm(stack[:, None] - stack[None, :], axis=2)
+        else:
+            distances = np.linalg.norm(stack, axis=1)
+        assert distances.max() <= bound
+        assert distances.max() >= 0.999 * bound
+
+
+# The estimators against non-private counterparts ------------------------------------------------
+
+
+def blobs(seed: int, n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_blobs(n, centers=3, n_features=4, cluster_std=1.0, random_state=seed)
+    return X, y
+
+
+def test_without_noise_components_are_those_of_the_second_moment(seed: int) -> None:
+    X, _ = blobs(seed)
+    pca = PrivatePCA(2, epsilon=np.inf, bounds=Bounds(norm=30.0)).fit(X)
+    right = np.linalg.svd(X, full_matrices=False)[2][:2]
+    np.testing.assert_allclose(np.abs(np.sum(right * pca.components_, axis=1)), 1.0, atol=1e-6)
+    np.testing.assert_allclose(
+        pca.eigenvalues_, np.linalg.svd(X, compute_uv=False)[:2] ** 2, rtol=1e-4
+    )
+    reduced = pca.transform(X)
+    np.testing.assert_allclose(pca.transform(pca.inverse_transform(reduced)), reduced, atol=1e-9)
+    assert list(pca.get_feature_names_out()) == ["privatepca0", "privatepca1"]
+
+
+def test_without_noise_moments_are_the_empirical_ones(seed: int) -> None:
+    X, y = blobs(seed)
+    bounds = Bounds(lower=-30.0, upper=30.0, labels=[0, 1, 2])
+    moments = PrivateMoments(epsilon=np.inf, bounds=bounds).fit(X, y)
+    for c in range(3):
+        assert moments.counts_[c] == (y == c).sum()
+        np.testing.assert_allclose(moments.means_[c], X[y == c].mean(axis=0), atol=1e-2)
+        np.testing.assert_allclose(
+            moments.covariances_[c], np.cov(X[y == c].T, bias=True), atol=0.05
+        )
+
+
+def test_without_noise_the_classifier_is_quadratic_discriminant_analysis(seed: int) -> None:
+    X, y = blobs(seed)
+    model = PrivateGaussianClassifier(
+        None, epsilon=np.inf, bounds=Bounds(norm=30.0, labels=[0, 1, 2])
+    ).fit(X, y)
+    oracle = QuadraticDiscriminantAnalysis().fit(X, y)
+    assert (model.predict(X) == oracle.predict(X)).mean() > 0.995
+    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(X), atol=0.05)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_accuracy_grows_with_the_budget(digits: tuple[np.ndarray, np.ndarray], seed: int) -> None:
+    X, y = digits
+    scores = []
+    for epsilon in (0.5, 5.0, 50.0, np.inf):
+        model = PrivateGaussianClassifier(
+            15, epsilon=epsilon, delta=1e-5, bounds=Bounds(norm=6.0, labels=range(10))
+        )
+        with seeded_noise(seed):
+            scores.append(np.mean([clone(model).fit(X, y).score(X, y) for _ in range(3)]))
+    assert scores == sorted(scores)
+    assert scores[0] < 0.6 < 0.9 < scores[-1]
+
+
+def test_moments_error_falls_with_the_number_of_rows(seed: int) -> None:
+    errors = []
+    for n in (500, 5000, 50_000):
+        X = np.random.default_rng(seed).uniform(size=(n, 3))
+        with seeded_noise(seed):
+            fits = [
+                PrivateMoments(epsilon=1.0, bounds=Bounds(lower=0.0, upper=1.0)).fit(X)
+                for _ in range(3)
+            ]
+        errors.append(np.mean([np.abs(f.means_ - X.mean(axis=0)).max() for f in fits]))
+    assert errors[2] < errors[1] < errors[0]
+
+
+def test_noisy_covariances_are_positive_definite(rng: np.random.Generator) -> None:
+    noise = 40.0
+    moments = rng.normal(size=(5, 9, 9)) * noise
+    moments = (moments + np.swapaxes(moments, 1, 2)) / 2
+    gaussians = gaussians_from_moments(moments, noise)
+    assert np.isfinite(gaussians.covariances).all()
+    assert np.linalg.eigvalsh(gaussians.covariances).min() > 0
+    assert (np.linalg.norm(gaussians.means, axis=1) <= 1 + 1e-12).all()
+    assert (gaussians.counts >= 1).all()
+
+
+def test_algebraic_eigenvalues_are_taken_not_absolute_ones() -> None:
+    values, vectors = top_eigenvectors(np.diag([-9.0, 1.0, 3.0]), 2)
+    np.testing.assert_allclose(values, [3.0, 1.0])
+    np.testing.assert_allclose(vectors, [[0, 0], [0, 1], [1, 0]], atol=1e-12)
+
+
+# The promise ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_the_guarantee_is_what_the_events_cost(relation: str, seed: int) -> None:
+    X, y = blobs(seed, 200)
+    model = PrivateGaussianClassifier(
+        2, epsilon=1.5, delta=1e-4, relation=relation, bounds=Bounds(norm=30.0, labels=[0, 1, 2])
+    ).fit(X, y)
+    guarantee = model.guarantee_
+    assert len(guarantee.events) == 2
+    assert epsilon_spent(guarantee.events, 1e-4) == pytest.approx(1.5, rel=1e-6)
+    assert guarantee.epsilon <= 1.5
+    assert ("number of rows" in guarantee.public) == (relation == "replace_one")
+    assert len(model.dp_events()) == 2
+
+
+def test_labels_declared_public_are_said_to_be(seed: int) -> None:
+    X, y = blobs(seed, 200)
+    model = PrivateGaussianClassifier(epsilon=1.0, bounds=Bounds(norm=9.0, labels="public"))
+    assert "set of labels found in the data" in model.fit(X, y).guarantee_.public
+
+
+def test_fitting_twice_charges_twice(seed: int) -> None:
+    X, y = blobs(seed, 100)
+    model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0))
+    event = model.fit(X).guarantee_.events[0]
+    receipt = Receipt([event, event], unit="record", relation="replace_one")
+    model.set_params(ledger=receipt)
+    model.fit(X).fit(X)
+    assert receipt.unused() == ()
+
+
+def test_what_is_not_offered_is_refused(seed: int) -> None:
+    X, y = blobs(seed, 60)
+    bounds = Bounds(norm=9.0, labels=[0, 1, 2])
+    for name, value, error in (
+        ("unit", "entry", UnsupportedModeError),
+        ("mode", "paper", UnsupportedModeError),
+        ("unit", "person", InvalidInputError),
+        ("relation", "swap", InvalidInputError),
+        ("epsilon", 0.0, InvalidInputError),
+        ("epsilon", -1.0, InvalidInputError),
+        ("delta", 1.0, InvalidInputError),
+        ("delta", 0.0, InvalidInputError),
+        ("bounds", None, MissingBoundsError),
+        ("bounds", (0, 1), MissingBoundsError),
+        ("bounds", Bounds(labels=[0, 1, 2]), MissingBoundsError),
+        ("bounds", Bounds(norm=9.0), MissingBoundsError),
+        ("bounds", Bounds(norm=9.0, labels=[0]), InvalidInputError),
+        ("pca_share", 1.0, InvalidInputError),
+        ("n_components", 0, InvalidInputError),
+        ("n_components", 2.5, InvalidInputError),
+        ("ledger", "budget.db", InvalidInputError),
+    ):
+        model = PrivateGaussianClassifier(2, bounds=bounds).set_params(**{name: value})
+        with pytest.raises(error):
+            model.fit(X, y)
+
+
+def test_bad_tables_are_refused_in_our_own_words(seed: int) -> None:
+    X, y = blobs(seed, 60)
+    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=9.0, labels=[0, 1, 2]))
+    secret = "Jane Doe"
+    table = X.astype(object)
+    table[3, 1] = secret
+    for bad_X, bad_y in (
+        (X[:, 0], y),
+        (np.empty((0, 4)), y[:0]),
+        (X[:10], y),
+        (table, y),
+        (X, None),
+        (X, np.column_stack([y, y])),
+        (X, y.astype(str)),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            model.fit(bad_X, bad_y)
+        assert secret not in str(caught.value)
+    fitted = model.fit(X, y)
+    with pytest.raises(InvalidInputError, match="4 features"):
+        fitted.predict(X[:, :2])
+
+
+def test_a_delta_above_one_over_n_is_warned_of(seed: int) -> None:
+    X, _ = blobs(seed, 50)
+    with pytest.warns(UserWarning, match="1/number of rows"):
+        PrivatePCA(1, delta=0.1, bounds=Bounds(norm=9.0)).fit(X)
+
+
+def test_works_in_pipelines_and_searches(seed: int) -> None:
+    X, y = blobs(seed, 600)
+    pipeline = make_pipeline(
+        PrivatePCA(3, epsilon=50.0, bounds=Bounds(norm=30.0)),
+        PrivateGaussianClassifier(None, epsilon=50.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2])),
+    )
+    assert pipeline.fit(X, y).score(X, y) > 0.7
+    search = GridSearchCV(
+        PrivateGaussianClassifier(epsilon=50.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2])),
+        {"n_components": [2, 4]},
+        cv=2,
+    )
+    assert search.fit(X, y).best_score_ > 0.6
+
+
+def test_mutating_the_input_after_fit_changes_nothing(seed: int) -> None:
+    X, y = blobs(seed, 300)
+    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=30.0, labels=[0, 1, 2])).fit(X, y)
+    probe = X[:20].copy()
+    before = model.predict_proba(probe)
+    X[:] = 1e6
+    y[:] = 0
+    np.testing.assert_array_equal(model.predict_proba(probe), before)

@@ -1,0 +1,161 @@
+"""The contracts must catch estimators that break them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from sfumato import Bounds, PrivateMoments, PrivatePCA
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.moments.statistics import UnitRows, second_moment
+from sfumato.testing import PrivateCase, check_private_estimator, taint_test
+from sfumato.testing import contracts as c
+
+X, Y = make_blobs(150, n_features=3, centers=2, random_state=0)
+X = X * 0.05
+BOUNDS = Bounds(norm=1.0)
+
+
+class Honest(PrivatePCA):
+    """A PCA in one screen, so that each fault below is one line away from it."""
+
+    sensitivity = np.sqrt(2)
+    noise_share = 1.0
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        bounds = self.bounds if self.bounds is None else self._check_promise()
+        if bounds is None:
+            bounds = self.missing(X)
+        rows = self._check_rows(X)
+        units = UnitRows.for_sums(bounds, rows.shape, self.relation)
+        mechanism = GaussianMechanism.calibrate(
+            sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta
+        )
+        receipt = self.pay(mechanism)
+        self.components_ = self.release(mechanism, second_moment(units, rows), receipt)
+        self.centre_ = np.zeros(rows.shape[1])
+        self.after(rows)
+        self.guarantee_ = self._guarantee(receipt)
+        return self
+
+    def missing(self, X: Any) -> Bounds:
+        return self._check_promise()
+
+    def pay(self, mechanism: Any) -> Any:
+        return self._prepay(mechanism)
+
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        return mechanism.release_symmetric(statistic, ledger=receipt)
+
+    def after(self, rows: np.ndarray) -> None:
+        pass
+
+
+class LearnsBounds(Honest):
+    def missing(self, X: Any) -> Bounds:
+        return Bounds(norm=float(np.linalg.norm(X, axis=1).max()))
+
+
+class KeepsRows(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.support_ = rows[:5].copy()
+
+
+class KeepsDirections(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.support_ = rows[:5] / np.linalg.norm(rows[:5], axis=1, keepdims=True)
+
+
+class WritesParameter(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.n_components = 7
+
+
+class ReadsRowsAfterRelease(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.centre_ = np.round(rows.mean(axis=0), 3)
+
+
+class TooSmallSensitivity(Honest):
+    sensitivity = 1.0
+
+
+class IdleSensitivity(Honest):
+    sensitivity = 3.0
+
+
+class TooLittleNoise(Honest):
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        weak = GaussianMechanism(mechanism.sensitivity, mechanism.noise_multiplier)
+        object.__setattr__(weak, "_grid", lambda r: (2.0**-30, 0.6 * weak.variance() ** 0.5))
+        return weak.release_symmetric(statistic, ledger=receipt)
+
+
+class DrawsFirst(Honest):
+    def pay(self, mechanism: Any) -> Any:
+        mechanism.release_symmetric(np.zeros((2, 2)), ledger=None)
+        return self._prepay(mechanism)
+
+
+class ForgetsToCharge(Honest):
+    def pay(self, mechanism: Any) -> Any:
+        from sfumato.accounting.receipt import prepay
+
+        return prepay(None, mechanism.event())
+
+
+class RaisesForOneRow(Honest):
+    def _check_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
+        if not np.isfinite(X).all():
+            raise ValueError("there is a missing number")
+        return super()._check_rows(X, reset=reset)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (LearnsBounds, c.check_bounds_are_required),
+        (KeepsRows, c.check_no_raw_row_survives),
+        (KeepsDirections, c.check_no_raw_row_survives),
+        (WritesParameter, c.check_constructor_arguments_are_untouched),
+        (ReadsRowsAfterRelease, c.check_taint),
+        (TooSmallSensitivity, c.check_sensitivity),
+        (IdleSensitivity, c.check_sensitivity),
+        (TooLittleNoise, c.check_noise_law),
+        (DrawsFirst, c.check_charged_before_the_draw),
+        (ForgetsToCharge, c.check_charged_before_the_draw),
+        (RaisesForOneRow, c.check_bad_rows_do_not_raise),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_broken_estimator_is_caught(
+    broken: type[Honest], check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sfumato import persistence
+
+    known = persistence._known_classes()
+    monkeypatch.setattr(
+        persistence,
+        "_known_classes",
+        lambda: {**known, "Honest": Honest, broken.__name__: broken},
+    )
+    check(PrivateCase(Honest(2, bounds=BOUNDS), X))
+    with pytest.raises((AssertionError, ValueError)):
+        check(PrivateCase(broken(2, bounds=BOUNDS), X))
+
+
+def test_the_oracle_is_asked() -> None:
+    def wrong(model: Any, X: np.ndarray, y: Any) -> None:
+        raise AssertionError("not the same")
+
+    with pytest.raises(AssertionError, match="not the same"):
+        check_private_estimator(PrivateMoments(bounds=BOUNDS), X, oracle=wrong)
+
+
+def test_taint_test_names_what_is_tainted() -> None:
+    with pytest.raises(AssertionError, match="centre_ depends on the rows"):
+        taint_test(ReadsRowsAfterRelease(2, bounds=BOUNDS), X, X * 0.3)
+    taint_test(PrivateMoments(bounds=Bounds(norm=1.0, labels=[0, 1])), X, -X, Y, 1 - Y)
