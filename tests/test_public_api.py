@@ -1,0 +1,97 @@
+"""The public surface changes only on purpose."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import sfumato
+from sfumato.private import PrivateEstimator
+
+PUBLIC = [
+    "AffineHullClassifier",
+    "Bounds",
+    "DeepAffineHull",
+    "Guarantee",
+    "KernelAffineHull",
+    "Ledger",
+    "PrivateGaussianClassifier",
+    "PrivateMoments",
+    "PrivatePCA",
+    "WideAffineHull",
+    "load",
+    "save",
+]
+ROOT = Path(__file__).parents[1]
+MODULES = [m.name for m in pkgutil.walk_packages(sfumato.__path__, "sfumato.")]
+# numpydoc codes that are asked of every public class and function.
+ASKED = {"GL08", "SS01", "PR01", "PR02", "PR03", "RT01"}
+
+
+def test_public_names() -> None:
+    assert sfumato.__all__ == PUBLIC
+    for name in PUBLIC:
+        assert getattr(sfumato, name) is not None
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_lists_its_names_in_order(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert loaded.__doc__, f"{module} has no docstring"
+    names = getattr(loaded, "__all__", None)
+    if names is None:
+        assert Path(loaded.__file__ or "").name == "__init__.py", f"{module} has no __all__"
+        return
+    assert list(names) == sorted(names, key=_as_ruff)
+    for name in names:
+        assert hasattr(loaded, name), f"{module}.{name}"
+
+
+def _as_ruff(name: str) -> tuple[int, str]:
+    constant, kind = name.isupper(), name[0].isupper()
+    return (0 if constant else 1 if kind else 2, name)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstrings_describe_every_parameter(name: str) -> None:
+    errors = [f"{code} {text}" for code, text in validate(f"sfumato.{name}")["errors"] if code in ASKED]
+    assert not errors, errors
+
+
+PRIVATE = [
+    name
+    for name in PUBLIC
+    if inspect.isclass(value := getattr(sfumato, name, None)) and issubclass(value, PrivateEstimator)
+]
+FIVE_LINES = (
+    "Unit and relation :",
+    "Released :",
+    "Sensitivity :",
+    "Guarantee :",
+    "Assumptions and numerics :",
+)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_estimators_state_their_privacy_in_five_lines(name: str) -> None:
+    text = inspect.getdoc(getattr(sfumato, name)) or ""
+    privacy = text.partition("Privacy\n-------\n")[2]
+    positions = [privacy.find(line) for line in FIVE_LINES]
+    assert -1 not in positions
+    assert positions == sorted(positions)
+    sheet = re.search(r"docs/guarantees/([\w-]+)\.md", privacy)
+    assert sheet is not None, "the proof sheet is not named"
+    assert (ROOT / sheet.group(0)).is_file()
+
+
+def test_version_and_changelog_agree() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    newest = re.search(r"^## \[?(\d+\.\d+\.\d+)", changelog, flags=re.MULTILINE)
+    assert newest is not None
+    assert newest.group(1) == sfumato.__version__
