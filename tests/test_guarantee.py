@@ -135,7 +135,11 @@ def test_guarantee_is_frozen_and_hashable() -> None:
 
 
 def test_events_count_and_refuse_the_unknown() -> None:
-    events = [PureEvent(0.1), RepeatedEvent(RepeatedEvent(PureEvent(0.1), 2), 5), GaussianEvent(1.0)]
+    events = [
+        PureEvent(0.1),
+        RepeatedEvent(RepeatedEvent(PureEvent(0.1), 2), 5),
+        GaussianEvent(1.0),
+    ]
     assert flatten(events) == {PureEvent(0.1): 11, GaussianEvent(1.0): 1}
     assert event_from_dict(events[1].to_dict()) == events[1]
     assert event_from_dict(NonPrivateEvent().to_dict()) == NonPrivateEvent()

@@ -121,9 +121,7 @@ def test_objective_curve_against_simulation_and_the_gaussian_limit() -> None:
         assert objective_delta(event, epsilon) >= delta_from_mu(0.5, epsilon)
 
 
-@pytest.mark.parametrize(
-    ("dimension", "noise"), [(1, 3.88), (2, 4.25), (18, 6.83), (785, 30.2)]
-)
+@pytest.mark.parametrize(("dimension", "noise"), [(1, 3.88), (2, 4.25), (18, 6.83), (785, 30.2)])
 def test_objective_noise_figures(dimension: int, noise: float) -> None:
     """Noise needed at epsilon 1, delta 1e-5 without a determinant term."""
     found = calibrate(

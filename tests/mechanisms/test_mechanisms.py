@@ -64,7 +64,10 @@ def test_variance_is_the_one_stated(name: str, seed: int) -> None:
     mechanism, shape = ADDITIVE[name]
     with seeded(seed):
         draws = np.array(
-            [mechanism.release(np.zeros(shape), ledger=None) for _ in range(4000 if name == "gamma" else 4)]
+            [
+                mechanism.release(np.zeros(shape), ledger=None)
+                for _ in range(4000 if name == "gamma" else 4)
+            ]
         )
     n = draws.size
     assert draws.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(5 / n) + 3e-3)
@@ -114,7 +117,9 @@ def _trailing_zeros(value: float) -> int:
 def test_neighbours_share_their_support_where_float_noise_tells_them_apart() -> None:
     """Mironov's attack: naive double noise around 0 and 1 gives doubles the other cannot give."""
     rng = np.random.default_rng(0)
-    naive = {y: set((y - np.log(rng.integers(1, 2**12, 50_000) / 2**12)).tolist()) for y in (0.0, 1.0)}
+    naive = {
+        y: set((y - np.log(rng.integers(1, 2**12, 50_000) / 2**12)).tolist()) for y in (0.0, 1.0)
+    }
     shared_naive = len(naive[0.0] & naive[1.0]) / len(naive[0.0])
     mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
     coarse = {}
@@ -142,7 +147,9 @@ def test_symmetric_noise_is_frobenius_isotropic(seed: int) -> None:
     rows, columns = np.triu_indices(4, 1)
     above = draws[:, rows, columns].ravel()
     # the noise is enlarged for the rounding of all 96,000 coordinates: 3e-6
-    assert diagonal.var() == pytest.approx(mechanism.variance(), rel=6 * math.sqrt(2 / diagonal.size))
+    assert diagonal.var() == pytest.approx(
+        mechanism.variance(), rel=6 * math.sqrt(2 / diagonal.size)
+    )
     assert above.var() == pytest.approx(mechanism.variance() / 2, rel=6 * math.sqrt(2 / above.size))
     upper = draws[:, rows, columns]
     correlation = np.corrcoef(upper.T) - np.eye(rows.size)

@@ -88,9 +88,7 @@ def test_edges_are_decided_by_further_bits(law: str) -> None:
     scale = 2.0**28
     edge = exact.mpf(12345) + 0.5
     survival = (
-        exact.exp(-edge / scale)
-        if law == "laplace"
-        else exact.erfc(edge / scale / exact.sqrt(2))
+        exact.exp(-edge / scale) if law == "laplace" else exact.erfc(edge / scale / exact.sqrt(2))
     )
     bits = int(exact.floor(exact.ldexp(survival, 63)))
     rest = int(exact.floor(exact.ldexp(survival, 127))) - (bits << 64)
@@ -120,9 +118,9 @@ def test_tail_draws_are_memoryless_and_finite(seed: int) -> None:
     """Words of almost only zeros: the far tail, where a word alone says nothing."""
     rng = np.random.default_rng(seed)
     with drawing_from(
-        lambda count: np.zeros(count, np.uint64)
-        if count > 1
-        else rng.integers(0, 2**64, 1, dtype=np.uint64)
+        lambda count: (
+            np.zeros(count, np.uint64) if count > 1 else rng.integers(0, 2**64, 1, dtype=np.uint64)
+        )
     ):
         draws = -rounded_noise(LAPLACE, 1000.0, 300) / 1000.0
     beyond = draws - 63 * np.log(2)  # U < 2**-63, so the rest is exponential again

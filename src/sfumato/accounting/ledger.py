@@ -1,7 +1,7 @@
 """The durable ledger: one budget per dataset, charged before any noise is drawn.
 
-A `Ledger` is a place (a file, a database), and a `DatasetBudget` is a handle to one budget in it.
-Neither is a value: copies, clones, pickles and forks of a handle all charge the same budget.
+A `Ledger` is a place (a file, a database) and makes handles to the budgets in it; the handles, see
+`sfumato.accounting.dataset_budget`, are what estimators take and charge.
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Self
 
 from sqlalchemy.engine import Connection
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.ledger_chain import Budget, History, chain_of, encode_event, now
-from sfumato.accounting.ledger_store import Store
-from sfumato.accounting.receipt import Receipt, refuse_other_words
-from sfumato.events import Event
-from sfumato.exceptions import (
-    BudgetExceededError,
-    InvalidInputError,
-    LedgerError,
-    LedgerTamperedError,
-)
+from sfumato.accounting import ledger_store
+from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.accounting.ledger_chain import Budget, History, chain_of, now
+from sfumato.accounting.ledger_database import LedgerDatabase
+from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.guarantee import Relation, Unit
 
-__all__ = ["Budget", "DatasetBudget", "Ledger", "Statement", "Verification"]
+__all__ = ["Ledger", "Verification"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `Ledger.verify` has checked: the `heads` by dataset, and the number of charges."""
+
+    heads: Mapping[str, str]
+    charges: int
+
+    def __str__(self) -> str:
+        datasets = f"{len(self.heads)} dataset{'' if len(self.heads) == 1 else 's'}"
+        charges = f"{self.charges} charge{'' if self.charges == 1 else 's'}"
+        return f"The chain holds: {datasets}, {charges}."
 
 
 class Ledger:
@@ -37,7 +43,7 @@ class Ledger:
     Parameters
     ----------
     path_or_url : str or Path, optional
-        A file (SQLite), or a URL such as "postgresql+psycopg://user@host/database". None keeps
+        A file (SQLite), or a URL such as "postgresql://user@host/database". None keeps
         the ledger in the memory of this process, for experiments.
     timeout : float, default=60.0
         Seconds to wait for another process that is writing.
@@ -66,7 +72,7 @@ class Ledger:
     ) -> None:
         if not 0 <= timeout < math.inf:
             raise InvalidInputError(f"'timeout' must be finite and >= 0. Got {timeout} instead.")
-        self._store = Store(path_or_url, timeout)
+        self._database = LedgerDatabase(path_or_url, timeout)
 
     def create(
         self,
@@ -91,14 +97,15 @@ class Ledger:
             Which data sets count as neighbours.
         """
         budget = _checked_budget(name, epsilon, delta, unit, relation)
-        with self._store.creating() as connection:
-            if self._store.budget(connection, name, lock=True) is not None:
+        with self._database.creating() as connection:
+            ledger_store.create_tables(connection)
+            if ledger_store.budget(connection, name, lock=True) is not None:
                 raise InvalidInputError(
                     f"'name': the ledger has a budget for '{name}' already, and a budget is never "
                     "changed. Use it with Ledger.dataset, or give the new one another name."
                 )
-            self._store.add_budget(connection, budget.record(now()))
-        return DatasetBudget(self._store, name)
+            ledger_store.add_budget(connection, budget.record(now()))
+        return DatasetBudget(self._database, name)
 
     def dataset(self, name: str) -> DatasetBudget:
         """Give the budget of a dataset, as estimators take it for `ledger`."""
@@ -109,12 +116,12 @@ class Ledger:
                 f"'name': the ledger has no budget for {name!r} (it has: {listed}). "
                 "Ledger.create makes one."
             )
-        return DatasetBudget(self._store, name)
+        return DatasetBudget(self._database, name)
 
     def datasets(self) -> list[str]:
         """List the names of the datasets that have a budget."""
-        with self._store.reading() as connection:
-            return [record["name"] for record in self._store.budgets(connection)]
+        with self._database.reading() as connection:
+            return [record["name"] for record in ledger_store.budgets(connection)]
 
     def verify(self, heads: Mapping[str, str] | None = None) -> Verification:
         """Check every line of every chain.
@@ -130,19 +137,21 @@ class Ledger:
         LedgerTamperedError
             Naming the dataset and the position of the first line that does not hold.
         """
-        with self._store.reading() as connection:
-            self._store.check_pages(connection)
-            records = self._store.budgets(connection)
+        with self._database.reading() as connection:
+            ledger_store.check_pages(connection)
+            records = ledger_store.budgets(connection)
             self._refuse_lost_budgets(connection, records, heads or {})
             chains = [self._verified(connection, record, heads or {}) for record in records]
-        return Verification({record["name"]: chain.head for record, chain in zip(
-            records, chains, strict=True)}, sum(chain.count for chain in chains))
+        return Verification(
+            heads={record["name"]: record["head"] for record in records},
+            charges=sum(chain.count for chain in chains),
+        )
 
     def _verified(
         self, connection: Connection, record: Mapping[str, Any], heads: Mapping[str, str]
     ) -> History:
         Budget.from_record(record)
-        lines = self._store.charges(connection, record["name"])
+        lines = ledger_store.charges(connection, record["name"])
         history = chain_of(record, lines)
         noted = heads.get(record["name"])
         if noted not in (None, record["genesis"], *(line.hash for line in lines)):
@@ -155,7 +164,7 @@ class Ledger:
     def _refuse_lost_budgets(
         self, connection: Connection, records: list[Mapping[str, Any]], heads: Mapping[str, str]
     ) -> None:
-        charged = self._store.charged_names(connection) | set(heads)
+        charged = ledger_store.charged_names(connection) | set(heads)
         for name in sorted(charged - {record["name"] for record in records}):
             raise LedgerTamperedError(
                 f"The ledger does not hold: dataset '{name}', position 0 (the budget record): "
@@ -169,138 +178,29 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopened, self._store.ticket())
+        return (_reopened, self._database.ticket())
 
     def __repr__(self) -> str:
-        return "Ledger()" if self._store.in_memory else f"Ledger({self._store.shown!r})"
+        return "Ledger()" if self._database.in_memory else f"Ledger({self._database.shown!r})"
 
 
-class DatasetBudget:
-    """A handle to the budget of one dataset; made by `Ledger.create` and `Ledger.dataset`.
+def _reopened(address: str, timeout: float) -> Ledger:
+    return Ledger(address, timeout=timeout)
 
-    Notes
-    -----
-    Copying gives the same handle, pickling carries the address and the name, and two handles are
-    equal if they point to the same budget. So an estimator may be cloned, sent to workers or
-    forked with its `ledger`, and every fit is still charged.
-    """
 
-    def __init__(self, store: Store, name: str) -> None:
-        self.name = name
-        self._store = store
-        self._known: tuple[str, History] | None = None  # genesis and the part checked already
-
-    def charge(
-        self, *events: Event, unit: str | None = None, relation: str | None = None
-    ) -> Receipt:
-        """Pay for `events` in one transaction, or refuse them all.
-
-        Call it before the noise is drawn: what is charged stays charged, whatever happens next.
-
-        Parameters
-        ----------
-        *events : Event
-            What will be released.
-        unit, relation : str, optional
-            What the release protects; refused if it is not what the budget counts.
-
-        Returns
-        -------
-        Receipt
-            Stands in for the ledger when the noise is drawn, once for each event.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the composed epsilon at the budget's delta would pass the budget.
-        """
-        texts = [encode_event(event) for event in events]
-        with self._store.writing() as connection:
-            budget, history = self._read(connection, lock=True)
-            refuse_other_words(
-                f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
-            )
-            _refuse_overspending(budget, history, events)
-            self._store.append(connection, history.next_lines(self.name, texts, now()))
-        return Receipt(events, unit=budget.unit, relation=budget.relation)
-
-    @property
-    def total(self) -> Budget:
-        """What may be spent in all."""
-        with self._store.reading() as connection:
-            return self._read(connection)[0]
-
-    def statement(self) -> Statement:
-        """Give budget, spent, left, number of charges and head, all of the same moment."""
-        with self._store.reading() as connection:
-            budget, history = self._read(connection)
-        spent = epsilon_spent(history.releases(), budget.delta, budget.relation)
-        return Statement(budget, spent, _left(budget, spent), history.count, history.head)
-
-    def spent(self) -> float:
-        """Epsilon of all charges together, composed tightly, at the budget's delta."""
-        return self.statement().spent
-
-    def left(self) -> float:
-        """Budget minus spent: the largest pure epsilon that is sure to fit.
-
-        A release with a delta, or a Gaussian one, may fit with a larger epsilon of its own,
-        because it composes better than by addition; `charge` decides.
-        """
-        return self.statement().left
-
-    def head(self) -> str:
-        """Give the last hash of the chain, for an auditor to note elsewhere (`Ledger.verify`)."""
-        with self._store.reading() as connection:
-            return self._read(connection)[1].head
-
-    def events(self) -> tuple[Event, ...]:
-        """List what was charged, in order."""
-        with self._store.reading() as connection:
-            return tuple(decode_event(c) for c in self._store.charges(connection, self.name))
-
-    def _read(self, connection: Connection, *, lock: bool = False) -> tuple[Budget, History]:
-        record = self._store.budget(connection, self.name, lock=lock)
-        if record is None:
-            raise LedgerError(f"The budget of '{self.name}' is gone from {self._store.shown}.")
-        return Budget.from_record(record), self._caught_up(connection, record)
-
-    def _caught_up(self, connection: Connection, record: Mapping[str, Any]) -> History:
-        """Read and check only the lines after those that this handle has checked before."""
-        history = None
-        if self._known is not None and self._known[0] == record["genesis"]:
-            history = self._continued(connection, self._known[1])
-        if history is None:
-            history = chain_of(record, self._store.charges(connection, self.name))
-        history.check_end(record)
-        self._known = (record["genesis"], history)
-        return history
-
-    def _continued(self, connection: Connection, known: History) -> History | None:
-        if known.count == 0:
-            return None
-        last, *new = self._store.charges(connection, self.name, known.count) or [None]
-        if last is None or (last.position, last.hash) != (known.count, known.head):
-            return None
-        return known.extended(self.name, new)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DatasetBudget):
-            return NotImplemented
-        return (self._store.address, self.name) == (other._store.address, other.name)
-
-    def __hash__(self) -> int:
-        return hash((self._store.address, self.name))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_reopened_dataset, (*self._store.ticket(), self.name))
-
-    def __repr__(self) -> str:
-        place = "" if self._store.in_memory else repr(self._store.shown)
-        return f"Ledger({place}).dataset({self.name!r})"
+def _checked_budget(name: str, epsilon: float, delta: float, unit: str, relation: str) -> Budget:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise InvalidInputError("'name' must be a text of printable characters, not empty.")
+    try:
+        epsilon, delta = float(epsilon), float(delta)
+        words = Unit(unit), Relation(relation)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            "'epsilon' and 'delta' must be numbers, 'unit' one of 'record', 'entry', 'relation' "
+            f"one of 'replace_one', 'add_or_remove_one': {error}."
+        ) from None
+    if not 0 < epsilon < math.inf:
+        raise InvalidInputError(f"'epsilon' must be finite and positive. Got {epsilon} instead.")
+    if not 0 <= delta < 1:
+        raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
+    return Budget(name, epsilon, delta, *words)

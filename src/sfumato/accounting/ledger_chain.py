@@ -24,7 +24,16 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Relation, Unit
 
-__all__ = ["FORMAT", "Budget", "Charge", "History", "chain_of", "encode_event", "now"]
+__all__ = [
+    "FORMAT",
+    "Budget",
+    "Charge",
+    "History",
+    "chain_of",
+    "decode_event",
+    "encode_event",
+    "now",
+]
 
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
 
@@ -104,12 +113,12 @@ class History:
             count += 1
             _check_line(dataset, count, head, charge)
             head = charge.hash
-            for event, times in flatten([_decode(dataset, charge)]).items():
+            for event, times in flatten([decode_event(charge)]).items():
                 events[event] = events.get(event, 0) + times
         return History(count, head, events)
 
     def check_end(self, record: Mapping[str, Any]) -> None:
-        """Compare with the count and the head that the budget keeps: is the tail still there?"""
+        """Compare with the count and the head that the budget keeps, to see a removed tail."""
         if record["count"] != self.count or record["head"] != self.head:
             raise _tampered(
                 record["name"],
@@ -154,6 +163,17 @@ def encode_event(event: Event) -> str:
     return text
 
 
+def decode_event(charge: Charge) -> Event:
+    """Read the event of a line; an unknown kind is refused, never skipped."""
+    try:
+        return event_from_dict(json.loads(charge.event))
+    except UnsupportedEventError as error:
+        place = f"Dataset '{charge.dataset}', charge {charge.position}"
+        raise UnsupportedEventError(f"{place}: {error}") from None
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise _tampered(charge.dataset, charge.position, "its event cannot be read") from None
+
+
 def now() -> str:
     """Give the time of a line: UTC, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
@@ -166,15 +186,6 @@ def _check_line(dataset: str, position: int, head: str, charge: Charge) -> None:
         raise _tampered(dataset, position, "it does not continue the charge before it")
     if charge != Charge.sealed(dataset, position, charge.time, charge.event, head):
         raise _tampered(dataset, position, "its text does not match its hash")
-
-
-def _decode(dataset: str, charge: Charge) -> Event:
-    try:
-        return event_from_dict(json.loads(charge.event))
-    except UnsupportedEventError as error:
-        raise UnsupportedEventError(f"Dataset '{dataset}', charge {charge.position}: {error}") from None
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise _tampered(dataset, charge.position, "its event cannot be read") from None
 
 
 def _genesis(fields: Mapping[str, Any]) -> str:

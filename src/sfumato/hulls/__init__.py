@@ -1,1 +1,8 @@
-"""To be described."""
+"""Kernel affine hulls: the shape of a set of rows as the image of a bounded map."""
+
+from sfumato.hulls.affine import KernelAffineHull
+from sfumato.hulls.classifier import AffineHullClassifier
+from sfumato.hulls.deep import DeepAffineHull
+from sfumato.hulls.wide import WideAffineHull
+
+__all__ = ["AffineHullClassifier", "DeepAffineHull", "KernelAffineHull", "WideAffineHull"]

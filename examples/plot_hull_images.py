@@ -1,0 +1,38 @@
+"""
+The image of a kernel affine hull
+=================================
+
+A kernel affine hull maps the whole plane onto a bounded region around its rows. The left column
+shows rows (black) and image (orange), the right column the distance from each point to its image.
+"""
+
+# %%
+# Three sets of rows in the unit square
+# -------------------------------------
+import matplotlib.pyplot as plt
+import numpy as np
+
+from sfumato.hulls import KernelAffineHull
+from sfumato.hulls.plotting import plot_distance, plot_image
+
+rng = np.random.default_rng(0)
+angle = rng.uniform(0, 2 * np.pi, 200)
+ring = 0.5 + 0.4 * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.02, (200, 2))
+x = rng.uniform(0.1, 0.9, 200)
+wave = np.column_stack([x, 0.5 + 0.3 * np.sin(8 * x) + rng.normal(0, 0.02, 200)])
+blobs = np.vstack([rng.normal(c, 0.05, (100, 2)) for c in ((0.3, 0.3), (0.7, 0.6))])
+shapes = {"ring": ring, "wave": wave, "blobs": blobs}
+
+# %%
+# Fit one hull per set and look at it
+# -----------------------------------
+# The features are in [0, 1]. The regularisation grows with the squares of the rows, so other scales
+# give other, smoother or rougher, images.
+fig, axes = plt.subplots(3, 2, figsize=(8, 10), layout="constrained")
+for (title, rows), (left, right) in zip(shapes.items(), axes, strict=True):
+    hull = KernelAffineHull(n_components=2).fit(rows)
+    plot_image(hull, rows, ax=left, n_grid=100)
+    left.set_title(f"{title}: image, λ* = {hull.regularization_:.2f}")
+    plot_distance(hull, rows, ax=right, n_grid=100)
+    right.set_title("distance")
+plt.show()

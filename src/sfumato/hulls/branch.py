@@ -1,0 +1,180 @@
+r"""One branch: the deep kernel affine hull of one set of rows, folded into a few arrays.
+
+Layer l (from 0) of a branch fitted on rows Y with mean μ maps a point through
+
+.. math:: A(y) = μ + V \frac{k(y)^T B_V}{k(y)^T B_1},
+          \qquad B = (K + λ^* I)^{-1} [\,(Y - 1μ^T) V,\; 1\,],
+
+where V are all principal directions of non-zero variance and the kernel sees the first n - l
+principal coordinates, whitened. The solve is done once, at fit time; a prediction is two matrix
+products per layer, and the input of the next layer is a slice of the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from sfumato.kernels.arrays import Array, cast, namespace_of
+from sfumato.kernels.gaussian import gaussian_kernel
+from sfumato.kernels.least_squares import solve_at_fixed_point
+
+__all__ = ["Branch", "fit_branch", "layer_width_scale"]
+
+EPSILON = 2.0**-52
+# Rows that differ by less than this share of their length are taken for one point.
+SAME_POINT = 1e-24
+
+
+class Branch(TypedDict):
+    """Plain arrays of a fitted branch; a stack of branches has one more leading dimension."""
+
+    mean: Array  # (p,), float64
+    basis: list[Array]  # V (p, r), or two factors whose product it is
+    deviations: Array  # (n,) standard deviations of the first coordinates; inf: not used
+    inducing: Array  # (N, n) whitened coordinates of the rows
+    coefficients: Array  # (L, N, r + 2): B_V, B_1 and |B_1|
+    regularization: Array  # (L,), float64
+    n_components: Any  # n of the first layer; 0 when all rows are one point
+
+
+def fit_branch(
+    rows: Array, *, n_components: int, n_layers: int, dtype: str, mask: Array | None = None
+) -> Branch:
+    """Fit a deep hull (Definition 3) on `rows`, or a stack of them at once.
+
+    Parameters
+    ----------
+    rows : array of shape (..., N, p)
+    n_components, n_layers : int
+        Subspace dimension n and number of layers L, capped by the rank of the rows.
+    dtype : {"float64", "float32"}
+        Precision of the stored arrays; the fit itself is in double precision.
+    mask : array of shape (..., N, 1), optional
+        Ones for rows, zeros for padding, when branches of different sizes are stacked.
+    """
+    rows = cast(rows, "float64")
+    xp = namespace_of(rows)
+    rows = rows if mask is None else rows * mask
+    mask = xp.ones_like(rows[..., :1]) if mask is None else mask
+    count = xp.sum(mask, axis=(-2, -1))
+    mean = xp.sum(rows, axis=-2) / count[..., None]
+    square = xp.sum(xp.vecdot(rows, rows), axis=-1)
+    size = rows.shape[-1] * count
+
+    variances, basis, scores = _principal(_centred(rows, mean, mask), count, square)
+    used, deviations = _capped_deviations(variances, n_components)
+    inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
+    energy = _energy(mean, basis, size)
+    layers = _fit_layers(inducing, used, n_layers, mask, scores, energy, 2 * square / size)
+    if dtype == "float32" and len(basis) == 2:
+        basis = [basis[0] @ basis[1]]  # the factors cancel too much for single precision
+    return Branch(
+        mean=mean,
+        basis=[cast(factor, dtype) for factor in basis],
+        deviations=cast(deviations, dtype),
+        inducing=cast(inducing, dtype),
+        coefficients=xp.stack([cast(c, dtype) for c, _ in layers], axis=-3),
+        regularization=xp.stack([r for _, r in layers], axis=-1),
+        n_components=int(used) if used.ndim == 0 else used,
+    )
+
+
+def layer_width_scale(n_components: Any, layer: int, like: Array) -> Array:
+    """Give ``1/sqrt(n - l)`` for the coordinates that layer l (from 0) uses, 0 for the others.
+
+    The last axis of `like` has the n - l coordinates of the widest branch of a stack.
+    """
+    xp = namespace_of(like)
+    if isinstance(n_components, int):
+        return max(n_components - layer, 1) ** -0.5
+    width = xp.clip(n_components - layer, min=0)[..., None, None]
+    column = xp.arange(like.shape[-1], device=like.device)
+    scale = cast(xp.clip(width, min=1), "float64") ** -0.5
+    return xp.astype(xp.where(column < width, scale, xp.zeros_like(scale)), like.dtype)
+
+
+def _centred(rows: Array, mean: Array, mask: Array) -> Array:
+    centred = rows - mean[..., None, :]
+    return centred * mask if rows.ndim > 2 else centred
+
+
+def _principal(centred: Array, count: Array, square: Array) -> tuple[Array, list[Array], Array]:
+    """Give variances (descending), basis V and scores of all directions of non-zero variance."""
+    xp = namespace_of(centred)
+    n, p = centred.shape[-2:]
+    transposed = xp.matrix_transpose(centred)
+    products = transposed @ centred if p <= n else centred @ transposed
+    values, vectors = xp.linalg.eigh(products)
+    values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
+    floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
+    values = xp.where(values > floor[..., None], values, xp.zeros_like(values))
+    rank = max(1, int(xp.max(_count_positive(values))))
+    values, vectors = values[..., :rank], vectors[..., :rank]
+    variances = values / xp.clip(count - 1, min=1)[..., None]
+    if p <= n:
+        return variances, [vectors], centred @ vectors
+    singular = xp.sqrt(values)[..., None, :]
+    inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
+    return variances, [transposed, vectors * inverse], vectors * singular
+
+
+def _count_positive(values: Array) -> Array:
+    xp = namespace_of(values)
+    return xp.sum(xp.astype(values > 0, xp.int64), axis=-1)
+
+
+def _capped_deviations(variances: Array, n_components: int) -> tuple[Array, Array]:
+    xp = namespace_of(variances)
+    used = xp.clip(_count_positive(variances), max=n_components)
+    variances = variances[..., : max(1, int(xp.max(used)))]
+    column = xp.arange(variances.shape[-1], device=variances.device)
+    unused = column >= used[..., None]
+    return used, xp.sqrt(xp.where(unused, xp.full_like(variances, xp.inf), variances))
+
+
+def _energy(mean: Array, basis: list[Array], size: Array) -> Any:
+    """Give the map ``B -> ‖(K + λI)^{-1} Y‖² / (pN)`` for ``Y = (scores) V^T + 1 μ^T``."""
+    xp = namespace_of(mean)
+    along = mean[..., None, :]  # becomes μ^T V
+    for factor in basis:
+        along = along @ factor
+    length = xp.vecdot(mean, mean)
+
+    def mean_square(solution: Array) -> Array:
+        image, ones = solution[..., :-1], solution[..., -1:]
+        along_mean = xp.astype(along, solution.dtype)
+        cross = xp.sum((xp.matrix_transpose(ones) @ image) * along_mean, axis=(-2, -1))
+        total = xp.sum(xp.vecdot(image, image), axis=-1) + 2 * cross
+        return xp.clip(total + length * xp.sum(ones * ones, axis=(-2, -1)), min=0.0) / size
+
+    return mean_square
+
+
+def _fit_layers(
+    inducing: Array, used: Array, n_layers: int, mask: Array, scores: Array, energy: Any, tau: Array
+) -> list[tuple[Array, Array]]:
+    """Solve each layer at its own λ*; the search of one layer starts where the last one ended."""
+    xp = namespace_of(inducing)
+    responses = xp.concat([scores, mask], axis=-1)
+    layers, start = [], None
+    for layer in range(min(n_layers, inducing.shape[-1])):
+        width = inducing.shape[-1] - layer
+        whitened = inducing[..., :width]
+        whitened = whitened * layer_width_scale(used if used.ndim else int(used), layer, whitened)
+        kernel = _without_padding(gaussian_kernel(whitened), mask)
+        solution = solve_at_fixed_point(kernel, responses, energy, tau=tau, start=start)
+        start = solution.error, solution.slope
+        ones = solution.coefficients[..., -1:]
+        folded = xp.concat([solution.coefficients, xp.abs(ones)], axis=-1)
+        has_layer = cast(used > layer, "float64")[..., None, None] if layer else 1.0
+        layers.append((folded * has_layer, solution.regularization))
+    return layers
+
+
+def _without_padding(kernel: Array, mask: Array) -> Array:
+    """Cut padded rows off from the others: their kernel row becomes a row of the identity."""
+    xp = namespace_of(kernel)
+    if mask.ndim == 2:  # a single branch has no padding
+        return kernel
+    identity = xp.eye(kernel.shape[-1], dtype=kernel.dtype, device=kernel.device)
+    return kernel * mask * xp.matrix_transpose(mask) + identity * (1 - mask)

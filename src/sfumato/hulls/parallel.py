@@ -1,0 +1,48 @@
+"""Independent tasks through joblib, with a progress bar when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from joblib import cpu_count, effective_n_jobs
+from rich.console import Console
+from rich.progress import track
+from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+__all__ = ["run_all"]
+
+
+def run_all(
+    task: Callable[..., Any],
+    items: Sequence[Any],
+    *,
+    n_jobs: int | None,
+    progress: str | None = None,
+) -> list[Any]:
+    """Give ``[task(item) for item in items]``, computed by `n_jobs` workers.
+
+    Threads are preferred, since the work is in BLAS; `joblib.parallel_config` chooses another
+    backend. Several workers share the cores instead of each starting a BLAS thread per core.
+
+    Parameters
+    ----------
+    task : callable
+    items : sequence
+    n_jobs : int or None
+    progress : str, optional
+        Title of a progress bar on standard error.
+    """
+    n_workers = min(effective_n_jobs(n_jobs), len(items))
+    limits = threadpool_limits(max(1, cpu_count() // n_workers)) if n_workers > 1 else nullcontext()
+    with limits:
+        parallel = Parallel(n_jobs=n_workers, prefer="threads", return_as="generator")
+        return list(_shown(parallel(delayed(task)(item) for item in items), len(items), progress))
+
+
+def _shown(results: Iterable[Any], total: int, title: str | None) -> Iterable[Any]:
+    if title is None:
+        return results
+    return track(results, title, total=total, console=Console(stderr=True))

@@ -1,0 +1,91 @@
+"""The door of the hull estimators: check rows, labels and parameters."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import Array, is_foreign, namespace_of, to_numpy
+
+__all__ = ["check_choice", "check_count", "check_labels", "check_queries", "check_rows"]
+
+FLOATS = (np.float64, np.float32)
+
+
+def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
+    """Give `X` as finite rows: an ndarray, or a tensor where a tensor was given."""
+    if is_foreign(X):
+        return _check_foreign(estimator, X, reset=reset)
+    try:
+        return validate_data(estimator, X, reset=reset, dtype=FLOATS)
+    except ValueError as error:
+        message = str(error)
+        if "could not convert" in message:  # the original quotes the value
+            message = "The rows must hold numbers; a text was found that is none."
+        raise InvalidInputError(message) from None
+
+
+def check_queries(estimator: Any, X: Any) -> Array:
+    """Give `X` as rows of the width that the fitted estimator expects."""
+    check_is_fitted(estimator)
+    return check_rows(estimator, X, reset=False)
+
+
+def check_labels(y: Any, n_rows: int) -> NDArray[Any]:
+    """Give the labels as a 1-D array of the same length as the rows."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None.")
+    try:
+        labels = column_or_1d(to_numpy(y), warn=True)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
+    if len(labels) != n_rows:
+        raise InvalidInputError(
+            f"'y' must have one label per row. Got inconsistent numbers: {len(labels)} labels and "
+            f"{n_rows} rows."
+        )
+    return np.asarray(labels)
+
+
+def check_count(name: str, value: Any) -> int:
+    """Give a parameter that must be a positive whole number."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(f"'{name}' must be a positive whole number. Got {value!r} instead.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Give a parameter that must be one of a few words."""
+    if value not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
+    return str(value)
+
+
+def _check_foreign(estimator: Any, X: Array, *, reset: bool) -> Array:
+    xp = namespace_of(X)
+    if X.ndim != 2 or 0 in X.shape:
+        raise InvalidInputError(
+            f"Rows must form a 2-D array with data. Got shape {tuple(X.shape)}."
+        )
+    if not xp.isdtype(X.dtype, "real floating"):
+        X = xp.astype(X, xp.float64)
+    if not bool(xp.all(xp.isfinite(X))):
+        raise InvalidInputError("Input X contains NaN or infinity.")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InvalidInputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    return X

@@ -1,0 +1,185 @@
+"""Distances from many points to many branches: all of them, or only where they can matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.hulls.branch import Branch, fit_branch
+from sfumato.hulls.evaluation import coarse_branch, distance, image
+from sfumato.hulls.parallel import run_all
+from sfumato.hulls.stacking import chunks_for_stacking, fit_stacked, stack_branches
+from sfumato.kernels.arrays import Array, cast, is_accelerated, like, namespace_of, to_numpy
+
+__all__ = [
+    "branch_distances",
+    "evaluate",
+    "fit_branches",
+    "nearest_images",
+    "pruned_branch_distances",
+]
+
+BATCH_ROWS = 512
+# Largest array of kernel values that a batch of rows makes on an accelerator.
+BATCH_BYTES = 2**30
+# Pruned search: coordinates of the coarse estimate, and how many times the least distance a branch
+# may be away to be looked at more closely. Found by experiment; nothing certifies them.
+COARSE_COORDINATES = 64
+COARSE_MARGIN = 1.3
+LAYER_MARGIN = 1.1
+
+
+def fit_branches(
+    groups: Sequence[Array],
+    *,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+    stacked: bool | None = None,
+    **parameters: Any,
+) -> list[Branch]:
+    """Fit one branch per group of rows: one after the other on CPUs, stacked on an accelerator."""
+    progress = "Fitting branches" if verbose else None
+    if not (is_accelerated(groups[0]) if stacked is None else stacked):
+        return run_all(partial(fit_branch, **parameters), groups, n_jobs=n_jobs, progress=progress)
+    chunks = list(chunks_for_stacking([rows.shape[0] for rows in groups]))
+    task = partial(_fit_chunk, groups, parameters)
+    fitted = run_all(task, chunks, n_jobs=1, progress=progress)
+    found = {
+        i: b
+        for chunk, part in zip(chunks, fitted, strict=True)
+        for i, b in zip(chunk, part, strict=True)
+    }
+    return [found[i] for i in range(len(groups))]
+
+
+def branch_distances(
+    branches: Sequence[Branch],
+    rows: Array,
+    *,
+    n_jobs: int | None = None,
+    stacked: bool | None = None,
+) -> Array:
+    """Give the distance from every row to its image under every branch, shape (M, S)."""
+    branches, rows, _ = _with_common_origin(branches, rows)
+    if is_accelerated(rows) if stacked is None else stacked:
+        stack = stack_branches(branches)
+        size = 8 * len(branches) * stack["inducing"].shape[1]
+        return _in_batches(
+            partial(_to_stack, stack), rows, n_jobs=1, batch_rows=max(16, BATCH_BYTES // size)
+        )
+    return _in_batches(partial(_to_each, branches), rows, n_jobs=n_jobs)
+
+
+def pruned_branch_distances(
+    branches: Sequence[Branch], rows: Array, *, n_jobs: int | None = None
+) -> NDArray[np.float64]:
+    """Give the distances to the branches that can be the nearest, inf for the others, (M, S).
+
+    A branch is evaluated under its first layer if its coarse distance is within `COARSE_MARGIN` of
+    the least, and under all layers if that distance is within `LAYER_MARGIN` of the least.
+    """
+    branches, rows, _ = _with_common_origin(branches, rows)
+    near = partial(_where_near, branches, rows, n_jobs=n_jobs)
+    leading = [coarse_branch(branch, COARSE_COORDINATES) for branch in branches]
+    coarse = to_numpy(_in_batches(partial(_to_each, leading), rows, n_jobs=n_jobs))
+    first = near(coarse, COARSE_MARGIN, n_layers=1)
+    return np.minimum(first, near(first, LAYER_MARGIN, n_layers=None))
+
+
+def evaluate(
+    branch: Branch, function: Callable[[Branch, Array], Array], rows: Array, *, gives_rows: bool
+) -> Array:
+    """Apply a function of `evaluation` to the rows in batches; `gives_rows` if it gives images."""
+    (moved,), shifted, origin = _with_common_origin([branch], rows)
+    answer = _in_batches(partial(function, moved), shifted, n_jobs=None)
+    return answer + origin if gives_rows else answer
+
+
+def nearest_images(branches: Sequence[Branch], numbers: NDArray[np.intp], rows: Array) -> Array:
+    """Give the image of each row under the branch whose number is given for it."""
+    xp = namespace_of(branches[0]["mean"])
+    rows = like(branches[0]["mean"], rows)
+    order, parts = [], []
+    for number in np.unique(numbers):
+        (where,) = np.nonzero(numbers == number)
+        chosen = xp.take(rows, like(rows, where), axis=0)
+        parts.append(evaluate(branches[number], image, chosen, gives_rows=True))
+        order.append(where)
+    back = np.argsort(np.concatenate(order))
+    return xp.take(xp.concat(parts, axis=0), like(rows, back), axis=0)
+
+
+def _with_common_origin(
+    branches: Sequence[Branch], rows: Array
+) -> tuple[list[Branch], Array, Array]:
+    """Move branches and rows to an origin amid the branches and to the precision of the model.
+
+    The shift is made in double precision, so that an offset of the data costs no digits.
+    """
+    means = [branch["mean"] for branch in branches]
+    single = branches[0]["inducing"].dtype == namespace_of(means[0]).float32
+    precision = "float32" if single else "float64"
+    origin = sum(means[1:], start=means[0]) / len(means)
+    shifted = cast(cast(like(origin, rows), "float64") - origin, precision)
+    moved: list[Branch] = [{**b, "mean": cast(b["mean"] - origin, precision)} for b in branches]
+    return moved, shifted, cast(origin, precision)
+
+
+def _in_batches(
+    task: Callable[[Array], Array], rows: Array, *, n_jobs: int | None, batch_rows: int = BATCH_ROWS
+) -> Array:
+    """Apply `task` to batches of rows and join the answers; this bounds the memory."""
+    n = rows.shape[0]
+    batches = [rows[i : min(i + batch_rows, n), :] for i in range(0, n, batch_rows)]
+    answers = run_all(task, batches, n_jobs=n_jobs)
+    return namespace_of(answers[0]).concat(answers, axis=0)
+
+
+def _fit_chunk(
+    groups: Sequence[Array], parameters: dict[str, Any], chunk: list[int]
+) -> list[Branch]:
+    return fit_stacked([groups[i] for i in chunk], **parameters)
+
+
+def _to_stack(stack: Branch, rows: Array) -> Array:
+    return namespace_of(rows).matrix_transpose(distance(stack, rows))
+
+
+def _to_each(branches: Sequence[Branch], rows: Array) -> Array:
+    return namespace_of(rows).stack([distance(branch, rows) for branch in branches], axis=1)
+
+
+def _where_near(
+    branches: Sequence[Branch],
+    rows: Array,
+    known: NDArray[Any],
+    margin: float,
+    *,
+    n_layers: int | None,
+    n_jobs: int | None,
+) -> NDArray[np.float64]:
+    """Evaluate each branch at the rows to which it is within `margin` of their nearest."""
+    near = (known <= margin * known.min(axis=1, keepdims=True)) & (known < np.inf)
+    items = [
+        (branch, np.nonzero(column)[0]) for branch, column in zip(branches, near.T, strict=True)
+    ]
+    answers = run_all(partial(_at_some, rows, n_layers), items, n_jobs=n_jobs)
+    found = np.full(known.shape, np.inf)
+    for number, ((_, where), answer) in enumerate(zip(items, answers, strict=True)):
+        found[where, number] = answer
+    return found
+
+
+def _at_some(
+    rows: Array, n_layers: int | None, item: tuple[Branch, NDArray[np.intp]]
+) -> NDArray[np.float64]:
+    branch, where = item
+    if not len(where):
+        return np.empty(0)
+    chosen = namespace_of(rows).take(rows, like(rows, where), axis=0)
+    task = partial(distance, branch, n_layers=n_layers)
+    return to_numpy(_in_batches(task, chosen, n_jobs=1))

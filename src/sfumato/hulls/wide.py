@@ -1,0 +1,238 @@
+"""The wide hull: one deep hull per cluster of rows (Definitions 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.hulls.base import PRECISIONS
+from sfumato.hulls.branch import Branch
+from sfumato.hulls.partition import PARTITIONS, partition_rows
+from sfumato.hulls.rows import check_choice, check_count, check_queries, check_rows
+from sfumato.hulls.search import branch_distances, fit_branches, nearest_images
+from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
+
+__all__ = [
+    "WideAffineHull",
+    "check_hull_parameters",
+    "check_same_width",
+    "nearest_columns",
+    "split_rows",
+]
+
+
+class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    r"""Cut many rows into branches, fit a deep hull to each and keep the nearest image.
+
+    .. math:: W(y) = D_{\hat s}(y), \quad \hat s = \arg\min_{s \le S} \|y - D_s(y)\|, \quad
+              S = \lceil N / \text{branch size} \rceil .
+
+    The time of `fit` is linear in the number of rows, since a branch does not grow.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; capped by the subspace dimension.
+    branch_size : int, default=1000
+        Rows per branch on average.
+    partition : {"kmeans", "random"}, default="kmeans"
+        How rows are cut into branches. Where noise dominates the rows, "random" serves better:
+        clusters of noise surround the data instead of following them.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the stored model and of its answers. The fit is always in double precision.
+    n_jobs : int, optional
+        Workers for branches and for batches of queries, see joblib.
+    verbose : bool, default=False
+        Show a progress bar while fitting.
+    random_state : int, RandomState or None, default=None
+        Starts of the k-means, or the random partition.
+
+    Attributes
+    ----------
+    branches_ : list of dict
+        The folded model of each branch.
+    branch_ : ndarray of shape (n_training_rows,)
+        Number of the branch of each training row.
+    n_features_in_ : int
+
+    See Also
+    --------
+    DeepAffineHull : a single branch.
+    AffineHullClassifier : one wide hull per class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato.hulls import WideAffineHull
+    >>> rows = np.random.default_rng(0).random((90, 3))
+    >>> hull = WideAffineHull(3, branch_size=30, random_state=0).fit(rows)
+    >>> len(hull.branches_), hull.distance(rows).shape
+    (3, (90,))
+    """
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        n_layers: int = 5,
+        branch_size: int = 1000,
+        partition: str = "kmeans",
+        dtype: str = "float64",
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_layers = n_layers
+        self.branch_size = branch_size
+        self.partition = partition
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Cut the rows into branches and learn each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        """
+        parameters = check_hull_parameters(self)
+        rows = check_rows(self, X)
+        self.branch_ = partition_rows(
+            rows,
+            branch_size=self.branch_size,
+            partition=self.partition,
+            random_state=check_random_state(self.random_state),
+        )
+        groups = split_rows(rows, self.branch_)
+        self.branches_ = fit_branches(
+            groups, n_jobs=self.n_jobs, verbose=self.verbose, **parameters
+        )
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Give the image of each row under its nearest branch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        rows = check_queries(self, X)
+        numbers = nearest_columns(self._distances(rows))
+        return like(X, nearest_images(self.branches_, numbers, rows))
+
+    def distance(self, X: Any) -> Array:
+        """Give the distance from each row to its image (60); infinite where there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        distances = self._distances(check_queries(self, X))
+        return like(X, namespace_of(distances).min(distances, axis=1))
+
+    def nearest_branch(self, X: Any) -> NDArray[np.intp]:
+        """Give the number of the branch with the nearest image for each row (56).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return nearest_columns(self._distances(check_queries(self, X)))
+
+    def merge(self, *others: WideAffineHull) -> WideAffineHull:
+        """Give the hull with the branches of all: its distance is the least of theirs (101).
+
+        Parameters
+        ----------
+        *others : WideAffineHull
+            Fitted on rows of the same width, for example by other parties.
+        """
+        hulls = [self, *others]
+        check_same_width(hulls)
+        offsets = np.cumsum([0, *(len(hull.branches_) for hull in hulls[:-1])])
+        numbers = [hull.branch_ + shift for hull, shift in zip(hulls, offsets, strict=True)]
+        branches = [branch for hull in hulls for branch in hull.branches_]
+        return self.of_branches(branches, np.concatenate(numbers))
+
+    def of_branches(self, branches: list[Branch], numbers: NDArray[np.intp]) -> WideAffineHull:
+        """Give a fitted hull with these parameters around branches that were fitted elsewhere.
+
+        Parameters
+        ----------
+        branches : list of dict
+            Branches as in `branches_`.
+        numbers : ndarray of shape (n_training_rows,)
+            Number of the branch of each training row.
+        """
+        hull: WideAffineHull = clone(self)
+        hull.branches_ = branches
+        hull.branch_ = numbers
+        hull.n_features_in_ = int(branches[0]["mean"].shape[0])
+        return hull
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = [self.dtype]
+        return tags
+
+    def _distances(self, rows: Array) -> Array:
+        return branch_distances(self.branches_, rows, n_jobs=self.n_jobs)
+
+
+def nearest_columns(distances: Array) -> NDArray[np.intp]:
+    """Give the place of the least distance in each row; the first of equals."""
+    return np.asarray(np.argmin(to_numpy(distances), axis=1))
+
+
+def split_rows(rows: Array, numbers: NDArray[np.intp]) -> list[Array]:
+    """Give the rows of each branch, in the order of the branch numbers."""
+    xp = namespace_of(rows)
+    places = [np.nonzero(numbers == number)[0] for number in range(int(numbers.max()) + 1)]
+    return [xp.take(rows, like(rows, where), axis=0) for where in places]
+
+
+def check_hull_parameters(estimator: Any) -> dict[str, Any]:
+    """Check the parameters of a wide hull; give those that a branch needs."""
+    check_count("branch_size", estimator.branch_size)
+    check_choice("partition", estimator.partition, PARTITIONS)
+    return {
+        "n_components": check_count("n_components", estimator.n_components),
+        "n_layers": check_count("n_layers", estimator.n_layers),
+        "dtype": check_choice("dtype", estimator.dtype, PRECISIONS),
+    }
+
+
+def check_same_width(estimators: Sequence[Any]) -> None:
+    """Refuse to merge estimators that were fitted on rows of different widths."""
+    for estimator in estimators:
+        check_is_fitted(estimator)
+    widths = sorted({estimator.n_features_in_ for estimator in estimators})
+    if len(widths) > 1:
+        raise InvalidInputError(
+            f"Only hulls of rows with the same number of features can be merged. Got {widths}."
+        )

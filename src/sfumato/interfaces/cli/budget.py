@@ -1,0 +1,106 @@
+"""``sfumato budget``: set, read and check the privacy budgets of a ledger."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sfumato.accounting.dataset_budget import Statement
+from sfumato.accounting.ledger import Ledger
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation, Unit
+from sfumato.interfaces.cli.exit_codes import plain_errors
+
+__all__ = ["budget_app"]
+
+budget_app = typer.Typer(
+    help="Set, read and check privacy budgets. Exit codes: 2 user error, 3 refused or tampered.",
+    no_args_is_help=True,
+)
+
+LedgerArgument = Annotated[
+    str, typer.Argument(metavar="LEDGER", help="A file, or a postgresql:// URL.")
+]
+
+
+@budget_app.command()
+def create(
+    ledger: LedgerArgument,
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
+    delta: Annotated[float, typer.Option(help="At this delta; 0 admits pure releases only.")] = 0.0,
+    unit: Annotated[Unit, typer.Option(help="What one change may touch.")] = Unit.RECORD,
+    relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
+) -> None:
+    """Set the budget of a dataset, once and for all."""
+    with plain_errors():
+        Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
+    typer.echo(
+        f"Budget of '{name}': epsilon {epsilon:g} at delta {delta:g}, unit {unit}, "
+        f"relation {relation}."
+    )
+
+
+@budget_app.command()
+def show(
+    ledger: LedgerArgument,
+    name: Annotated[str | None, typer.Argument(help="Only this dataset.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print budget, spent, left and number of charges of each dataset."""
+    with plain_errors():
+        opened = Ledger(ledger)
+        names = opened.datasets() if name is None else [name]
+        statements = [opened.dataset(each).statement() for each in names]
+    if as_json:
+        typer.echo(json.dumps([statement.to_dict() for statement in statements], indent=2))
+    else:
+        Console().print(_table(statements))
+
+
+@budget_app.command()
+def verify(
+    ledger: LedgerArgument,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HASH", help="A head noted earlier; may be repeated."),
+    ] = None,
+) -> None:
+    """Check the chain of every dataset and print the heads, to be noted elsewhere."""
+    with plain_errors():
+        result = Ledger(ledger).verify(_noted(head or []))
+    typer.echo(str(result))
+    for name, last in result.heads.items():
+        typer.echo(f"{name}={last}")
+
+
+def _table(statements: list[Statement]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("dataset", overflow="fold")
+    for title in ("protects", "budget", "spent", "left", "charges", "head"):
+        table.add_column(title, no_wrap=True)
+    for statement in statements:
+        budget = statement.budget
+        table.add_row(
+            escape(budget.name),
+            f"{budget.unit}\n{budget.relation}",
+            f"epsilon {budget.epsilon:g}\ndelta {budget.delta:g}",
+            f"{statement.spent:.5g}",
+            f"{statement.left:.5g}",
+            str(statement.charges),
+            statement.head[:8],
+        )
+    return table
+
+
+def _noted(heads: list[str]) -> dict[str, str]:
+    pairs = [head.rpartition("=") for head in heads]
+    if not all(name and last for name, _, last in pairs):
+        raise InvalidInputError("'--head' must have the form NAME=HASH.")
+    return {name: last for name, _, last in pairs}

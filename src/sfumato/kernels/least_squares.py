@@ -1,0 +1,161 @@
+r"""Kernel regularised least squares at the fixed point λ* of the regularisation.
+
+The parameter is chosen as the training error plus a constant: ``λ* = ê + τ`` where ``ê = R(ê, τ)``,
+
+.. math:: R(e, τ) = \frac{1}{pN} \|Y - K (K + (e+τ) I)^{-1} Y\|_F^2
+                  = \frac{(e+τ)^2}{pN} \|(K + (e+τ) I)^{-1} Y\|_F^2 ,
+
+and :math:`τ = 2\|Y\|_F^2 / (pN)` makes the fixed point unique (Theorem 1 of the paper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from sfumato.kernels.arrays import Array, cast, namespace_of, regularized_solver
+
+__all__ = ["FixedPointSolution", "mean_squared_residual", "solve_at_fixed_point"]
+
+# On [0, 1] data ê is about 3 % of τ; any start in (0, τ/2) ends at the same point.
+USUAL_SHARE = 0.03
+# Single precision only finds the neighbourhood of ê; below this ratio λ/N it might not even factor.
+SAFE_RATIO_FOR_SINGLE = 1e-5
+# A last step below this share of λ may be applied to the solution to first order.
+SMALL_STEP = 1e-6
+# After steps of this size (slope unknown, slope known) the next one is small: dR/de hardly changes.
+ROUGH_STEPS = 1e-4, 1e-2
+# Below this share of τ a difference quotient is mostly rounding.
+SHORT_RUN = {"float32": 1e-4, "float64": 1e-8}
+MAX_STEPS = 60
+
+
+class FixedPointSolution(NamedTuple):
+    """Solution of the regularised system at λ*, and where the search ended."""
+
+    coefficients: Array
+    """``(K + λ* I)^{-1} C``, shape (..., N, m)."""
+    regularization: Array
+    """λ*, shape (...,)."""
+    error: Array
+    """ê = λ* - τ, shape (...,)."""
+    slope: Array
+    """Estimate of dR/de at ê, shape (...,); a good start for a similar kernel."""
+
+
+def mean_squared_residual(kernel: Array, Y: Array, regularization: float) -> tuple[float, float]:
+    """Give R and dR/de of the module docstring at ``e + τ = regularization``.
+
+    Parameters
+    ----------
+    kernel : array of shape (N, N)
+    Y : array of shape (N, p)
+    regularization : float
+
+    Returns
+    -------
+    residual, derivative : float
+    """
+    xp = namespace_of(kernel)
+    solve = regularized_solver(kernel, xp.asarray(regularization, dtype=kernel.dtype))
+    once = solve(Y)
+    square = float(xp.mean(once * once))
+    cube = float(xp.mean(once * solve(once)))
+    return regularization**2 * square, 2 * regularization * (square - regularization * cube)
+
+
+def solve_at_fixed_point(
+    kernel: Array,
+    responses: Array,
+    mean_square: Callable[[Array], Array],
+    *,
+    tau: Array,
+    start: tuple[Array, Array] | None = None,
+) -> FixedPointSolution:
+    """Solve ``(K + λ* I) B = C`` and find λ* on the way.
+
+    Parameters
+    ----------
+    kernel : array of shape (..., N, N), float64
+    responses : array of shape (..., N, m)
+        The right-hand side C, whose columns span those of Y.
+    mean_square : callable
+        Gives ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
+        mean of the squares; a basis C of the columns of Y saves work when Y is wide.
+    tau : array of shape (...,)
+    start : (error, slope), optional
+        From the solution of a similar kernel.
+
+    Notes
+    -----
+    Secant steps on ``R(e) - e``, whose slope lies in (-1, 0): one or two in single precision, then
+    usually one in double. The last, tiny step δ is applied to the solution itself,
+    ``B - δ (K + λI)^{-1} B``, so that the error left is of the order (δ/λ)².
+    """
+    xp = namespace_of(kernel)
+    tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
+    tau = xp.clip(tau, min=rounding_of_kernel(kernel.shape[-1]))
+    error, slope = (USUAL_SHARE * tau, xp.zeros_like(tau)) if start is None else start
+    fine = _Search(kernel, responses, mean_square, tau)
+    rough = fine
+    if float(xp.min(tau)) > SAFE_RATIO_FOR_SINGLE * kernel.shape[-1]:
+        rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
+        error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
+    error, slope = fine.run(error, slope, small=SMALL_STEP)
+    coefficients = fine.solution - fine.last_step[..., None, None] * cast(
+        rough.solve(cast(fine.solution, rough.precision)), "float64"
+    )
+    return FixedPointSolution(coefficients, tau + error, error, slope)
+
+
+def rounding_of_kernel(n: int) -> float:
+    """Smallest regularization that outweighs the rounding of an n by n kernel matrix."""
+    return 16 * n * float(np.finfo(np.float64).eps)
+
+
+class _Search:
+    """Secant search for e = R(e); remembers the solution at the last point it evaluated."""
+
+    def __init__(
+        self,
+        kernel: Array,
+        responses: Array,
+        mean_square: Callable[[Array], Array],
+        tau: Array,
+    ) -> None:
+        self.kernel, self.responses = kernel, responses
+        self.mean_square, self.tau = mean_square, tau
+        self.precision = "float32" if kernel.dtype == namespace_of(kernel).float32 else "float64"
+        self.solve: Callable[[Array], Array]
+        self.solution: Array
+        self.last_step: Array
+
+    def run(self, error: Array, slope: Array, *, small: float) -> tuple[Array, Array]:
+        xp = namespace_of(self.kernel)
+        last_error, last_residual = error, None
+        for _ in range(MAX_STEPS):
+            residual = self._residual(error)
+            if last_residual is not None:
+                slope = self._secant(error - last_error, residual - last_residual, slope)
+            last_error, last_residual = error, residual
+            # The fixed point lies below ‖Y‖²/(pN) = τ/2 (Theorem 1); a wild slope may not.
+            error = xp.clip(error + (residual - error) / (1 - slope), min=0.0)
+            error = xp.minimum(error, self.tau / 2)
+            self.last_step = error - last_error
+            if bool(xp.all(xp.abs(self.last_step) <= small * (error + self.tau))):
+                break
+        return error, slope
+
+    def _residual(self, error: Array) -> Array:
+        regularization = self.tau + error
+        self.solve = regularized_solver(self.kernel, cast(regularization, self.precision))
+        self.solution = self.solve(self.responses)
+        return regularization**2 * cast(self.mean_square(self.solution), "float64")
+
+    def _secant(self, run: Array, rise: Array, slope: Array) -> Array:
+        xp = namespace_of(self.kernel)
+        long_enough = xp.abs(run) > SHORT_RUN[self.precision] * self.tau
+        secant = rise / xp.where(long_enough, run, xp.ones_like(run))
+        return xp.where(long_enough, xp.clip(secant, min=0.0, max=0.9), slope)

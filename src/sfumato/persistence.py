@@ -1,0 +1,441 @@
+"""One safe file for a fitted model: arrays and a JSON header, never code.
+
+The file is a zip archive without compression::
+
+    SHA256SUMS        one line a member, as `sha256sum --check` reads it
+    header.json       format, versions, class, parameters, learned values, guarantee
+    arrays/0.npy      the arrays, in the order in which the header names them
+    ...
+
+Nothing in it is executed or imported: the class is looked up in the table of Sfumato's public
+estimators, and every value is built by `_decode` from a closed list of kinds. Equal models give
+equal bytes. Any zip tool opens the file, and any reader of JSON finds the guarantee.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from sfumato.atomic_file import written_aside
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
+from sfumato.guarantee import Guarantee
+
+__all__ = ["guarantee_of", "load", "save"]
+
+FORMAT = "sfumato-model"
+FORMAT_VERSION = 1
+
+_SUMS = "SHA256SUMS"
+_HEADER = "header.json"
+_ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
+_DEEPEST = 32
+_LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
+_HANDLES = ("ledger",)  # open handles, not settings: stored as None
+_STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Store a model in one file, written aside and renamed.
+
+    Parameters
+    ----------
+    model : estimator
+        One of Sfumato's public estimators, fitted or not. It may hold other ones.
+    path : path-like
+        The file to write; an older one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InvalidInputError
+        The model is not a public estimator of Sfumato, or one of its parameters or attributes
+        holds something the format does not know (a function, a generator, an open file). The
+        message names it. Nothing is written.
+
+    Notes
+    -----
+    Stored are the constructor's parameters and the learned attributes, whose names end in ``_``;
+    any other attribute is refused rather than dropped. A `ledger` is a handle to something that
+    lives elsewhere: it is never stored, and the loaded model has ``ledger=None``. Words such as
+    ``Relation.REPLACE_ONE`` come back as plain strings.
+
+    The file holds what the model holds. That a private model keeps no raw row is the promise of
+    its class, not of this function.
+    """
+    writer = _Encoder(_known_classes())
+    stored = writer.model(model, type(model).__name__)
+    guarantee = _guarantee_stated_by(model)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "sfumato_version": _sfumato_version(),
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "model": stored,
+    }
+    members = {_HEADER: _json_bytes(header), **writer.arrays}
+    with written_aside(path) as file:
+        _write_members(file, members)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Rebuild a model from the file that `save` wrote; its predictions are the same to the bit.
+
+    Parameters
+    ----------
+    path : path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    estimator
+        A new model with the stored parameters and learned attributes.
+
+    Raises
+    ------
+    StoredModelError
+        The file is missing, truncated, altered, of a newer format, or names a class that is not a
+        public estimator of Sfumato.
+
+    Notes
+    -----
+    A file from a stranger cannot run code and cannot claim more memory than its own size. The
+    hashes find damage; they are no signature, so whoever rewrites the whole file can also write
+    another guarantee into it. Keep the ledger, or a hash of the file, where that matters.
+    """
+    with _opened(path) as members:
+        header = members.header()
+        model = _Decoder(_known_classes(), members).whole_model(header["model"])
+        if _guarantee_stated_by(model) != _guarantee_in(header):
+            raise StoredModelError("The header and the model state different guarantees.")
+        return model
+
+
+def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
+    """Read only the header and give the guarantee of a stored model, or None if it has none."""
+    with _opened(path) as members:
+        return _guarantee_in(members.header())
+
+
+def _guarantee_stated_by(model: Any) -> Guarantee | None:
+    stated = getattr(model, "guarantee_", None)
+    return stated if isinstance(stated, Guarantee) else None
+
+
+def _guarantee_in(header: dict[str, Any]) -> Guarantee | None:
+    record = header["guarantee"]
+    return None if record is None else Guarantee.from_dict(record)
+
+
+def _known_classes() -> dict[str, type]:
+    """Give the public estimators by name: the only classes that are ever built from a file."""
+    import sfumato  # here, because the package itself imports this module
+
+    found = (getattr(sfumato, name) for name in sfumato.__all__)
+    return {
+        each.__name__: each
+        for each in found
+        if isinstance(each, type) and issubclass(each, BaseEstimator)
+    }
+
+
+def _sfumato_version() -> str:
+    import sfumato
+
+    return sfumato.__version__
+
+
+def _is_learned(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("__")
+
+
+# Values to JSON -------------------------------------------------------------------------------
+#
+# None, bool, int, finite float, str and list stand for themselves. Everything else is an object
+# with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
+
+
+class _Encoder:
+    """Turn values into JSON, and set their arrays aside as members."""
+
+    def __init__(self, classes: dict[str, type]) -> None:
+        self.classes = classes
+        self.arrays: dict[str, bytes] = {}
+
+    def model(self, model: Any, place: str, depth: int = 0) -> dict[str, Any]:
+        kind: type = type(model)
+        if self.classes.get(kind.__name__) is not kind:
+            raise InvalidInputError(
+                f"'{place}' is of the class {kind.__name__}; only public estimators of Sfumato "
+                "can be saved."
+            )
+        parameters = model.get_params(deep=False)
+        parameters.update({handle: None for handle in _HANDLES if handle in parameters})
+        learned = {name: value for name, value in vars(model).items() if name not in parameters}
+        for name in learned:
+            if not (_is_learned(name) or name in _STATE_OF_SCIKIT_LEARN):
+                raise InvalidInputError(
+                    f"'{place}.{name}' is neither a parameter nor learned (a name ending in '_'); "
+                    "saving the model would lose it."
+                )
+        return {
+            "class": kind.__name__,
+            "parameters": self._fields(parameters, place, depth),
+            "learned": self._fields(learned, place, depth),
+        }
+
+    def _fields(self, values: dict[str, Any], place: str, depth: int) -> dict[str, Any]:
+        return {
+            name: self.value(values[name], f"{place}.{name}", depth + 1) for name in sorted(values)
+        }
+
+    def value(self, value: Any, place: str, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise InvalidInputError(f"'{place}' is nested more than {_DEEPEST} levels deep.")
+        kind = type(value)  # exactly: a subclass may carry more than would be stored
+        if value is None or kind in (bool, str) or (kind is int and _short(value)):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, StrEnum):
+            return str(value)
+        if kind is np.ndarray or isinstance(value, np.generic):
+            return self._array(value, place)
+        if kind in (list, tuple):
+            items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
+            return items if kind is list else {"tuple": items}
+        if kind is dict:
+            return {"dict": self._dict(value, place, depth)}
+        if kind is Bounds:
+            return {"bounds": self._fields(vars(value), place, depth)}
+        if kind is Guarantee:
+            return {"guarantee": value.to_dict()}
+        if isinstance(value, BaseEstimator):
+            return {"model": self.model(value, place, depth)}
+        raise InvalidInputError(f"'{place}' holds a {_described(value)}, which cannot be saved.")
+
+    def _dict(self, value: dict[Any, Any], place: str, depth: int) -> dict[str, Any]:
+        if not all(type(key) is str for key in value):
+            raise InvalidInputError(f"'{place}' is a dict whose keys are not all strings.")
+        places = (f"{place}[item {i}]" for i in range(len(value)))  # a key may be a data value
+        return {
+            key: self.value(v, each, depth + 1)
+            for each, (key, v) in zip(places, value.items(), strict=True)
+        }
+
+    def _array(self, value: NDArray[Any] | np.generic[Any], place: str) -> dict[str, Any]:
+        kind = "array" if isinstance(value, np.ndarray) else "scalar"
+        array = np.asanyarray(value)
+        if array.dtype == object and all(type(item) is str for item in array.flat):
+            return {"strings": {"shape": list(array.shape), "values": list(array.flat)}}
+        if array.dtype.kind not in _ARRAY_KINDS:
+            raise InvalidInputError(f"'{place}' is of dtype {array.dtype}, which cannot be saved.")
+        name = f"arrays/{len(self.arrays)}.npy"
+        self.arrays[name] = _npy_bytes(array)
+        return {kind: name}
+
+
+def _short(value: int) -> bool:
+    return value.bit_length() <= _LONGEST_INTEGER
+
+
+def _described(value: Any) -> str:
+    return f"very long {type(value).__name__}" if type(value) is int else type(value).__name__
+
+
+def _npy_bytes(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _json_bytes(header: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(header, allow_nan=False, indent=1, default=_plain_number)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"The guarantee cannot be written as JSON: {error}.") from error
+    return text.encode("ascii")
+
+
+def _plain_number(value: Any) -> Any:
+    # A guarantee may hold a numpy scalar where a float was meant.
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a value is a {type(value).__name__}")
+
+
+# JSON to values -------------------------------------------------------------------------------
+
+
+class _Decoder:
+    """Build values of the known kinds only; every array member is used exactly once."""
+
+    def __init__(self, classes: dict[str, type], members: _Members) -> None:
+        self.classes = classes
+        self.members = members
+        self.unused = members.array_names()
+        self.kinds: dict[str, Callable[[Any], Any]] = {
+            "array": self._array,
+            "bounds": lambda record: Bounds(**self._fields(record)),
+            "dict": self._fields,
+            "float": float,
+            "guarantee": Guarantee.from_dict,
+            "model": self._model,
+            "scalar": lambda name: self._array(name)[()],
+            "strings": _strings,
+            "tuple": lambda items: tuple(self.value(item) for item in items),
+        }
+
+    def whole_model(self, record: dict[str, Any]) -> Any:
+        model = self._model(record)
+        if self.unused:
+            raise StoredModelError("It holds arrays that its header does not use.")
+        return model
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        return self.kinds[kind](content)
+
+    def _fields(self, record: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.value(value) for name, value in record.items()}
+
+    def _model(self, record: dict[str, Any]) -> Any:
+        name = record["class"]
+        if name not in self.classes:
+            raise StoredModelError(
+                f"It holds the class {name!r}, which is not a public estimator of this Sfumato."
+            )
+        model = self.classes[name](**self._fields(record["parameters"]))
+        for attribute, value in self._fields(record["learned"]).items():
+            if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):
+                raise StoredModelError(f"It holds the attribute {attribute!r}, which is not one.")
+            setattr(model, attribute, value)
+        return model
+
+    def _array(self, name: str) -> NDArray[Any]:
+        self.unused.remove(name)  # a second use would let a small file ask for much memory
+        data = self.members.read(name)
+        stream = io.BytesIO(data)
+        version = np.lib.format.read_magic(stream)
+        readers = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = readers[version](stream)
+        fits = stream.tell() + math.prod(shape) * dtype.itemsize == len(data)
+        if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0 or not fits:
+            raise StoredModelError(f"The array {name!r} does not fit its declared shape and dtype.")
+        stream.seek(0)
+        array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return array
+
+
+def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
+    values = record["values"]
+    if not all(isinstance(value, str) for value in values):
+        raise StoredModelError("An array of strings holds something else.")
+    if math.prod(record["shape"]) != len(values):
+        raise StoredModelError("An array of strings does not fit its declared shape.")
+    return np.array(values, dtype=object).reshape(record["shape"])
+
+
+# The container --------------------------------------------------------------------------------
+
+
+def _write_members(file: BinaryIO, members: dict[str, bytes]) -> None:
+    sums = "".join(f"{_digest(data)}  {name}\n" for name, data in members.items())
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in {_SUMS: sums.encode("ascii"), **members}.items():
+            # A fixed date and mode, so that equal models give equal bytes.
+            member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[_Members]:
+    """Open a stored model; whatever a bad file breaks on the way, the caller hears one thing."""
+    try:
+        with Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
+            yield _Members(archive, os.fstat(file.fileno()).st_size)
+    except StoredModelError as error:
+        raise StoredModelError(f"The saved model '{path}' is refused. {error}") from None
+    except SfumatoError as error:
+        raise StoredModelError(f"The saved model '{path}' cannot be rebuilt. {error}") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StoredModelError(f"The saved model '{path}' cannot be read: {reason}.") from error
+    except MemoryError:  # the model is larger than this machine, which is no fault of the file
+        raise
+    except Exception as error:
+        raise StoredModelError(
+            f"The saved model '{path}' is damaged, was altered, or was not written by "
+            f"sfumato.save ({type(error).__name__})."
+        ) from error
+
+
+class _Members:
+    """The members of an open file, each checked against its SHA-256 when it is read."""
+
+    def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
+        _check_sizes(archive.infolist(), file_size)
+        self.archive = archive
+        lines = archive.read(_SUMS).decode("ascii").splitlines()
+        self.sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        if {_SUMS, *self.sums} != set(archive.namelist()):
+            raise StoredModelError("Members are missing or were added.")
+
+    def array_names(self) -> set[str]:
+        return set(self.sums) - {_HEADER}
+
+    def read(self, name: str) -> bytes:
+        data = self.archive.read(name)
+        if self.sums[name] != _digest(data):
+            raise StoredModelError(f"The SHA-256 of its member {name!r} does not hold.")
+        return data
+
+    def header(self) -> dict[str, Any]:
+        header: dict[str, Any] = json.loads(self.read(_HEADER))
+        if header["format"] != FORMAT:
+            raise StoredModelError("Its header is not that of a Sfumato model.")
+        if header["format_version"] > FORMAT_VERSION:
+            raise StoredModelError(
+                f"It has format version {header['format_version']}, written by Sfumato "
+                f"{header['sfumato_version']}; Sfumato {_sfumato_version()} reads versions up to "
+                f"{FORMAT_VERSION}. Update Sfumato to read it."
+            )
+        return header
+
+
+def _check_sizes(members: list[zipfile.ZipInfo], file_size: int) -> None:
+    """Refuse compression and sizes beyond the file itself, before any member is read."""
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members):
+        raise StoredModelError("It is compressed, and Sfumato never compresses its files.")
+    if any(m.compress_size != m.file_size for m in members):
+        raise StoredModelError("It declares two sizes for one member.")
+    if sum(m.file_size for m in members) > file_size:
+        raise StoredModelError("It declares more bytes than it has.")
+    if len({m.filename for m in members}) != len(members):
+        raise StoredModelError("It holds two members of one name.")

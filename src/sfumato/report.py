@@ -1,0 +1,289 @@
+"""The report: one piece of private work as a record that a person hands to a privacy officer."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from importlib import metadata
+from operator import add
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sfumato.atomic_file import written_aside
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Guarantee, Status
+from sfumato.report_page import (
+    COVERAGE,
+    event_rows,
+    facts,
+    figures,
+    page,
+    standing,
+    together_sentence,
+)
+
+__all__ = ["Report", "Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of a report: what was released, under which guarantee, and how good it is.
+
+    Parameters
+    ----------
+    name : str
+        The model or method; rows of one name at several epsilons become one line of the chart.
+    guarantee : Guarantee
+        What is promised; ``Guarantee(epsilon=float("inf"))`` where nothing is.
+    metrics : mapping of str to float
+        Measured figures such as ``{"accuracy": 0.93}``.
+    notes : sequence of str
+        Anything a reader should know about this row.
+    """
+
+    name: str
+    guarantee: Guarantee
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.guarantee, Guarantee):
+            raise InvalidInputError(
+                "'guarantee' must be a Guarantee; for a result without privacy give "
+                f"Guarantee(epsilon=float('inf')). Got a {type(self.guarantee).__name__} instead."
+            )
+        object.__setattr__(self, "name", str(self.name))
+        object.__setattr__(self, "metrics", _figures("metrics", self.metrics))
+        object.__setattr__(self, "notes", _sentences(self.notes))
+
+    @property
+    def warning(self) -> str | None:
+        """Why the guarantee is not an ordinary proved one, or None if it is."""
+        guarantee = self.guarantee
+        if guarantee.status is Status.REFUTED:
+            return "no privacy guarantee. As printed, the method has no proved epsilon."
+        if guarantee.status is Status.TESTING:
+            return "not for release. The noise was seeded for testing and can be repeated."
+        if guarantee.epsilon is None or math.isinf(guarantee.epsilon):
+            return "no privacy. Epsilon is infinite."
+        if guarantee.status is Status.CONDITIONAL:
+            return "conditional. The guarantee holds only under the conditions listed with it."
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the row as plain JSON values."""
+        return {
+            "name": self.name,
+            "guarantee": self.guarantee.to_dict(),
+            "warning": self.warning,
+            "metrics": {name: _json_number(value) for name, value in self.metrics.items()},
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """A frozen record of private work: what was promised, what was achieved, with what.
+
+    Parameters
+    ----------
+    title : str
+        What was done, in the words of the reader.
+    results : tuple of Result
+        One row a release; a single one may stand alone.
+    ceiling : mapping of str to float
+        The same metrics without privacy, on the same task: what privacy is measured against.
+    settings : mapping
+        Parameters worth knowing; shown as text.
+    versions : mapping of str to str, optional
+        Software; by default Sfumato, Python, NumPy and scikit-learn as they run now.
+    when : datetime, optional
+        With a time zone; by default now.
+
+    Notes
+    -----
+    Metrics and the ceiling are measured on rows and are covered by no guarantee; every form of
+    the report says so.
+
+    Examples
+    --------
+    >>> from sfumato import Guarantee
+    >>> from sfumato.report import Report, Result
+    >>> row = Result("hulls", Guarantee(epsilon=1.0), {"accuracy": 0.93})
+    >>> report = Report("Heart data", [row], ceiling={"accuracy": 0.95})
+    >>> report.warnings
+    ()
+    >>> print(report.to_markdown().splitlines()[0])
+    # Heart data
+    """
+
+    title: str
+    results: tuple[Result, ...] = ()
+    ceiling: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=lambda: _running_versions())
+    when: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        rows = tuple(self.results) if isinstance(self.results, Iterable) else (self.results,)
+        if not all(isinstance(row, Result) for row in rows):
+            raise InvalidInputError("'results' must be a sequence of Result.")
+        object.__setattr__(self, "title", str(self.title))
+        object.__setattr__(self, "results", rows)
+        object.__setattr__(self, "ceiling", _figures("ceiling", self.ceiling))
+        for name in ("settings", "versions"):
+            texts = {str(key): str(value) for key, value in dict(getattr(self, name)).items()}
+            object.__setattr__(self, name, MappingProxyType(texts))
+        if not isinstance(self.when, datetime) or self.when.tzinfo is None:
+            raise InvalidInputError(
+                "'when' must be a datetime with a time zone, as datetime.now(UTC)."
+            )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for every result whose guarantee is not an ordinary proved one."""
+        return tuple(f"{r.name}: {r.warning}" for r in self.results if r.warning)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Every metric of any result or of the ceiling, in order of first mention."""
+        rows = [*(result.metrics for result in self.results), self.ceiling]
+        return tuple(dict.fromkeys(name for row in rows for name in row))
+
+    def together(self) -> Guarantee | None:
+        """Compose all results by adding epsilons and deltas, as if made from the same rows.
+
+        None for fewer than two results, or where unit, relation or entry bound differ.
+        """
+        if len(self.results) < 2:
+            return None
+        try:
+            return reduce(add, (result.guarantee for result in self.results))
+        except InvalidInputError:
+            return None
+
+    def to_json(self) -> str:
+        """Give the report as JSON; infinite and missing numbers are strings."""
+        together = self.together()
+        record = {
+            "title": self.title,
+            "when": self.when.isoformat(),
+            "warnings": list(self.warnings),
+            "results": [result.to_dict() for result in self.results],
+            "together": None if together is None else together.to_dict(),
+            "ceiling": {name: _json_number(value) for name, value in self.ceiling.items()},
+            "settings": dict(self.settings),
+            "versions": dict(self.versions),
+        }
+        return json.dumps(record, indent=2, allow_nan=False, default=float) + "\n"
+
+    def to_markdown(self) -> str:
+        """Give the report as Markdown with tables."""
+        results = [line for result in self.results for line in _guarantee_lines(result)]
+        lines = [
+            *(f"# {_md(self.title)}", "", f"Privacy report, {self.when.isoformat()}", ""),
+            *_warning_lines(self),
+            *_result_lines(self),
+            *("## Guarantees", "", *results),
+            *_pair_lines("Settings", self.settings),
+            *_pair_lines("Software", self.versions),
+        ]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def to_html(self) -> str:
+        """Give the report as one self-contained page: no script, no network, light and dark."""
+        return page(self)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, in the form that the suffix names: .html, .md or .json."""
+        forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
+        suffix = Path(path).suffix.lower()
+        if suffix not in forms:
+            raise InvalidInputError(
+                f"'path' must end in .html, .md or .json. Got the suffix '{suffix}' instead."
+            )
+        text = forms[suffix]()
+        with written_aside(path) as file:
+            file.write(text.encode("utf-8", "replace"))
+
+
+def _figures(name: str, values: Mapping[str, Any]) -> Mapping[str, float]:
+    try:
+        return MappingProxyType({str(key): float(value) for key, value in values.items()})
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInputError(
+            f"'{name}' must map names to numbers, such as {{'accuracy': 0.93}}."
+        ) from None
+
+
+def _sentences(notes: Sequence[str] | str) -> tuple[str, ...]:
+    return (notes,) if isinstance(notes, str) else tuple(str(note) for note in notes)
+
+
+def _json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _running_versions() -> dict[str, str]:
+    packages = {"Sfumato": "sfumato", "NumPy": "numpy", "scikit-learn": "scikit-learn"}
+    found = {name: metadata.version(package) for name, package in packages.items()}
+    return {**found, "Python": platform.python_version()}
+
+
+# Markdown -------------------------------------------------------------------------------------
+
+
+def _md(text: str) -> str:
+    """Make text mean itself in Markdown: one line, no markup, no HTML."""
+    line = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", line)
+
+
+def _warning_lines(report: Report) -> list[str]:
+    if not report.warnings:
+        return []
+    warned = [f"> - {_md(warning)}" for warning in report.warnings]
+    return ["> **WARNING: not everything here is proved**", ">", *warned, ""]
+
+
+def _result_lines(report: Report) -> list[str]:
+    heads = [[result.name, standing(result.guarantee)] for result in report.results]
+    heads.append(["Without privacy", "–"])
+    lines = [_row([*head, *cells]) for head, cells in zip(heads, figures(report), strict=False)]
+    names = ["Release", "Status", "ε", "δ", *report.metric_names]
+    rule = "|---|---|" + "---:|" * (len(names) - 2)
+    notes = [line for note in (together_sentence(report), COVERAGE) if note for line in (note, "")]
+    return ["## Results", "", _row(names), rule, *lines, "", *notes]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_md, cells)) + " |"
+
+
+def _guarantee_lines(result: Result) -> list[str]:
+    guarantee = result.guarantee
+    lines = [f"### {_md(result.name)}", "", f"> {_md(str(guarantee))}", ""]
+    lines += [f"- {name}: {_md(value)}" for name, value in facts(guarantee)]
+    for title, items in (
+        ("Conditions", guarantee.conditions),
+        ("Assumed public", guarantee.public),
+        ("Notes", result.notes),
+    ):
+        lines += [f"- {title}: {_md(str(item))}" for item in items]
+    events = [_row(row) for row in event_rows(guarantee)]
+    table = ["| Event | Parameters | Times |", "|---|---|---:|", *events] if events else []
+    return [*lines, "", *table, ""]
+
+
+def _pair_lines(title: str, values: Mapping[str, str]) -> list[str]:
+    pairs = [f"- {_md(name)}: {_md(value)}" for name, value in values.items()]
+    return [f"## {title}", "", *pairs, ""] if pairs else []

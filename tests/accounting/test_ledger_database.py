@@ -1,0 +1,233 @@
+"""What can go wrong with a file: always an error of our own, and nothing lost."""
+
+import os
+import pickle
+import resource
+import shutil
+import sqlite3
+import sys
+import tempfile
+from contextlib import closing
+from multiprocessing import Pipe
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.accounting.ledger import Ledger
+from sfumato.events import PureEvent
+from sfumato.exceptions import InvalidInputError, LedgerError, SfumatoError
+
+CENT = PureEvent(0.01)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A ledger file with three charges."""
+    path = tmp_path / "budget.db"
+    Ledger(path).create("rows", epsilon=1.0).charge(CENT, CENT, CENT)
+    return path
+
+
+def charges(path):
+    return Ledger(path).verify().charges
+
+
+def test_no_connection_is_kept(path):
+    budget = Ledger(path).dataset("rows")
+    budget.charge(CENT)
+    budget.statement()
+    held = [str(f.readlink()) for f in Path("/proc/self/fd").iterdir() if f.is_symlink()]
+    assert not any(name.startswith(str(path)) for name in held)
+
+
+@pytest.mark.parametrize("begin", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_ledger_that_stays_locked(path, begin):
+    budget = Ledger(path, timeout=0.05).dataset("rows")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(begin)
+        with pytest.raises(LedgerError, match=r"stayed locked .* 0.05 s"):
+            budget.charge(CENT)
+        other.execute("ROLLBACK")
+    assert charges(path) == 3
+    budget.charge(CENT)
+    assert charges(path) == 4
+
+
+def test_reading_goes_on_beside_a_waiting_writer(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert Ledger(path, timeout=0).dataset("rows").spent() == 0.03
+
+
+def test_a_missing_directory(tmp_path):
+    for use in (Ledger.datasets, lambda ledger: ledger.create("rows", epsilon=1.0)):
+        with pytest.raises(LedgerError, match="is there such a directory"):
+            use(Ledger(tmp_path / "nowhere" / "budget.db"))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_directory_in_place_of_a_file(tmp_path):
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger(tmp_path).create("rows", epsilon=1.0)
+
+
+def test_a_file_that_is_no_database(tmp_path):
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear auditor, " * 100)
+    before = path.read_bytes()
+    for use in (Ledger.datasets, Ledger.verify, lambda x: x.create("rows", epsilon=1.0)):
+        with pytest.raises(LedgerError, match="is not a ledger"):
+            use(Ledger(path))
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_somebody_else(tmp_path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE things (a)")
+    with pytest.raises(LedgerError, match="There is no ledger"):
+        Ledger(path).datasets()
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 4096, 5000])
+def test_a_truncated_file(path, size):
+    os.truncate(path, size)
+    budget = pickle.loads(pickle.dumps(Ledger(path))).dataset
+    for use in (Ledger(path).verify, lambda: budget("rows").charge(CENT)):
+        with pytest.raises(LedgerError):
+            use()
+
+
+@pytest.mark.parametrize("page", range(1, 5))
+def test_a_page_of_rubbish(path, page):
+    with path.open("r+b") as file:
+        file.seek(4096 * page)
+        file.write(b"\xa5" * 4096)
+    with pytest.raises(LedgerError):
+        Ledger(path).verify()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 5 * 4096), st.binary(min_size=1, max_size=48))
+def test_damage_anywhere_is_reported_or_harmless(place, rubbish):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "budget.db"
+        budget = Ledger(path).create("rows", epsilon=1.0)
+        budget.charge(CENT, CENT, CENT)
+        head = budget.head()
+        with path.open("r+b") as file:
+            file.seek(min(place, path.stat().st_size - len(rubbish)))
+            file.write(rubbish)
+        try:
+            heads = Ledger(path).verify().heads
+        except SfumatoError:
+            return
+        assert heads == {"rows": head}
+
+
+def _fill(path, answers):
+    """Charge until the file may not grow, and say how often it went well and how it ended."""
+    limit = path.stat().st_size + 4 * 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    budget, done = Ledger(path).dataset("rows"), 0
+    try:
+        for _ in range(1000):
+            budget.charge(PureEvent(0.0001))
+            done += 1
+    except LedgerError as error:
+        answers.send((done, str(error)))
+
+
+def test_a_full_disk_refuses_the_charge_and_keeps_the_others(path, start_child):
+    here, there = Pipe()
+    child = start_child(_fill, path, there)
+    done, message = here.recv()
+    child.join()
+    assert "the disk is full" in message
+    assert done > 5
+    assert charges(path) == 3 + done
+    Ledger(path).dataset("rows").charge(CENT)
+    assert charges(path) == 4 + done
+
+
+def _create_on_a_full_disk(path):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    Ledger(path).create("rows", epsilon=1.0)
+
+
+def test_a_full_disk_at_creation(tmp_path, in_child):
+    path = tmp_path / "new.db"
+    assert "the disk is full" in in_child(lambda: _create_on_a_full_disk(path))
+    Ledger(path).create("rows", epsilon=1.0)
+    assert charges(path) == 0
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that an unprivileged user can reach; pytest's own is private to root."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def _as_nobody(call):
+    if os.getuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    return call()
+
+
+@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o755), (0o444, 0o555)])
+def test_a_read_only_ledger_can_be_read_and_not_charged(
+    open_folder, in_child, file_mode, folder_mode
+):
+    path = open_folder / "budget.db"
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    budget.charge(CENT)
+    path.chmod(file_mode)
+    open_folder.chmod(folder_mode)
+    answer = in_child(lambda: _as_nobody(lambda: budget.charge(CENT)))
+    assert answer.startswith("LedgerError")
+    assert "read-only" in answer
+    assert in_child(lambda: _as_nobody(budget.spent)) == "0.01"
+    assert charges(path) == 1
+
+
+def test_a_file_without_permission(open_folder, in_child):
+    path = open_folder / "budget.db"
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    path.chmod(0)
+    assert in_child(lambda: _as_nobody(budget.spent)).startswith("LedgerError")
+
+
+@pytest.mark.parametrize(
+    "address", ["", "sqlite:///budget.db", "mysql://host/x", "postgresql://host:port/x", "://"]
+)
+def test_an_address_that_cannot_be_used(address):
+    with pytest.raises(InvalidInputError, match="path_or_url"):
+        Ledger(address)
+
+
+def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
+    path = tmp_path / "a?mode=ro#b %41 é'.db"
+    Ledger(path).create("rows", epsilon=1.0).charge(CENT)
+    assert charges(path) == 1
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_server_that_does_not_answer_and_a_password_that_is_not_shown():
+    ledger = Ledger("postgresql://ann:s3cret@127.0.0.1:1/none", timeout=1)
+    with pytest.raises(LedgerError, match="could not be read or written") as caught:
+        ledger.datasets()
+    assert "s3cret" not in str(caught.value) + repr(ledger)
+    assert pickle.loads(pickle.dumps(ledger))._database.address.count("s3cret") == 1
+
+
+def test_a_missing_driver_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(LedgerError, match=r"sfumato\[postgres\]"):
+        Ledger("postgresql://host/x")

@@ -1,0 +1,241 @@
+"""The same promises on a real PostgreSQL server, private to this module and on loopback only."""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from sfumato.accounting.ledger import Ledger
+from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    LedgerError,
+    LedgerTamperedError,
+)
+
+psycopg = pytest.importorskip("psycopg", reason="needs the package psycopg")
+
+CENT = PureEvent(0.01)
+
+
+def _binaries():
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = shutil.which("initdb") or (installed[-1] if installed else None)
+    return None if found is None else Path(found).resolve().parent
+
+
+def _unprivileged():
+    """PostgreSQL refuses to run as root; pick somebody it accepts."""
+    if os.getuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
+@pytest.fixture(scope="module")
+def server():
+    binaries = _binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+    folder, user = Path(tempfile.mkdtemp(prefix="sfumato-postgresql-")), _unprivileged()
+    if user is not None:
+        shutil.chown(folder, user)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    as_user = {"user": user, "cwd": folder, "stdout": subprocess.DEVNULL}
+    subprocess.run(
+        [binaries / "initdb", "-D", folder / "data", "-U", "ann", "-A", "trust", "--no-sync"],
+        check=True,
+        **as_user,
+    )
+    options = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(
+        [binaries / "postgres", "-D", folder / "data", "-k", str(folder), *options],
+        stderr=subprocess.DEVNULL,
+        **as_user,
+    )
+    address = f"postgresql://ann@127.0.0.1:{port}/postgres"
+    try:
+        _wait_for(address)
+        yield address
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        shutil.rmtree(folder)
+
+
+def _wait_for(address):
+    for _ in range(200):
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(address).close()
+            return
+        time.sleep(0.1)
+    raise RuntimeError("PostgreSQL did not start")
+
+
+def run_sql(address, *statements):
+    with psycopg.connect(address) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture
+def address(server):
+    """The server without a ledger."""
+    run_sql(server, "DROP TABLE IF EXISTS sfumato_charges, sfumato_budgets")
+    return server
+
+
+def test_there_is_no_ledger_before_the_first_budget(address):
+    with pytest.raises(LedgerError, match="There is no ledger"):
+        Ledger(address).datasets()
+
+
+def test_charges_are_kept_exactly(address):
+    budget = Ledger(address).create("patients ü", epsilon=1.0)
+    budget.charge(PureEvent(0.1))
+    budget.charge(PureEvent(0.9))
+    again = pickle.loads(pickle.dumps(budget))
+    assert again == budget
+    assert (again.spent(), again.left()) == (1.0, 0.0)
+    assert again.events() == (PureEvent(0.1), PureEvent(0.9))
+    with pytest.raises(BudgetExceededError):
+        again.charge(CENT)
+    with pytest.raises(InvalidInputError, match="never changed"):
+        Ledger(address).create("patients ü", epsilon=2.0)
+
+
+def test_the_same_charges_cost_the_same_in_a_file(address, tmp_path):
+    statements = []
+    for place in (address, tmp_path / "budget.db"):
+        budget = Ledger(place).create("rows", epsilon=3.0, delta=1e-5)
+        budget.charge(GaussianEvent(6.0), LaplaceEvent(0.3))
+        statements.append(budget.statement())
+    assert statements[0].spent == statements[1].spent
+    assert statements[0].head != statements[1].head  # another time of creation
+
+
+def _attempt(budget, times, answers):
+    allowed = 0
+    try:
+        for _ in range(times):
+            with contextlib.suppress(BudgetExceededError):
+                budget.charge(CENT)
+                allowed += 1
+        answers.put(allowed)
+    except Exception as error:
+        answers.put(error)
+
+
+def test_eight_processes_share_a_budget_exactly(address, start_child):
+    budget = Ledger(address).create("rows", epsilon=1.0)  # holds 100, and 240 are asked for
+    answers = multiprocessing.get_context("fork").SimpleQueue()
+    children = [start_child(_attempt, budget, 30, answers) for _ in range(8)]
+    allowed = [answers.get() for _ in children]
+    for child in children:
+        child.join()
+    assert all(isinstance(count, int) for count in allowed), allowed
+    assert sum(allowed) == 100
+    assert (budget.spent(), Ledger(address).verify().charges) == (1.0, 100)
+
+
+def _create(address, name, answers):
+    try:
+        Ledger(address).create(name, epsilon=1.0)
+        answers.put("made")
+    except Exception as error:
+        answers.put(type(error).__name__)
+
+
+def test_of_processes_that_create_the_same_budget_one_wins(address, start_child):
+    answers = multiprocessing.get_context("fork").SimpleQueue()
+    children = [start_child(_create, address, "rows", answers) for _ in range(6)]
+    outcomes = sorted(answers.get() for _ in children)
+    for child in children:
+        child.join()
+    assert outcomes == ["InvalidInputError"] * 5 + ["made"]
+
+
+def test_other_datasets_do_not_wait_for_a_locked_one(address):
+    ledger = Ledger(address, timeout=0.2)
+    locked, free = ledger.create("locked", epsilon=1.0), ledger.create("free", epsilon=1.0)
+    with psycopg.connect(address) as other:
+        other.execute("SELECT * FROM sfumato_budgets WHERE name = 'locked' FOR UPDATE")
+        with pytest.raises(LedgerError, match=r"stayed locked .* 0.2 s"):
+            locked.charge(CENT)
+        free.charge(CENT)
+    locked.charge(CENT)
+    assert ledger.verify().charges == 2
+
+
+def _charge_then_die(budget):
+    budget.charge(CENT)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_between_charge_and_draw(address, start_child):
+    budget = Ledger(address).create("rows", epsilon=1.0)
+    child = start_child(_charge_then_die, budget)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert budget.events() == (CENT,)
+    assert Ledger(address).verify().charges == 1
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "UPDATE sfumato_charges SET event = ''",
+        "DELETE FROM sfumato_charges",
+        "TRUNCATE sfumato_charges",
+    ],
+)
+def test_charges_are_append_only(address, verb):
+    Ledger(address).create("rows", epsilon=1.0).charge(CENT)
+    with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
+        run_sql(address, verb)
+
+
+@pytest.mark.parametrize(
+    ("position", "statement"),
+    [
+        (
+            2,
+            "UPDATE sfumato_charges SET event = replace(event, '0.01', '0.001') WHERE position = 2",
+        ),
+        (2, "DELETE FROM sfumato_charges WHERE position = 3"),
+        (0, "UPDATE sfumato_budgets SET epsilon = '9.0'"),
+    ],
+)
+def test_meddling_is_found_and_placed(address, position, statement):
+    ledger = Ledger(address)
+    ledger.create("rows", epsilon=1.0).charge(CENT, CENT, CENT)
+    run_sql(address, "ALTER TABLE sfumato_charges DISABLE TRIGGER USER", statement)
+    with pytest.raises(LedgerTamperedError, match=f"dataset 'rows', position {position} "):
+        ledger.verify()
+
+
+def test_a_user_who_may_only_read(address):
+    Ledger(address).create("rows", epsilon=1.0).charge(CENT)
+    run_sql(
+        address,
+        "DO 'BEGIN CREATE ROLE auditor LOGIN; EXCEPTION WHEN duplicate_object THEN END'",
+        "GRANT SELECT ON sfumato_budgets, sfumato_charges TO auditor",
+    )
+    ledger = Ledger(address.replace("ann@", "auditor@"))
+    assert ledger.verify().charges == 1
+    assert ledger.dataset("rows").spent() == 0.01
+    with pytest.raises(LedgerError, match="read-only"):
+        ledger.dataset("rows").charge(CENT)

@@ -1,0 +1,183 @@
+"""Many processes, threads, clones and sudden deaths: every charge is there, and none too many."""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from sfumato.accounting.ledger import Ledger
+from sfumato.accounting.receipt import prepay
+from sfumato.events import PureEvent
+from sfumato.exceptions import BudgetExceededError, LedgerError
+
+CENT = PureEvent(0.01)
+EVENT = PureEvent(0.002)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+def attempt(budget, times, event=EVENT):
+    """Charge so often, and count how often it was allowed."""
+    allowed = 0
+    for _ in range(times):
+        with contextlib.suppress(BudgetExceededError):
+            budget.charge(event)
+            allowed += 1
+    return allowed
+
+
+def _attempt(budget, answers):
+    try:
+        answers.put(attempt(budget, 200))
+    except Exception as error:
+        answers.put(error)
+
+
+def test_eight_processes_share_five_hundred_charges_exactly(path, start_child):
+    budget = Ledger(path).create("rows", epsilon=1.0)  # 500 x 0.002, and 1600 are asked for
+    answers = multiprocessing.get_context("fork").SimpleQueue()
+    children = [start_child(_attempt, budget, answers) for _ in range(8)]
+    allowed = [answers.get() for _ in children]
+    for child in children:
+        child.join()
+    assert all(isinstance(count, int) for count in allowed), allowed
+    assert sum(allowed) == 500
+    assert (budget.spent(), Ledger(path).verify().charges) == (1.0, 500)
+
+
+def test_threads_share_a_budget_exactly(path):
+    for ledger in (Ledger(path), Ledger()):
+        budget = ledger.create("rows", epsilon=0.1)
+        work = (delayed(attempt)(budget, 20) for _ in range(6))
+        allowed = Parallel(n_jobs=6, backend="threading")(work)
+        assert sum(allowed) == 50 == ledger.verify().charges
+
+
+def test_forks_beside_threads_that_charge(path, start_child):
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    thread = threading.Thread(target=attempt, args=(budget, 60))
+    thread.start()
+    children = [start_child(attempt, budget, 10) for _ in range(4)]
+    for worker in (thread, *children):
+        worker.join()
+    assert [child.exitcode for child in children] == [0] * 4
+    assert Ledger(path).verify().charges == 100
+
+
+def _charge_then_die(budget):
+    receipt = budget.charge(CENT, CENT)
+    receipt.charge(CENT)
+    os.kill(os.getpid(), signal.SIGKILL)  # before the noise is drawn
+
+
+def test_killed_between_charge_and_draw(path, start_child):
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    child = start_child(_charge_then_die, budget)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert budget.events() == (CENT, CENT)
+    assert Ledger(path).verify().charges == 2
+    budget.charge(CENT)
+
+
+def _charge_and_tell(budget, told):
+    while True:
+        budget.charge(EVENT)
+        told.send_bytes(b"x")
+
+
+def test_killed_at_any_moment_nothing_told_is_lost(path, start_child):
+    ledger = Ledger(path)
+    budget, told = ledger.create("rows", epsilon=1e6), 0
+    for delay in random.Random(0).choices(range(1, 40), k=6):
+        here, there = multiprocessing.Pipe(duplex=False)
+        child = start_child(_charge_and_tell, budget, there)
+        there.close()
+        here.recv_bytes()
+        threading.Event().wait(delay / 1000)
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        told += 1
+        with contextlib.suppress(EOFError):
+            while True:
+                here.recv_bytes()
+                told += 1
+        here.close()
+        held = ledger.verify().charges
+        assert told <= held <= told + 1  # committed, and killed before it could be told
+        told = held
+
+
+class Charging(ClassifierMixin, BaseEstimator):
+    """The smallest private estimator: pays for its fit, and guesses the first class."""
+
+    def __init__(self, epsilon=0.01, shift=0, ledger=None):
+        self.epsilon = epsilon
+        self.shift = shift
+        self.ledger = ledger
+
+    def fit(self, X, y):  # noqa: ARG002
+        receipt = prepay(self.ledger, PureEvent(self.epsilon), unit="record")
+        receipt.charge(PureEvent(self.epsilon))
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+X, y = np.zeros((30, 2)), np.arange(30) % 2
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_fifteen_fits_in_a_grid_search_leave_fifteen_charges(path, n_jobs):
+    ledger = Ledger(path)
+    budget = ledger.create("rows", epsilon=1.0)
+    model = Charging(ledger=budget)
+    GridSearchCV(model, {"shift": [0, 1, 2]}, cv=5, n_jobs=n_jobs, refit=False).fit(X, y)
+    assert budget.events() == (CENT,) * 15
+    assert (budget.spent(), ledger.verify().charges) == (0.15, 15)
+
+
+def test_the_refusal_comes_back_from_a_worker(path):
+    budget = Ledger(path).create("rows", epsilon=0.01)
+    model = Charging(epsilon=0.5, ledger=budget)
+    with pytest.raises(BudgetExceededError) as caught:
+        cross_val_score(model, X, y, n_jobs=2, error_score="raise")
+    assert (caught.value.asked, caught.value.left) == (0.5, 0.01)
+    assert budget.events() == ()
+
+
+def test_a_ledger_in_memory_counts_in_process_and_refuses_workers():
+    budget = Ledger().create("rows", epsilon=1.0)
+    search = GridSearchCV(Charging(ledger=budget), {"shift": [0, 1, 2]}, cv=5)
+    search.fit(X, y)
+    assert len(budget.events()) == 16  # and the final fit
+    assert search.best_estimator_.ledger is budget
+    with pytest.raises((LedgerError, pickle.PicklingError)) as caught:
+        search.set_params(n_jobs=2).fit(X, y)
+    reason = caught.value if isinstance(caught.value, LedgerError) else caught.value.__cause__
+    assert "Use a file" in str(reason)
+    assert len(budget.events()) == 16
+
+
+def test_clones_and_pickles_charge_the_same_budget(path, in_child):
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    model = Charging(ledger=budget)
+    assert clone(model).ledger is budget
+    clone(clone(model)).fit(X, y)
+    pickle.loads(pickle.dumps(model)).fit(X, y)
+    in_child(lambda: model.fit(X, y))
+    assert budget.events() == (CENT,) * 3

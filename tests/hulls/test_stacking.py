@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+
+from sfumato.hulls import stacking
+from sfumato.hulls.evaluation import distance
+from sfumato.hulls.search import branch_distances, fit_branches
+
+PARAMETERS = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
+
+
+@pytest.fixture(params=[6, 40], ids=["tall", "wide"])
+def groups(rng, request):
+    """Branches of different size and rank, one of them a single point."""
+    p = request.param
+    flat = rng.random((12, 2)) @ rng.random((2, p))
+    return [rng.random((25, p)), rng.random((9, p)), flat, np.full((5, p), 0.3), rng.random((3, p))]
+
+
+def test_stack_equals_one_by_one(groups, rng):
+    queries = rng.normal(size=(30, groups[0].shape[1]))
+    stacked, single = (fit_branches(groups, stacked=s, **PARAMETERS) for s in (True, False))
+    expected = np.stack([distance(branch, queries) for branch in single], axis=1)
+    for branches in (stacked, single):
+        assert [b["n_components"] for b in branches] == [4, 4, 2, 0, 2]
+        assert [b["coefficients"].shape[0] for b in branches] == [3, 3, 2, 1, 2]
+        for as_stack in (True, False):
+            found = branch_distances(branches, queries, stacked=as_stack)
+            np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_padding_does_not_hide_far_points(groups):
+    """A padded centre at zero would be the nearest one and leave nothing of the others."""
+    branches = fit_branches(groups, **PARAMETERS)
+    queries = np.full((1, groups[0].shape[1]), 1e4)
+    found = [branch_distances(branches, queries, stacked=s) for s in (True, False)]
+    np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+def test_branches_of_a_stack_own_their_memory(groups):
+    for branch in fit_branches(groups, stacked=True, **PARAMETERS):
+        for array in (branch["mean"], branch["coefficients"], branch["inducing"]):
+            assert array.base is None
+
+
+def test_chunks_respect_the_limit_and_lose_nothing(monkeypatch):
+    monkeypatch.setattr(stacking, "STACK_BYTES", 8 * 3 * 100**2)
+    sizes = [10, 100, 50, 100, 20, 100, 100, 300]
+    chunks = list(stacking.chunks_for_stacking(sizes))
+    assert sorted(i for chunk in chunks for i in chunk) == list(range(8))
+    for chunk in chunks:
+        largest = max(sizes[i] for i in chunk)
+        assert len(chunk) == 1 or len(chunk) * largest**2 <= 3 * 100**2
+
+
+def test_several_chunks_come_back_in_order(groups, monkeypatch):
+    monkeypatch.setattr(stacking, "STACK_BYTES", 8 * 2 * 25**2)
+    branches = fit_branches(groups, stacked=True, **PARAMETERS)
+    for branch, rows in zip(branches, groups, strict=True):
+        np.testing.assert_allclose(branch["mean"], rows.mean(axis=0))

@@ -1,0 +1,131 @@
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from sfumato.accounting.ledger import Ledger
+from sfumato.events import PureEvent
+from sfumato.interfaces.cli.main import app
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "budget.db")
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["budget", *words])
+
+
+def refusal(result, code):
+    """Give the one line of an error, after checking that it is all there is."""
+    assert result.exit_code == code
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    assert result.stderr.startswith("sfumato: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_create_makes_the_budget_that_python_sees(path):
+    result = run("create", path, "patients", "--epsilon", "2", "--delta", "1e-5")
+    assert result.exit_code == 0
+    assert "epsilon 2 at delta 1e-05, unit record, relation replace_one" in result.stdout
+    total = Ledger(path).dataset("patients").total
+    assert (total.epsilon, total.delta, total.unit) == (2.0, 1e-5, "record")
+
+
+def test_create_takes_unit_and_relation(path):
+    words = ("--unit", "entry", "--relation", "add_or_remove_one")
+    assert run("create", path, "rows", "--epsilon", "1", *words).exit_code == 0
+    total = Ledger(path).dataset("rows").total
+    assert (total.unit, total.relation) == ("entry", "add_or_remove_one")
+
+
+@pytest.fixture
+def spent(path):
+    ledger = Ledger(path)
+    ledger.create("patients", epsilon=2.0).charge(PureEvent(0.5), PureEvent(0.25))
+    ledger.create("[red]staff", epsilon=1.0)
+    return path
+
+
+def test_show_prints_a_table(spent):
+    result = run("show", spent)
+    assert result.exit_code == 0
+    row = next(line for line in result.stdout.splitlines() if "patients" in line)
+    head = Ledger(spent).dataset("patients").head()
+    assert row.split() == ["patients", "record", "epsilon", "2", "0.75", "1.25", "2", head[:8]]
+    assert "[red]staff" in result.stdout
+
+
+def test_show_one_as_json(spent):
+    result = run("show", spent, "patients", "--json")
+    (statement,) = json.loads(result.stdout)
+    assert statement == {
+        "name": "patients",
+        "epsilon": 2.0,
+        "delta": 0.0,
+        "unit": "record",
+        "relation": "replace_one",
+        "spent": 0.75,
+        "left": 1.25,
+        "charges": 2,
+        "head": Ledger(spent).dataset("patients").head(),
+    }
+    assert len(json.loads(run("show", spent, "--json").stdout)) == 2
+
+
+def test_verify_prints_the_heads_and_accepts_them_later(spent):
+    result = run("verify", spent)
+    assert result.exit_code == 0
+    sentence, *heads = result.stdout.splitlines()
+    assert sentence == "The chain holds: 2 datasets, 2 charges."
+    Ledger(spent).dataset("patients").charge(PureEvent(0.1))
+    noted = [word for head in heads for word in ("--head", head)]
+    assert run("verify", spent, *noted).exit_code == 0
+    assert "'patients'" in refusal(run("verify", spent, "--head", "patients=beef"), 3)
+
+
+def test_a_tampered_ledger_ends_with_3(spent):
+    connection = sqlite3.connect(spent)
+    connection.execute("UPDATE sfumato_budgets SET epsilon = '9.0' WHERE name = 'patients'")
+    connection.commit()
+    connection.close()
+    for command in ("verify", "show"):
+        assert "'patients', position 0" in refusal(run(command, spent), 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("create", "{}", "patients", "--epsilon", "1"), "never changed"),
+        (("create", "{}", "new", "--epsilon", "-1"), "'epsilon'"),
+        (("create", "{}", "new", "--epsilon", "1", "--delta", "2"), "'delta'"),
+        (("create", "{}/no/where.db", "new", "--epsilon", "1"), "cannot be opened"),
+        (("show", "{}", "patient"), "no budget for 'patient'"),
+        (("show", "{}.not"), "There is no ledger"),
+        (("verify", "{}.not"), "There is no ledger"),
+        (("verify", "{}", "--head", "beef"), "NAME=HASH"),
+        (("verify", "mysql://host/x"), "postgresql://"),
+        (("verify", __file__), "is not a ledger"),
+    ],
+)
+def test_a_user_error_ends_with_2_and_one_line(spent, words, hint):
+    assert hint in refusal(run(*(word.format(spent) for word in words)), 2)
+
+
+@pytest.mark.parametrize("words", [("create", "x.db", "rows"), ("show",), ("frobnicate",)])
+def test_an_incomplete_command_ends_with_2(words):
+    assert run(*words).exit_code == 2
+
+
+def test_the_installed_command_prints_no_traceback(path):
+    command = [sys.executable, "-c", "from sfumato.interfaces.cli.main import app; app()"]
+    ended = subprocess.run([*command, "budget", "show", path], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert re.fullmatch(r"sfumato: There is no ledger at .*\n", ended.stderr)
