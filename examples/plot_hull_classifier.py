@@ -28,7 +28,8 @@ y = np.repeat(["upper", "lower", "corner"], 100)
 # ----------------------------------
 model = AffineHullClassifier(n_components=2, n_layers=2, random_state=0).fit(X, y)
 ax = plot_distance(model, X, n_grid=150)
-grid = np.stack(np.meshgrid(np.linspace(0, 1, 150), np.linspace(0, 1, 150)), axis=-1)
+sides = [np.linspace(*limits, 150) for limits in (ax.get_xlim(), ax.get_ylim())]
+grid = np.stack(np.meshgrid(*sides), axis=-1)
 labels = np.searchsorted(model.classes_, model.predict(grid.reshape(-1, 2))).reshape(150, 150)
 ax.contour(grid[..., 0], grid[..., 1], labels, levels=[0.5, 1.5], colors="red")
 ax.set_title(f"training accuracy {model.score(X, y):.3f}")

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from sklearn.datasets import load_digits
+
+# No test asserts a time, and equal runs give equal verdicts.
+settings.register_profile("sfumato", deadline=None, derandomize=True)
+settings.load_profile("sfumato")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

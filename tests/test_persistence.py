@@ -137,13 +137,13 @@ def same(a, b):
 # Round trips --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("draw", range(3))
 @pytest.mark.parametrize("labels", [("no", "yes"), (0, 1), (2.5, 7.5), (False, True)])
-def test_predictions_are_identical_after_load(path, seed, labels):
-    model = fitted(seed, labels)
+def test_predictions_are_identical_after_load(path, draw, labels):
+    model = fitted(draw, labels)
     save(model, path)
     again = load(path)
-    X = np.random.default_rng(seed + 100).normal(size=(200, 3))
+    X = np.random.default_rng(draw + 100).normal(size=(200, 3))
     assert same(model, again)
     assert np.array_equal(model.predict(X), again.predict(X))
     for one, other in zip(model.hulls_, again.hulls_, strict=True):
@@ -277,14 +277,12 @@ def test_bytes_do_not_depend_on_the_order_of_assignment_or_the_clock(path, tmp_p
         np.zeros(2, dtype=[("a", int)]),
         np.array(["2020-01-01"], dtype="datetime64[D]"),
         np.ma.masked_array([1.0], [True]),
-        np.matrix([[1.0]]) if hasattr(np, "matrix") else object(),
         {1: "a"},
         struct.Struct("d"),
         LogisticRegression(),
     ],
     ids=lambda value: type(value).__name__,
 )
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_unsupported_value_is_refused_by_name(path, value):
     model = Hull()
     model.parts_ = [1.0, (value,)]

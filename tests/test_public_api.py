@@ -58,6 +58,7 @@ def _as_ruff(name: str) -> tuple[int, str]:
     return (0 if constant else 1 if kind else 2, name)
 
 
+@pytest.mark.filterwarnings("ignore:Unknown section Privacy")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_docstrings_describe_every_parameter(name: str) -> None:
     errors = [f"{code} {text}" for code, text in validate(f"sfumato.{name}")["errors"] if code in ASKED]

@@ -507,6 +507,12 @@ def test_what_is_not_proved_is_drawn_hollow_and_said():
     assert "b: 0.7 at epsilon 1, not proved" in places(root)
 
 
+@pytest.mark.parametrize("kind", ["conditional", "testing"])
+def test_page_draws_what_is_not_proved_hollow(kind):
+    assert 'class="mark unproved"' in a_report(PROVED, UNPROVED[kind]).to_html()
+    assert 'class="mark unproved"' not in a_report(PROVED).to_html()
+
+
 def test_epsilons_of_different_units_are_not_drawn_on_one_axis():
     entry = Guarantee(epsilon=0.1, unit="entry", entry_bound=0.1)
     page = a_report(PROVED, PROVED, entry).to_html()
@@ -542,9 +548,18 @@ def test_any_points_are_drawn_inside_the_picture(rows, ceiling, width):
         assert 0 <= x <= width
         assert 0 <= y <= height
     labels = [t for t in root.iter("text") if t.get("class") == "label"]
-    assert all(0 <= float(t.get("y")) <= height + 4 for t in labels)
+    assert all(34 <= float(t.get("y")) <= height + 4 for t in labels)  # below the metric's name
     ys = sorted(float(t.get("y")) for t in labels)
     assert all(b - a > 17 for a, b in itertools.pairwise(ys))
+
+
+@pytest.mark.parametrize("width", [720, 340])
+def test_a_chart_of_many_lines_grows(width):
+    root = svg([Point(f"line {i}", 1.0, 0.9) for i in range(30)], width=width)
+    ys = sorted(float(t.get("y")) for t in root.iter("text") if t.get("class") == "label")
+    assert len(ys) == 30
+    assert ys[0] >= 34
+    assert ys[-1] <= float(root.get("height"))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +25,7 @@ def written_aside(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise InvalidInputError(
             f"'path' must name a file in a folder that exists. Got '{target}' instead."
         )
-    aside = target.with_name(f".{secrets.token_hex(8)}.part")
+    aside = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with aside.open("xb") as file:
             yield file

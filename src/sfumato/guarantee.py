@@ -14,28 +14,39 @@ from sfumato.exceptions import InvalidInputError
 __all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit"]
 
 
-class Unit(StrEnum):
+class _Word(StrEnum):
+    """A closed set of words; any other word is refused with the list of those that are known."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Word:
+        known = ", ".join(repr(str(word)) for word in cls)
+        raise InvalidInputError(
+            f"'{cls.__name__.lower()}' must be one of {known}. Got {value!r} instead."
+        )
+
+
+class Unit(_Word):
     """What one change may touch."""
 
     RECORD = "record"
     ENTRY = "entry"
 
 
-class Relation(StrEnum):
+class Relation(_Word):
     """Which two data sets count as neighbours."""
 
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
 
 
-class Mode(StrEnum):
+class Mode(_Word):
     """The repaired algorithm, or the algorithm as printed."""
 
     STRICT = "strict"
     PAPER = "paper"
 
 
-class Status(StrEnum):
+class Status(_Word):
     """How far the promise can be trusted, best first."""
 
     PROVED = "proved"
@@ -131,7 +142,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         for name, kind in (("unit", Unit), ("relation", Relation), ("status", Status)):
-            object.__setattr__(self, name, _word(name, getattr(self, name), kind))
+            object.__setattr__(self, name, kind(getattr(self, name)))
         for name in ("public", "conditions", "events"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self._check()
@@ -325,16 +336,6 @@ def _claimed(a: Guarantee, b: Guarantee) -> float | None:
 
 def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
     return a + tuple(item for item in b if item not in a)
-
-
-def _word(name: str, value: Any, kind: type[StrEnum]) -> StrEnum:
-    try:
-        return kind(value)
-    except ValueError:
-        allowed = ", ".join(repr(str(word)) for word in kind)
-        raise InvalidInputError(
-            f"'{name}' must be one of {allowed}. Got {value!r} instead."
-        ) from None
 
 
 def _to_json(value: float | None) -> float | str | None:

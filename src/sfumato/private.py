@@ -63,9 +63,9 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_promise(self) -> Bounds:
         """Check what is asked for and give the bounds, before any row is looked at."""
-        _one_of("unit", self.unit, Unit, self.offered_units, self)
-        _one_of("relation", self.relation, Relation, self.offered_relations, self)
-        _one_of("mode", self.mode, Mode, self.offered_modes, self)
+        _require_offered(self.unit, Unit, self.offered_units, self)
+        _require_offered(self.relation, Relation, self.offered_relations, self)
+        _require_offered(self.mode, Mode, self.offered_modes, self)
         require_epsilon(self.epsilon)
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
@@ -148,14 +148,11 @@ class PrivateEstimator(BaseEstimator):
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
 
-def _one_of(name: str, value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
-    if value not in [str(word) for word in kind]:
-        allowed = ", ".join(repr(str(word)) for word in kind)
-        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
+def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
     if kind(value) not in offered:
         listed = ", ".join(repr(str(word)) for word in offered)
         raise UnsupportedModeError(
-            f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead."
+            f"{type(owner).__name__} offers {kind.__name__.lower()} {listed}. Got {value!r} instead."
         )
 
 

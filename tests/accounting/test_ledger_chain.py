@@ -147,6 +147,27 @@ def test_a_handle_that_knows_the_ledger_sees_a_cut_tail_and_a_raised_budget(writ
             handle.charge(PureEvent(0.01))
 
 
+def test_a_handle_sees_the_tail_cut_beyond_what_it_knows(written, path):
+    rows = written.dataset("rows")
+    assert rows.statement().charges == 5
+    written.dataset("rows").charge(PureEvent(0.01), PureEvent(0.01))
+    meddle(path, f"DELETE FROM sfumato_charges {WHERE} = 7")
+    with pytest.raises(LedgerTamperedError, match="position 6 "):
+        rows.charge(PureEvent(0.01))
+
+
+def test_a_handle_does_not_accept_an_older_copy(written, path):
+    rows = written.dataset("rows")
+    rows.spent()
+    copy = path.read_bytes()
+    rows.charge(PureEvent(0.5))
+    rows.spent()
+    path.write_bytes(copy)
+    assert written.verify().charges == 7  # consistent in itself
+    with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
+        rows.charge(PureEvent(0.5))
+
+
 def test_a_ledger_rewritten_as_a_whole_is_found_by_a_noted_head(written, path):
     early, late = written.verify().heads, {}
     written.dataset("rows").charge(PureEvent(0.1))

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from joblib import Parallel, delayed
 
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
@@ -149,6 +150,19 @@ def test_eight_processes_share_a_budget_exactly(address, start_child):
     assert all(isinstance(count, int) for count in allowed), allowed
     assert sum(allowed) == 100
     assert (budget.spent(), Ledger(address).verify().charges) == (1.0, 100)
+
+
+def test_threads_may_read_and_charge_through_one_handle(address):
+    budget = Ledger(address).create("rows", epsilon=1.0)
+
+    def work():
+        for _ in range(15):
+            budget.charge(CENT)
+            seen = budget.statement()
+            assert seen.spent == seen.charges / 100
+
+    Parallel(n_jobs=4, backend="threading")(delayed(work)() for _ in range(4))
+    assert Ledger(address).verify().charges == 60
 
 
 def _create(address, name, answers):

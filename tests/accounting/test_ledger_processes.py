@@ -128,7 +128,7 @@ class Charging(ClassifierMixin, BaseEstimator):
         self.shift = shift
         self.ledger = ledger
 
-    def fit(self, X, y):  # noqa: ARG002
+    def fit(self, X, y):
         receipt = prepay(self.ledger, PureEvent(self.epsilon), unit="record")
         receipt.charge(PureEvent(self.epsilon))
         self.classes_ = np.unique(y)

@@ -13,6 +13,12 @@ def model(digits):
     return fit_branches(groups, n_components=10, n_layers=3, dtype="float64"), X[1200:]
 
 
+@pytest.fixture(autouse=True)
+def few_coordinates(monkeypatch):
+    """So that the coarse distance of these small pictures is coarse."""
+    monkeypatch.setattr(search, "COARSE_COORDINATES", 12)
+
+
 def test_pruned_search_finds_the_least_distance(model):
     branches, queries = model
     exact, pruned = branch_distances(branches, queries), pruned_branch_distances(branches, queries)
@@ -31,7 +37,6 @@ def test_narrow_margins_do_change_the_answer(model, monkeypatch):
     """The margins matter: with none at all the agreement is lost."""
     branches, queries = model
     monkeypatch.setattr(search, "COARSE_MARGIN", 1.0)
-    monkeypatch.setattr(search, "COARSE_COORDINATES", 1)
     pruned = pruned_branch_distances(branches, queries)
     assert (pruned.argmin(axis=1) != branch_distances(branches, queries).argmin(axis=1)).any()
 

@@ -6,7 +6,6 @@ A handle is not a value: copies, clones, pickles and forks of it all charge the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -60,7 +59,7 @@ class DatasetBudget:
     def __init__(self, database: LedgerDatabase, name: str) -> None:
         self.name = name
         self._database = database
-        self._known: tuple[str, History] | None = None  # genesis and the part checked already
+        self._known: dict[str, History] = {}  # by genesis: the part that was checked already
 
     def charge(
         self, *events: Event, unit: str | None = None, relation: str | None = None
@@ -134,29 +133,19 @@ class DatasetBudget:
             return tuple(decode_event(line) for line in ledger_store.charges(connection, self.name))
 
     def _read(self, connection: Connection, *, lock: bool = False) -> tuple[Budget, History]:
+        """Read and check budget and lines, only the new lines if this handle saw the others."""
+        known = self._known  # taken before the first query, or a thread's view may be the older
         record = ledger_store.budget(connection, self.name, lock=lock)
         if record is None:
             raise LedgerError(f"The budget of '{self.name}' is gone from {self._database.shown}.")
-        return Budget.from_record(record), self._caught_up(connection, record)
-
-    def _caught_up(self, connection: Connection, record: Mapping[str, Any]) -> History:
-        history = self._continued(connection, record)
-        if history is None:
+        budget, seen = Budget.from_record(record), known.get(record["genesis"])
+        if seen is None:
             history = chain_of(record, ledger_store.charges(connection, self.name))
-        self._known = (record["genesis"], history)
-        return history
-
-    def _continued(self, connection: Connection, record: Mapping[str, Any]) -> History | None:
-        """Read and check only the lines after those that this handle has checked before."""
-        if self._known is None or self._known[0] != record["genesis"] or not self._known[1].count:
-            return None
-        known = self._known[1]
-        lines = ledger_store.charges(connection, self.name, known.count)
-        if not lines or (lines[0].position, lines[0].hash) != (known.count, known.head):
-            return None
-        history = known.extended(self.name, lines[1:])
-        history.check_end(record)
-        return history
+        else:
+            lines = ledger_store.charges(connection, self.name, seen.count)
+            history = seen.continued(record, lines)
+        self._known = {record["genesis"]: history}
+        return budget, history
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DatasetBudget):

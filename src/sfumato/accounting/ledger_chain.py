@@ -117,6 +117,19 @@ class History:
                 events[event] = events.get(event, 0) + times
         return History(count, head, events)
 
+    def continued(self, record: Mapping[str, Any], lines: Sequence[Charge]) -> History:
+        """Check the rest of the chain, given the lines from this history's last one on.
+
+        That last line was seen before, and a chain only grows: if it is another one now, the
+        ledger was rewritten or put back to an older copy, however consistent it looks.
+        """
+        name, seen = record["name"], (self.count, self.head)
+        if self.count and (not lines or (lines[0].position, lines[0].hash) != seen):
+            raise _tampered(name, self.count, "it is not the one that was there before")
+        history = self.extended(name, lines[1:] if self.count else lines)
+        history.check_end(record)
+        return history
+
     def check_end(self, record: Mapping[str, Any]) -> None:
         """Compare with the count and the head that the budget keeps, to see a removed tail."""
         if record["count"] != self.count or record["head"] != self.head:

@@ -1,7 +1,9 @@
 """Branches of different sizes as one padded stack, so that a GPU works on all of them at once.
 
-Padding changes nothing: a padded row has zero coefficients, a padded coordinate has zero
-coordinates, and a padded layer has a zero sum of weights, hence no image.
+Padding changes nothing: a padded row has zero coefficients, a padded coordinate is zero
+everywhere, and a padded layer has a zero sum of weights, hence no image. A padded centre is zero;
+whitened rows have mean square 1, so some row has an exponent of -1/2 at least and the padded one,
+whose exponent is 0, cannot push them all below the smallest float.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def stack_branches(branches: Sequence[Branch]) -> Branch:
         mean=mean,
         basis=[xp.stack([_padded(v, (None, rank)) for v in bases])],
         deviations=xp.stack([_padded(b["deviations"], (n,), xp.inf) for b in branches]),
-        inducing=xp.stack([_padded_inducing(b["inducing"], n_rows, n) for b in branches]),
+        inducing=xp.stack([_padded(b["inducing"], (n_rows, n)) for b in branches]),
         coefficients=xp.stack([_padded_coefficients(b, n_layers, n_rows, rank) for b in branches]),
         regularization=xp.stack([_padded(b["regularization"], (n_layers,)) for b in branches]),
         n_components=xp.asarray(counts, device=mean.device),
@@ -91,13 +93,6 @@ def _copy(x: Array) -> Array:
 
 def _one_factor(basis: list[Array]) -> Array:
     return basis[0] if len(basis) == 1 else basis[0] @ basis[1]
-
-
-def _padded_inducing(inducing: Array, n_rows: int, n: int) -> Array:
-    """Repeat the first row rather than add zeros: the largest kernel value of a point stays."""
-    xp = namespace_of(inducing)
-    extra = xp.broadcast_to(inducing[:1, :], (n_rows - inducing.shape[0], inducing.shape[1]))
-    return _padded(xp.concat([inducing, extra], axis=0), (None, n))
 
 
 def _padded_coefficients(branch: Branch, n_layers: int, n_rows: int, rank: int) -> Array:

@@ -1,0 +1,1 @@
+"""Benchmarks: speed and utility, each run kept as JSON."""

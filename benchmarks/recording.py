@@ -1,0 +1,88 @@
+"""What the benchmarks share: data, clocks and the results file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "scipy", "scikit-learn", "sfumato")
+
+
+def mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Give train rows in [0, 1], train labels, test rows, test labels."""
+    folder = Path(os.environ.get("SFUMATO_DATA", "")) / "mnist"
+    if "SFUMATO_DATA" not in os.environ or not folder.is_dir():
+        raise SystemExit("Set SFUMATO_DATA to the folder that has mnist/ in it.")
+
+    def read(name: str, offset: int) -> np.ndarray:
+        return np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8, offset=offset)
+
+    parts = []
+    for part in ("train", "t10k"):
+        images = read(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784)
+        parts += [images / np.float32(255), read(f"{part}-labels-idx1-ubyte.gz", 8)]
+    return tuple(parts)
+
+
+def timed(task: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Give the answer of a task with its wall and CPU seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    answer = task()
+    seconds = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    return answer, {name: round(value, 4) for name, value in seconds.items()}
+
+
+def best_of(repeats: int, task: Callable[[], Any]) -> dict[str, float]:
+    """Give the least times of several runs; the first also warms the libraries up."""
+    runs = [timed(task)[1] for _ in range(repeats)]
+    return {name: min(run[name] for run in runs) for name in runs[0]}
+
+
+def peak_gib() -> float:
+    """Largest memory of this process so far."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
+
+
+def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
+    """Print the numbers and keep them with machine and versions."""
+    record = {
+        "benchmark": name,
+        "seed": seed,
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+            "load_before": round(os.getloadavg()[0], 2),
+        },
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in PACKAGES},
+        **context,
+        "numbers": numbers,
+    }
+    text = json.dumps(record, indent=2) + "\n"
+    print(text)
+    path = RESULTS / f"{name}.json"
+    aside = path.with_suffix(".part")
+    aside.write_text(text)
+    aside.replace(path)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line for line in info.read_text().splitlines() if "model name" in line]
+        if info.exists()
+        else []
+    )
+    return names[0].split(":")[1].strip() if names else platform.processor()
