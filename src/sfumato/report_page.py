@@ -393,7 +393,7 @@ figcaption { margin-top: .75rem; }
   .results td { display: flex; justify-content: space-between; gap: 1rem; }
   .results td::before { content: attr(data-name); color: var(--quiet); white-space: normal;
     text-align: left; }
-  .events th, .events td { padding-left: .9rem; }
+  .events th + th, .events td + td { padding-left: .9rem; }
   dl div { grid-template-columns: 1fr; gap: 0; }
 }
 @media print {
