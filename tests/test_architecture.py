@@ -22,9 +22,7 @@ FLOORS: list[set[str]] = [
     {"private"},
     {"moments"},
     {"hulls"},
-    {"persistence", "report_chart"},
-    {"report_page"},
-    {"report"},
+    {"persistence", "report"},
     {"testing", "demo"},
     {"interfaces"},
 ]
@@ -79,7 +77,7 @@ def test_imports_point_one_way(path: Path) -> None:
         assert other == room or FLOOR[other] < FLOOR[room], f"{room} must not import {other}"
 
 
-RANDOM = {"random", "secrets", "numpy.random", "randomgen"}
+RANDOM = {"random", "numpy.random", "randomgen"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))

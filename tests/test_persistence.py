@@ -19,12 +19,12 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
 import sfumato
-from sfumato import Bounds, Guarantee, persistence
+from sfumato import Bounds, Guarantee
 from sfumato.atomic_file import written_aside
 from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
 from sfumato.guarantee import RecordReading, Relation
-from sfumato.persistence import guarantee_of, load, save
+from sfumato.persistence import guarantee_of, load, models, save
 
 
 class Hull(BaseEstimator):
@@ -90,7 +90,7 @@ PROMISES = [
 @pytest.fixture(autouse=True)
 def _three_classes(monkeypatch):
     known = {each.__name__: each for each in (Hull, HullClassifier, Box)}
-    monkeypatch.setattr(persistence, "_known_classes", lambda: known)
+    monkeypatch.setattr(models, "_known_classes", lambda: known)
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ def test_table_is_the_public_estimators(monkeypatch):
     monkeypatch.setattr(sfumato, "__all__", ["Bounds", "Guarantee", "Hull", "save"])
     monkeypatch.setattr(sfumato, "Hull", Hull, raising=False)
     monkeypatch.setattr(sfumato, "save", save, raising=False)
-    assert persistence._known_classes() == {"Hull": Hull}
+    assert models._known_classes() == {"Hull": Hull}
 
 
 # Damage -------------------------------------------------------------------------------------
@@ -637,7 +637,7 @@ def test_guarantee_of_reads_the_header_alone(path, monkeypatch):
 
 def test_guarantee_can_be_read_where_the_class_is_unknown(path, monkeypatch):
     save(small_model(), path)
-    monkeypatch.setattr(persistence, "_known_classes", dict)
+    monkeypatch.setattr(models, "_known_classes", dict)
     assert guarantee_of(path) == Guarantee(epsilon=1.0)
     with pytest.raises(StoredModelError, match="'Hull'"):
         load(path)
@@ -654,7 +654,7 @@ def test_failed_write_leaves_the_old_file(path, monkeypatch):
         file.write(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(persistence, "_write_members", breaks)
+    monkeypatch.setattr(models, "write_members", breaks)
     with pytest.raises(OSError, match="disk full"):
         save(Hull(), path)
     assert path.read_bytes() == before

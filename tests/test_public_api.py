@@ -61,14 +61,17 @@ def _as_ruff(name: str) -> tuple[int, str]:
 @pytest.mark.filterwarnings("ignore:Unknown section Privacy")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_docstrings_describe_every_parameter(name: str) -> None:
-    errors = [f"{code} {text}" for code, text in validate(f"sfumato.{name}")["errors"] if code in ASKED]
+    errors = [
+        f"{code} {text}" for code, text in validate(f"sfumato.{name}")["errors"] if code in ASKED
+    ]
     assert not errors, errors
 
 
 PRIVATE = [
     name
     for name in PUBLIC
-    if inspect.isclass(value := getattr(sfumato, name, None)) and issubclass(value, PrivateEstimator)
+    if inspect.isclass(value := getattr(sfumato, name, None))
+    and issubclass(value, PrivateEstimator)
 ]
 FIVE_LINES = (
     "Unit and relation :",

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sfumato
-from sfumato import Guarantee, report_page
+from sfumato import Guarantee
 from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, PureEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import RecordReading
 from sfumato.report import Report, Result
-from sfumato.report_chart import Point, aligned, draw, number
+from sfumato.report import page as report_page
+from sfumato.report.chart import Point, aligned, draw, number
 
 WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
 PROVED = Guarantee(

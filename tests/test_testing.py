@@ -134,7 +134,7 @@ class RaisesForOneRow(Honest):
 def test_a_broken_estimator_is_caught(
     broken: type[Honest], check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato import persistence
+    from sfumato.persistence import models as persistence
 
     known = persistence._known_classes()
     monkeypatch.setattr(

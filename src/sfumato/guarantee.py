@@ -157,8 +157,8 @@ class Guarantee:
                 )
         elif self.epsilon is None or not self.epsilon >= 0:
             raise InvalidInputError(f"'epsilon' must be >= 0. Got {self.epsilon} instead.")
-        if self.unit is Unit.ENTRY and not (self.entry_bound and self.entry_bound > 0):
-            raise InvalidInputError("A guarantee of unit 'entry' needs a positive 'entry_bound'.")
+        if self.unit is Unit.ENTRY and not 0 < (self.entry_bound or 0.0) < math.inf:
+            raise InvalidInputError("A guarantee of unit 'entry' needs a finite 'entry_bound' > 0.")
 
     @property
     def is_private(self) -> bool:

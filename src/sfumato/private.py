@@ -150,9 +150,9 @@ class PrivateEstimator(BaseEstimator):
 
 def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
     if kind(value) not in offered:
-        listed = ", ".join(repr(str(word)) for word in offered)
+        name, listed = kind.__name__.lower(), ", ".join(repr(str(word)) for word in offered)
         raise UnsupportedModeError(
-            f"{type(owner).__name__} offers {kind.__name__.lower()} {listed}. Got {value!r} instead."
+            f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead."
         )
 
 

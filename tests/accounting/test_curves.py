@@ -281,7 +281,7 @@ def test_entry_atoms_add_up() -> None:
     assert pld_delta({EntryEvent(0.1, 1e-3): 1}, 0.1) == pytest.approx(1e-3, rel=1e-3)
 
 
-# Calibration ----------------------------------------------------------------------------------------
+# Calibration ------------------------------------------------------------------------------------
 
 
 def test_calibration_of_any_knob_from_either_side() -> None:

@@ -182,7 +182,7 @@ def test_coins_and_integers(seed: int) -> None:
         assert bernoulli(lambda e: e.mpf(1), 1000).all()
         counts = np.bincount(uniform_below(7, 70_000), minlength=7)
         assert chisquare(counts).pvalue > FALSE_ALARM
-    third = int(2**64 // 3)
+    third = 2**64 // 3
     rests = iter([2**64 // 3 - 5, 2**64 // 3 + 5])
     with drawing_from(
         lambda count: np.full(count, third if count == 2 else next(rests), np.uint64)

@@ -183,7 +183,7 @@ def test_algebraic_eigenvalues_are_taken_not_absolute_ones() -> None:
     np.testing.assert_allclose(vectors, [[0, 0], [0, 1], [1, 0]], atol=1e-12)
 
 
-# The promise ---------------------------------------------------------------------------------------
+# The promise ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
@@ -207,7 +207,7 @@ def test_labels_declared_public_are_said_to_be(seed: int) -> None:
 
 
 def test_fitting_twice_charges_twice(seed: int) -> None:
-    X, y = blobs(seed, 100)
+    X, _ = blobs(seed, 100)
     model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0))
     event = model.fit(X).guarantee_.events[0]
     receipt = Receipt([event, event], unit="record", relation="replace_one")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from sfumato.hulls.partition import partition_rows
+from sfumato.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_labels, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
 from sfumato.hulls.wide import (
@@ -17,7 +17,6 @@ from sfumato.hulls.wide import (
     check_hull_parameters,
     check_same_width,
     nearest_columns,
-    split_rows,
 )
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
 
@@ -118,11 +117,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         rows = check_rows(self, X)
         self.classes_, codes = np.unique(check_labels(y, rows.shape[0]), return_inverse=True)
         generator = check_random_state(self.random_state)
-        per_class = split_rows(rows, codes)
-        numbers = [self._partition(members, generator) for members in per_class]
-        groups = [
-            g for members, n in zip(per_class, numbers, strict=True) for g in split_rows(members, n)
-        ]
+        per_class = places_of(codes)
+        numbers = [self._partition(members, generator) for members in RowGroups(rows, per_class)]
+        inside = [places_of(n) for n in numbers]
+        places = [of[at] for of, cut in zip(per_class, inside, strict=True) for at in cut]
+        groups = RowGroups(rows, places)
         branches = fit_branches(groups, n_jobs=self.n_jobs, verbose=self.verbose, **parameters)
         self.hulls_ = self._hulls_of(branches, numbers)
         return self

@@ -1,19 +1,40 @@
-"""Cut rows into branches: k-means (equation 58) or at random."""
+"""Cut rows into groups: by class, by k-means (equation 58) or at random."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.arrays import Array, cast, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, cast, like, namespace_of, to_numpy
 
-__all__ = ["PARTITIONS", "partition_rows"]
+__all__ = ["PARTITIONS", "RowGroups", "partition_rows", "places_of"]
 
 PARTITIONS = ("kmeans", "random")
 MAX_ITERATIONS = 100
 SMALL_GAIN = 1e-4
+
+
+class RowGroups(Sequence[Array]):
+    """Groups of rows, each copied only while it is in use."""
+
+    def __init__(self, rows: Array, places: Sequence[NDArray[np.intp]]) -> None:
+        self.rows, self.places = rows, places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, number: Any) -> Array:
+        places = like(self.rows, self.places[number])
+        return namespace_of(self.rows).take(self.rows, places, axis=0)
+
+
+def places_of(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Give the places where each number from 0 to the largest stands."""
+    return [np.nonzero(numbers == number)[0] for number in range(int(numbers.max()) + 1)]
 
 
 def partition_rows(

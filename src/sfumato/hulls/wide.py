@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.exceptions import InvalidInputError
 from sfumato.hulls.base import PRECISIONS
 from sfumato.hulls.branch import Branch
-from sfumato.hulls.partition import PARTITIONS, partition_rows
+from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_count, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, nearest_images
 from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
@@ -24,7 +24,6 @@ __all__ = [
     "check_hull_parameters",
     "check_same_width",
     "nearest_columns",
-    "split_rows",
 ]
 
 
@@ -116,7 +115,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             partition=self.partition,
             random_state=check_random_state(self.random_state),
         )
-        groups = split_rows(rows, self.branch_)
+        groups = RowGroups(rows, places_of(self.branch_))
         self.branches_ = fit_branches(
             groups, n_jobs=self.n_jobs, verbose=self.verbose, **parameters
         )
@@ -207,13 +206,6 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 def nearest_columns(distances: Array) -> NDArray[np.intp]:
     """Give the place of the least distance in each row; the first of equals."""
     return np.asarray(np.argmin(to_numpy(distances), axis=1))
-
-
-def split_rows(rows: Array, numbers: NDArray[np.intp]) -> list[Array]:
-    """Give the rows of each branch, in the order of the branch numbers."""
-    xp = namespace_of(rows)
-    places = [np.nonzero(numbers == number)[0] for number in range(int(numbers.max()) + 1)]
-    return [xp.take(rows, like(rows, where), axis=0) for where in places]
 
 
 def check_hull_parameters(estimator: Any) -> dict[str, Any]:

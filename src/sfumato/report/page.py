@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from sfumato.events import flatten
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.report_chart import Point, aligned, draw, number
+from sfumato.report.chart import Point, aligned, draw, number
 
 if TYPE_CHECKING:
-    from sfumato.report import Report, Result
+    from sfumato.report.report import Report, Result
 
 __all__ = ["COVERAGE", "event_rows", "facts", "figures", "page", "standing", "together_sentence"]
 

@@ -21,7 +21,7 @@ from typing import Any
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
-from sfumato.report_page import (
+from sfumato.report.page import (
     COVERAGE,
     event_rows,
     facts,

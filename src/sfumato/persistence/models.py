@@ -1,0 +1,138 @@
+"""One safe file for a fitted model: arrays and a JSON header, never code.
+
+The file is a zip archive without compression::
+
+    SHA256SUMS        one line a member, as `sha256sum --check` reads it
+    header.json       format, versions, class, parameters, learned values, guarantee
+    arrays/0.npy      the arrays, in the order in which the header names them
+    ...
+
+Nothing in it is executed or imported: the class is looked up in the table of Sfumato's public
+estimators, and every value is built from a closed list of kinds. Equal models give equal bytes.
+Any zip tool opens the file, and any reader of JSON finds the guarantee.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from sfumato.atomic_file import written_aside
+from sfumato.exceptions import StoredModelError
+from sfumato.guarantee import Guarantee
+from sfumato.persistence.container import (
+    FORMAT,
+    FORMAT_VERSION,
+    HEADER,
+    opened,
+    running_version,
+    write_members,
+)
+from sfumato.persistence.values import Decoder, Encoder, json_bytes
+
+__all__ = ["guarantee_of", "load", "save"]
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Store a model in one file, written aside and renamed.
+
+    Parameters
+    ----------
+    model : estimator
+        One of Sfumato's public estimators, fitted or not. It may hold other ones.
+    path : path-like
+        The file to write; an older one is replaced only when the new one is complete.
+
+    Raises
+    ------
+    InvalidInputError
+        The model is not a public estimator of Sfumato, or one of its parameters or attributes
+        holds something the format does not know (a function, a generator, an open file). The
+        message names it. Nothing is written.
+
+    Notes
+    -----
+    Stored are the constructor's parameters and the learned attributes, whose names end in ``_``;
+    any other attribute is refused rather than dropped. A `ledger` is a handle to something that
+    lives elsewhere: it is never stored, and the loaded model has ``ledger=None``. Words such as
+    ``Relation.REPLACE_ONE`` come back as plain strings.
+
+    The file holds what the model holds. That a private model keeps no raw row is the promise of
+    its class, not of this function.
+    """
+    writer = Encoder(_known_classes())
+    stored = writer.model(model, type(model).__name__)
+    guarantee = _guarantee_stated_by(model)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "sfumato_version": running_version(),
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "model": stored,
+    }
+    members = {HEADER: json_bytes(header), **writer.arrays}
+    with written_aside(path) as file:
+        write_members(file, members)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Rebuild a model from the file that `save` wrote; its predictions are the same to the bit.
+
+    Parameters
+    ----------
+    path : path-like
+        A file written by `save`.
+
+    Returns
+    -------
+    estimator
+        A new model with the stored parameters and learned attributes.
+
+    Raises
+    ------
+    StoredModelError
+        The file is missing, truncated, altered, of a newer format, or names a class that is not a
+        public estimator of Sfumato.
+
+    Notes
+    -----
+    A file from a stranger cannot run code and cannot claim more memory than its own size. The
+    hashes find damage; they are no signature, so whoever rewrites the whole file can also write
+    another guarantee into it. Keep the ledger, or a hash of the file, where that matters.
+    """
+    with opened(path) as members:
+        header = members.header()
+        model = Decoder(_known_classes(), members).whole_model(header["model"])
+        if _guarantee_stated_by(model) != _guarantee_in(header):
+            raise StoredModelError("The header and the model state different guarantees.")
+        return model
+
+
+def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
+    """Read only the header and give the guarantee of a stored model, or None if it has none."""
+    with opened(path) as members:
+        return _guarantee_in(members.header())
+
+
+def _guarantee_stated_by(model: Any) -> Guarantee | None:
+    stated = getattr(model, "guarantee_", None)
+    return stated if isinstance(stated, Guarantee) else None
+
+
+def _guarantee_in(header: dict[str, Any]) -> Guarantee | None:
+    record = header["guarantee"]
+    return None if record is None else Guarantee.from_dict(record)
+
+
+def _known_classes() -> dict[str, type]:
+    """Give the public estimators by name: the only classes that are ever built from a file."""
+    import sfumato  # here, because the package itself imports this module
+
+    found = (getattr(sfumato, name) for name in sfumato.__all__)
+    return {
+        each.__name__: each
+        for each in found
+        if isinstance(each, type) and issubclass(each, BaseEstimator)
+    }
