@@ -1,7 +1,7 @@
 """Privacy loss distributions: one handler per event, `count` applied in one place.
 
 The arithmetic (convolution of losses, pessimistic rounding) is dp-accounting's. Its own event
-dispatch is not used: in 0.5 and 0.6 the branch for randomised response forgets the count.
+dispatch is not used: in 0.6 the branch for randomised response forgets the count.
 """
 
 from __future__ import annotations
