@@ -89,6 +89,15 @@ def test_labels_are_coded_by_the_public_set() -> None:
     np.testing.assert_array_equal(codes, [0, 1, 0])
 
 
+def test_an_odd_label_in_a_column_does_not_raise() -> None:
+    """One missing label is a fact about one row; an error would tell it."""
+    for labels, odd in ((["no", "yes"], None), (["no", "yes"], 3), ([0, 1], "x"), ([0, 1], [5])):
+        column = np.empty(3, dtype=object)
+        column[:] = [labels[1], odd, labels[0]]
+        codes, _ = Bounds(labels=labels).clip_labels(column)
+        np.testing.assert_array_equal(codes, [1, 0, 0])
+
+
 def test_the_label_set_is_read_from_data_only_when_declared_public() -> None:
     with pytest.raises(MissingBoundsError, match="labels='public'"):
         Bounds(norm=1.0).clip_labels(np.array([0, 1]))
@@ -110,6 +119,9 @@ def test_the_label_set_is_read_from_data_only_when_declared_public() -> None:
         ({"labels": [1, 1]}, InvalidInputError),
         ({"labels": "yes"}, InvalidInputError),
         ({"labels": []}, InvalidInputError),
+        ({"labels": [0, "yes"]}, InvalidInputError),
+        ({"norm": 1e200}, InvalidInputError),
+        ({"norm": 1e-170}, InvalidInputError),
     ],
 )
 def test_bad_bounds_are_refused(arguments: dict[str, object], error: type[Exception]) -> None:

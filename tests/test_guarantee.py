@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato import Guarantee
-from sfumato.accounting import compose
+from sfumato.accounting import compose, mu_from_budget
 from sfumato.events import (
     EntryEvent,
     GaussianEvent,
@@ -28,7 +28,7 @@ GUARANTEES = st.builds(
     delta=st.floats(0, 0.3),
     relation=st.sampled_from(["replace_one", "add_or_remove_one"]),
     status=st.sampled_from(["proved", "conditional", "testing"]),
-    public=st.just(("bounds",)),
+    public=st.sampled_from([("bounds",), ("bounds", "labels")]),
     conditions=st.sampled_from([(), ("rows in the unit ball",)]),
     events=st.sampled_from([(), (GaussianEvent(2.0), RepeatedEvent(PureEvent(0.1), 3))]),
 )
@@ -66,8 +66,25 @@ def test_composition_promises_no_more_than_its_parts(a: Guarantee, b: Guarantee)
 
 
 def test_composition_by_events_is_tighter() -> None:
-    one = Guarantee(epsilon=1.0, delta=1e-5, events=(GaussianEvent(3.7307),))
+    one = Guarantee(epsilon=1.0, delta=1e-5, events=(GaussianEvent(1 / mu_from_budget(1.0, 1e-5)),))
     assert compose(*[one] * 10).epsilon < 5 < 10
+
+
+def test_events_that_do_not_explain_a_guarantee_do_not_stand_for_it() -> None:
+    """A guarantee may be weaker than its events, for example because raw rows were read too."""
+    one = Guarantee(epsilon=1.0, delta=1e-5, events=(PureEvent(1.0),))
+    weak = Guarantee(epsilon=math.inf, delta=1e-5, events=(PureEvent(0.1),))
+    assert compose(weak).epsilon == math.inf
+    assert compose(weak, one).epsilon == math.inf
+    half = Guarantee(epsilon=50.0, events=(PureEvent(0.1),))
+    assert compose(half, one).epsilon == 51.0
+
+
+def test_more_assumed_public_is_a_weaker_promise() -> None:
+    little = Guarantee(epsilon=1.0, public=("bounds",))
+    much = Guarantee(epsilon=1.0, public=("bounds", "the whole table"))
+    assert little <= much
+    assert not much <= little
 
 
 def test_a_refuted_guarantee_never_shows_an_epsilon() -> None:

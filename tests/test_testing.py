@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from sfumato import Bounds, PrivateMoments, PrivatePCA
+from sfumato.accounting.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.statistics import UnitRows, second_moment
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
@@ -102,9 +104,37 @@ class DrawsFirst(Honest):
 
 class ForgetsToCharge(Honest):
     def pay(self, mechanism: Any) -> Any:
-        from sfumato.accounting.receipt import prepay
-
         return prepay(None, mechanism.event())
+
+
+class NeverClips(Honest):
+    def fit(self, X: Any, y: object = None) -> Self:
+        self.truth_, self.bounds = self.bounds, Bounds(norm=1e6)
+        try:
+            return super().fit(np.nan_to_num(X))
+        finally:
+            self.bounds = self.__dict__.pop("truth_")
+
+
+class DrawsTwice(Honest):
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        first = super().release(mechanism, statistic, receipt)
+        return (first + mechanism.release_symmetric(statistic, ledger=None)) / 2
+
+
+class Boasts(Honest):
+    def _guarantee(self, receipt: Any, *public: str) -> Any:
+        return dataclasses.replace(super()._guarantee(receipt), epsilon=self.epsilon / 100)
+
+
+class ChargesWithoutWords(Honest):
+    def pay(self, mechanism: Any) -> Any:
+        return prepay(self.ledger, mechanism.event())
+
+
+class CountsRows(Honest):
+    def after(self, rows: np.ndarray) -> None:
+        self.n_rows_ = len(rows)
 
 
 class RaisesForOneRow(Honest):
@@ -128,6 +158,11 @@ class RaisesForOneRow(Honest):
         (DrawsFirst, c.check_charged_before_the_draw),
         (ForgetsToCharge, c.check_charged_before_the_draw),
         (RaisesForOneRow, c.check_bad_rows_do_not_raise),
+        (NeverClips, c.check_sensitivity),
+        (DrawsTwice, c.check_guarantee_covers_the_releases),
+        (ForgetsToCharge, c.check_guarantee_covers_the_releases),
+        (Boasts, c.check_guarantee_covers_the_releases),
+        (ChargesWithoutWords, c.check_guarantee_covers_the_releases),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -145,6 +180,12 @@ def test_a_broken_estimator_is_caught(
     check(PrivateCase(Honest(2, bounds=BOUNDS), X))
     with pytest.raises((AssertionError, ValueError)):
         check(PrivateCase(broken(2, bounds=BOUNDS), X))
+
+
+def test_the_number_of_rows_is_secret_where_rows_are_added_or_removed() -> None:
+    c.check_taint(PrivateCase(CountsRows(2, bounds=BOUNDS), X))
+    with pytest.raises(AssertionError, match="n_rows_"):
+        c.check_taint(PrivateCase(CountsRows(2, relation="add_or_remove_one", bounds=BOUNDS), X))
 
 
 def test_the_oracle_is_asked() -> None:

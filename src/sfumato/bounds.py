@@ -64,8 +64,10 @@ class Bounds:
             )
         if (self.lower is None) != (self.upper is None):
             raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
-        if self.norm is not None and not (math.isfinite(self.norm) and self.norm > 0):
-            raise InvalidInputError(f"'norm' must be finite and positive. Got {self.norm} instead.")
+        if self.norm is not None and not 1e-150 <= self.norm <= 1e150:
+            raise InvalidInputError(
+                f"'norm' must lie between 1e-150 and 1e150. Got {self.norm} instead."
+            )
         self._check_box()
 
     def _check_box(self) -> None:
@@ -160,9 +162,10 @@ class Bounds:
         """Give the code of each label and the label set; unknown labels become the first one."""
         given = np.asarray(y)
         labels = self.label_set(given)
-        order = np.argsort(labels, kind="stable")
-        place = np.searchsorted(labels, given, sorter=order).clip(max=len(labels) - 1)
-        codes = order[place]
+        if given.dtype == object:  # anything may stand in such a column, and nothing may raise
+            known = {label: code for code, label in enumerate(labels.tolist())}
+            return np.array([_lookup(known, each) for each in given], dtype=np.intp), labels
+        codes = np.searchsorted(labels, given).clip(max=len(labels) - 1)
         return np.where(labels[codes] == given, codes, 0), labels
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -175,12 +178,19 @@ class Bounds:
             )
         if isinstance(self.labels, str):
             return np.unique(y)
-        labels = np.asarray(self.labels)
-        if np.issubdtype(labels.dtype, np.number) != np.issubdtype(y.dtype, np.number):
+        labels = np.asarray(sorted(self.labels))
+        if y.dtype != object and (labels.dtype.kind in "US") != (y.dtype.kind in "US"):
             raise InvalidInputError(
                 f"The labels of the bounds are of type {labels.dtype}, those of the data {y.dtype}."
             )
-        return np.asarray(sorted(self.labels), dtype=labels.dtype)
+        return labels
+
+
+def _lookup(known: dict[Any, int], label: Any) -> int:
+    try:
+        return known.get(label, 0)
+    except TypeError:  # not hashable, so no label
+        return 0
 
 
 def _scale_into_ball(rows: NDArray[np.float64], norm: float) -> None:
@@ -213,4 +223,6 @@ def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | No
     found = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     if len(set(found)) != len(found) or not found:
         raise InvalidInputError("'labels' must name at least one label, each of them once.")
+    if len({isinstance(label, str) for label in found}) > 1:
+        raise InvalidInputError("'labels' must be all text or all numbers.")
     return found

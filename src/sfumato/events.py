@@ -183,7 +183,12 @@ def event_from_dict(record: Mapping[str, Any]) -> Event:
         return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
     if kind not in _KINDS:
         raise UnsupportedEventError(f"Unknown event kind {kind!r}; a newer Sfumato may know it.")
-    return _KINDS[kind](**values)
+    try:
+        return _KINDS[kind](**values)
+    except TypeError:
+        raise UnsupportedEventError(
+            f"A {kind!r} event has fields that are not known here: {sorted(values)}."
+        ) from None
 
 
 def flatten(events: Iterable[Event]) -> dict[Event, int]:

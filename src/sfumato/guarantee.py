@@ -209,6 +209,7 @@ class Guarantee:
             and _figure(self) <= _figure(other)
             and self.delta <= other.delta
             and set(self.conditions) <= set(other.conditions)
+            and set(self.public) <= set(other.public)
         )
 
     def __ge__(self, other: Guarantee) -> bool:
@@ -301,8 +302,9 @@ _OPENING = {
 
 def _whole_record(reading: RecordReading) -> str:
     sentence = (
-        f"For a whole record of {reading.n_entries} numbers the same release has epsilon "
-        f"{reading.epsilon:.4g} at delta {reading.delta:.3g} (pure: {reading.pure_epsilon:.4g})"
+        f"For a whole record of {reading.n_entries} numbers, each changed by no more than that, "
+        f"the same release has epsilon {reading.epsilon:.4g} at delta {reading.delta:.3g} "
+        f"(pure: {reading.pure_epsilon:.4g})"
     )
     if reading.atom_probability:
         chance = f"{reading.atom_probability:.2g}"

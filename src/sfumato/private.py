@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import (
+    BudgetExceededError,
     InvalidInputError,
     InvalidTypeError,
     MissingBoundsError,
@@ -80,12 +80,13 @@ class PrivateEstimator(BaseEstimator):
     def _check_rows(self, X: ArrayLike, *, reset: bool = True) -> NDArray[np.float64]:
         """Check shape and type of the rows; values are left to `Bounds.clip`."""
         try:
-            rows = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, copy=False
-            )
+            with np.errstate(over="ignore"):  # a number beyond the doubles becomes infinite
+                rows = validate_data(
+                    self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, copy=False
+                )
         except TypeError as error:
             raise InvalidTypeError(_without_values(error)) from None
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise InvalidInputError(_without_values(error)) from None
         return np.asarray(rows)
 
@@ -98,7 +99,7 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         try:
-            labels = column_or_1d(y, warn=True)
+            labels = column_or_1d(_as_column(y, bounds), warn=True)
             check_consistent_length(X, labels)
             if bounds.labels == PUBLIC_LABELS:
                 check_classification_targets(labels)
@@ -109,13 +110,24 @@ class PrivateEstimator(BaseEstimator):
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
         events = [mechanism.event() for mechanism in mechanisms]
+        cost = epsilon_spent(events, self.delta, Relation(self.relation))
+        if cost > self.epsilon:
+            raise BudgetExceededError(
+                f"The releases of {type(self).__name__} would cost epsilon {cost:g}, its parameter "
+                f"allows {self.epsilon:g}. Nothing was drawn.",
+                spent=0.0,
+                asked=cost,
+                left=float(self.epsilon),
+            )
         return prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
 
     def _guarantee(self, receipt: Receipt, *public: str) -> Guarantee:
         """Write down the promise for what was drawn."""
         spent = epsilon_spent(receipt.events, self.delta, Relation(self.relation))
+        asked = float(self.epsilon)
         return Guarantee(
-            epsilon=min(float(self.epsilon), spent) if math.isfinite(spent) else spent,
+            # Calibration stops a hair short of the budget; the round figure is true as well.
+            epsilon=asked if asked * (1 - 1e-6) <= spent <= asked else spent,
             delta=self.delta,
             unit=Unit(self.unit),
             relation=Relation(self.relation),
@@ -157,8 +169,20 @@ def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: obj
 
 
 def _without_values(error: Exception) -> str:
-    """Give the message of a conversion error without the cell that could not be converted."""
+    """Give the message of an error without the cells that other libraries put into it."""
+    if isinstance(error, OverflowError):
+        return "The rows hold a number that is too large for a double."
     message = str(error)
     if message.startswith("could not convert"):
         return "The rows must be numeric: a column holds text. Encode or drop such columns first."
-    return message
+    head = message.partition("array=")[0].partition("\n")[0].rstrip(" :.") + "."
+    return f"{head} Reshape your data to rows and columns." if "array=" in message else head
+
+
+def _as_column(y: ArrayLike, bounds: Bounds) -> ArrayLike:
+    # One odd label turns a list into an array of text; as objects, the others stay what they are.
+    if isinstance(y, list | tuple) and bounds.labels != PUBLIC_LABELS:
+        column = np.empty(len(y), dtype=object)
+        column[:] = y
+        return column
+    return y

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import dp_accounting
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi, norm
+from scipy.stats import binom, chi, norm
 
 from sfumato.accounting import (
     calibrate,
@@ -103,7 +104,7 @@ def test_ends_of_the_gaussian_curve() -> None:
     assert epsilon_from_mu(0.0, 0.0) == 0.0
     assert epsilon_from_mu(0.1, 0.5) == 0.0
     assert mu_from_budget(math.inf, 1e-5) == math.inf
-    for epsilon, delta in ((0.0, 1e-5), (math.nan, 1e-5), (1.0, 0.0), (1.0, 1.0)):
+    for epsilon, delta in ((0.0, 1e-5), (math.nan, 1e-5), (1.0, 0.0), (1.0, 1.0), (1e-8, 1e-12)):
         with pytest.raises(InvalidInputError):
             mu_from_budget(epsilon, delta)
 
@@ -189,6 +190,31 @@ def test_nothing_and_everything() -> None:
         epsilon_spent([], 1.0)
 
 
+def test_loss_distributions_pay_for_their_own_rounding() -> None:
+    """A thousand pure releases, exactly: the losses are binomial."""
+    count, epsilon = 1000, 0.02
+    ups = np.arange(count + 1)
+    log_mass = binom.logpmf(ups, count, 1 / (1 + math.exp(-epsilon)))
+    losses = (2 * ups - count) * epsilon
+    for target in (3.0, 4.0, 4.4):
+        exact = np.sum(np.exp(log_mass) * np.maximum(0, -np.expm1(target - losses)))
+        assert pld_delta({PureEvent(epsilon): count}, target) >= exact
+        assert pld_epsilon({PureEvent(epsilon): count}, exact) >= target * (1 - 1e-9)
+    assert pld_epsilon({PureEvent(epsilon): count}, 1e-13) == math.inf
+    assert epsilon_spent([RepeatedEvent(PureEvent(epsilon), count)], 1e-13) == 20.0
+
+
+def test_objective_losses_keep_their_tail_and_export_enough() -> None:
+    event = ObjectivePerturbationEvent(4.0, 0.7, 5)
+    assert _composed({event: 1})._pmf_remove._infinity_mass > 0
+    exported = to_dp_event(event)
+    draws = 0.7 + 0.5 / 16 + chi.rvs(5, size=200_000, random_state=1) / 4
+    for order in (1.5, 4.0, 16.0):
+        renyi = math.log(np.mean(np.exp((order - 1) * draws))) / (order - 1)
+        assert renyi <= exported.xi + exported.rho * order + 0.02
+        assert exported.xi + exported.rho * order <= renyi + 0.3
+
+
 def test_unknown_events_refuse_instead_of_counting_as_free() -> None:
     class Telepathy(Event):
         kind = "telepathy"
@@ -197,6 +223,15 @@ def test_unknown_events_refuse_instead_of_counting_as_free() -> None:
         epsilon_spent([Telepathy()], 1e-5)
     with pytest.raises(UnsupportedEventError, match="telepathy"):
         to_dp_event(Telepathy())
+
+    @dataclass(frozen=True)
+    class Renyi(Event):
+        epsilon: float = 0.1
+        kind = "renyi"
+
+    for delta in (0.0, 1e-5):
+        with pytest.raises(UnsupportedEventError, match="renyi"):
+            epsilon_spent([Renyi()], delta, enough=9.0)
 
 
 @pytest.mark.parametrize("count", [1, 4, 30])
@@ -277,7 +312,7 @@ def test_whole_record_figures(epsilon: float, record: float) -> None:
 def test_entry_atoms_add_up() -> None:
     reading = record_reading(EntryEvent(0.1, 1e-5), 784)
     assert reading.atom_probability == pytest.approx(1 - (1 - 1e-5) ** 784)
-    assert reading.delta >= reading.atom_probability
+    assert reading.delta == pytest.approx(1 - (1 - reading.atom_probability) * (1 - 1e-5))
     assert pld_delta({EntryEvent(0.1, 1e-3): 1}, 0.1) == pytest.approx(1e-3, rel=1e-3)
 
 

@@ -61,6 +61,11 @@ def test_merge_is_the_union_of_branches(rows, rng):
     assert len(parties[0].branches_) == 2  # the parties are as before
 
 
+def test_merge_refuses_another_precision(rows):
+    with pytest.raises(InvalidInputError, match="same precision"):
+        wide().fit(rows).merge(wide(dtype="float32").fit(rows))
+
+
 def test_merge_refuses_other_widths(rows):
     with pytest.raises(InvalidInputError, match="same number of features"):
         wide().fit(rows).merge(wide().fit(rows[:, :4]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -13,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, kstest, norm
 
+from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.events import GaussianEvent, NonPrivateEvent
-from sfumato.exceptions import InvalidInputError, LedgerError
+from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeError
 from sfumato.guarantee import Status
 from sfumato.mechanisms import (
     EntryMechanism,
@@ -26,8 +29,8 @@ from sfumato.mechanisms import (
     Mechanism,
     RandomizedResponseMechanism,
 )
-from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.grid import grid_step, to_grid
+from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.mechanisms.grid import to_grid
 from sfumato.mechanisms.tape import Released, taped
 from sfumato.testing.laws import uniform_scores
 
@@ -105,7 +108,7 @@ def test_released_numbers_lie_on_a_grid_that_does_not_depend_on_the_data(name: s
         out = np.ravel(mechanism.release(offset + rng.normal(size=shape), ledger=None))
         # the finest power of two of which all outputs are multiples, at least the grid's step
         step = min(2.0 ** (math.frexp(abs(v))[1] - 53 + _trailing_zeros(v)) for v in out if v)
-        steps.add(step >= grid_step(math.sqrt(mechanism.variance()) / 64, cells=27))
+        steps.add(step >= math.sqrt(mechanism.variance()) * 2.0**-33)
     assert steps == {True}
 
 
@@ -158,11 +161,92 @@ def test_symmetric_noise_is_frobenius_isotropic(seed: int) -> None:
         mechanism.release_symmetric(np.zeros((2, 3)), ledger=None)
 
 
-def test_noise_is_enlarged_for_the_rounding_of_many_coordinates() -> None:
-    mechanism = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5)
-    step, scale = mechanism._grid(math.sqrt(10**8))
-    assert step == grid_step(mechanism.variance() ** 0.5)
-    assert scale >= (1 + step * 10**4) * mechanism.noise_multiplier * (1 - 1e-15)
+ROOT = math.sqrt(50 * 50)
+ENLARGED = {
+    # mechanism, value, norm by which rounding to a step moves two statistics apart, noise of D = 1
+    "gaussian.release": (GaussianMechanism(1.0, 300.0), np.zeros((50, 50)), ROOT, 300.0),
+    "gaussian.release_symmetric": (GaussianMechanism(1.0, 300.0), np.zeros((50, 50)), ROOT, 300.0),
+    "laplace.release": (LaplaceMechanism(1.0, 0.01), np.zeros(2500), 2500, 100.0),
+    "entry.release": (EntryMechanism(1.0, 0.01), np.zeros((50, 50)), 1, 100.0),
+    "gamma.release": (GammaMechanism(1.0, 0.01, 9), np.zeros(9), 3, 100.0),
+}
+
+
+@pytest.mark.parametrize("name", ENLARGED)
+def test_noise_is_enlarged_for_the_rounding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scale handed to the sampler covers the sensitivity plus the rounding to the grid."""
+    mechanism, value, spread, noise = ENLARGED[name]
+    module = importlib.import_module(type(mechanism).__module__)
+    sampler = "rounded_spherical_noise" if name.startswith("gamma") else "rounded_noise"
+    steps, cells = [], []
+    original_sampler, original_grid = getattr(module, sampler), module.to_grid
+
+    def watched_sampler(*arguments: Any) -> np.ndarray:
+        cells.append(arguments[-2])
+        return original_sampler(*arguments)
+
+    def watched_grid(statistic: np.ndarray, step: float) -> np.ndarray:
+        steps.append(step)
+        return original_grid(statistic, step)
+
+    monkeypatch.setattr(module, sampler, watched_sampler)
+    monkeypatch.setattr(module, "to_grid", watched_grid)
+    getattr(mechanism, name.partition(".")[2])(value, ledger=None)
+    assert steps, "the statistic was not rounded to the grid"
+    scale = max(cells) * steps[0]
+    assert scale >= (1 + steps[0] * spread) * noise * (1 - 1e-12)
+    assert scale <= noise * (1 + 2.0**-6)
+
+
+def test_scores_are_enlarged_and_kept_in_range() -> None:
+    mechanism = ExponentialMechanism(1.0, 2.0)
+    exponents = mechanism._exponents(np.array([0.0, -1.0, -1e12]))
+    assert exponents[1] == pytest.approx(-1.0, rel=1e-6)
+    assert exponents[1] > -1.0 / (1 + 2 * mechanism.sensitivity_step()) - 1e-15
+    assert exponents[2] >= -(2.0**20)
+
+
+def test_zero_has_one_sign() -> None:
+    """Negative zero would tell that a tiny statistic was negative."""
+    for value, word in itertools.product((-1e-30, 1e-30, 0.0, -0.0), (2**64 - 1, 2**64 - 2)):
+        for mechanism in (GaussianMechanism(1.0, 4.0), LaplaceMechanism(1.0, 1.0)):
+            with drawing_from(lambda count, word=word: np.full(count, word, dtype=np.uint64)):
+                out = mechanism.release([value], ledger=None)
+            assert out[0] == 0.0
+            assert not np.signbit(out[0])
+
+
+@pytest.mark.parametrize("name", ["release", "release_symmetric"])
+@pytest.mark.parametrize("kind", ALL)
+def test_no_release_draws_before_it_is_paid_for(kind: str, name: str) -> None:
+    mechanism, value = ALL[kind]
+    if not hasattr(mechanism, name):
+        return
+    value = np.zeros((3, 3)) if name == "release_symmetric" else value
+
+    def no_words(count: int) -> np.ndarray:
+        raise AssertionError("drawn")
+
+    with drawing_from(no_words), pytest.raises(LedgerError):
+        getattr(mechanism, name)(value, ledger=Receipt([]))
+    receipt = Receipt([mechanism.event()])
+    with drawing_from(no_words), pytest.raises(AssertionError, match="drawn"):
+        getattr(mechanism, name)(value, ledger=receipt)
+    assert receipt.unused() == ()
+
+
+def test_mechanisms_of_one_unit_refuse_budgets_of_another() -> None:
+    ledger = Ledger()
+    records = ledger.create("records", epsilon=5.0)
+    added = ledger.create("added", epsilon=5.0, relation="add_or_remove_one")
+    entries = ledger.create("entries", epsilon=5.0, unit="entry")
+    with pytest.raises(UnsupportedModeError):
+        ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=records)  # type: ignore[attr-defined]
+    with pytest.raises(UnsupportedModeError):
+        OTHERS["response"][0].release([0, 1], ledger=added)  # type: ignore[attr-defined]
+    ADDITIVE["entry"][0].release(np.zeros((2, 2)), ledger=entries)  # type: ignore[attr-defined]
+    assert entries.spent() == 2.0
+    assert records.spent() == added.spent() == 0.0
 
 
 def test_entry_noise_has_its_atom(seed: int) -> None:
@@ -268,6 +352,9 @@ def test_extreme_statistics_and_scales() -> None:
         lambda: LaplaceMechanism.calibrate(sensitivity=math.inf, epsilon=1.0),
         lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=-1.0),
         lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=math.nan),
+        lambda: LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0, touched=-(2**26)),
+        lambda: GaussianMechanism.from_mu(sensitivity=1.0, mu=0.0),
+        lambda: GammaMechanism.calibrate(sensitivity=1.0, epsilon=1e-12, size=3),
         lambda: EntryMechanism.calibrate(entry_bound=0.0, epsilon=1.0),
         lambda: EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=1.0),
         lambda: GammaMechanism.calibrate(sensitivity=1.0, epsilon=1.0, size=0),

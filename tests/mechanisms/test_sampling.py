@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, ks_2samp, kstest, laplace, norm
 
-from sfumato.mechanisms import sampling
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms import sampling, spherical
 from sfumato.mechanisms.entropy import drawing_from, is_seeded, random_words, seeded
 from sfumato.mechanisms.sampling import (
-    DOUBT,
     GAUSSIAN,
     LAPLACE,
-    LARGEST_SCALE,
     RARE,
+    RELATIVE_DOUBT,
     bernoulli,
     choose,
     rounded_noise,
@@ -70,7 +70,7 @@ def test_doubtful_draws_are_decided_as_the_clear_ones_would_be(
     with drawing_from(lambda count: words[:count]):
         fast = rounded_noise(LAWS[law][0], 2.0**27 * 1.3, 400)
     fresh = iter(np.random.default_rng(seed).integers(0, 2**64, 10_000, dtype=np.uint64))
-    monkeypatch.setattr(sampling, "DOUBT", 1.0)
+    monkeypatch.setattr(sampling, "RELATIVE_DOUBT", 1.0)
 
     def source(count: int) -> np.ndarray:
         return words if count == 400 else np.array([next(fresh) for _ in range(count)])
@@ -111,7 +111,7 @@ def test_double_quantiles_are_far_better_than_the_doubt_allowed(law: str, seed: 
             if law == "laplace"
             else exact.sqrt(2) * exact.erfinv(1 - exact.mpf(u))
         )
-        assert abs(true - exact.mpf(x)) * LARGEST_SCALE < DOUBT / 4
+        assert abs(true - exact.mpf(x)) < RELATIVE_DOUBT / 4
 
 
 def test_tail_draws_are_memoryless_and_finite(seed: int) -> None:
@@ -157,8 +157,6 @@ def test_spherical_noise_has_gamma_norm_and_uniform_direction(size: int, seed: i
 
 
 def test_spherical_doubtful_draws_agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.mechanisms import spherical
-
     with seeded(seed):
         words = random_words(20)
     with drawing_from(lambda count: words[:count]):
@@ -173,6 +171,30 @@ def test_spherical_doubtful_draws_agree(seed: int, monkeypatch: pytest.MonkeyPat
     with drawing_from(source):
         np.testing.assert_array_equal(rounded_spherical_noise(2.0**15, 10), fast)
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("distance", ["near the edge", "rare"])
+def test_spherical_doubt_is_noticed(distance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dimension, where b = ± scale E: words that put it on an edge, or far out."""
+    scale = 2.0**36
+    survival = np.exp(-(10**10 + 0.5) / scale) if distance == "near the edge" else 2.0**-30
+    words = np.array([2**63, int(survival * 2.0**64)], dtype=np.uint64)
+    decided = []
+    monkeypatch.setattr(spherical, "_decide", lambda s, bits: decided.append(bits) or np.zeros(1))
+    with drawing_from(lambda count: words[:count]):
+        rounded_spherical_noise(scale, 1)
+    assert len(decided) == 1
+
+
+def test_a_choice_on_an_edge_is_made_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    monkeypatch.setattr(sampling, "_choose_exactly", lambda e, bits: chosen.append(bits) or 0)
+    with drawing_from(lambda count: np.full(count, 2**63, dtype=np.uint64)):
+        choose(np.zeros(2))  # the edge between the two lies at one half
+    assert len(chosen) == 1
+    with drawing_from(lambda count: np.full(count, 2**62, dtype=np.uint64)):
+        assert choose(np.zeros(2)) == 0
+    assert len(chosen) == 1
 
 
 def test_coins_and_integers(seed: int) -> None:
@@ -225,6 +247,6 @@ def test_bits_come_from_the_system_unless_a_test_says_otherwise() -> None:
 
 
 def test_scales_out_of_range_are_refused() -> None:
-    for scale in (0.0, -1.0, 2.0**30, np.nan):
-        with pytest.raises(ValueError, match="scale"):
+    for scale in (0.0, -1.0, 2.0**43, np.nan):
+        with pytest.raises(InvalidInputError, match="exactly"):
             rounded_noise(LAPLACE, scale, 1)

@@ -18,7 +18,13 @@ from sklearn.pipeline import make_pipeline
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.accounting import epsilon_spent
 from sfumato.accounting.receipt import Receipt
-from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    MissingBoundsError,
+    UnsupportedModeError,
+)
+from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.moments.sensitivity import class_moments_sensitivity, second_moment_sensitivity
@@ -250,7 +256,9 @@ def test_bad_tables_are_refused_in_our_own_words(seed: int) -> None:
     table = X.astype(object)
     table[3, 1] = secret
     for bad_X, bad_y in (
-        (X[:, 0], y),
+        (np.full(60, 123.456), y),
+        (np.full((60, 4), 123.456 + 1j), y),
+        (np.array([[10**400, 1, 1, 1]] * 60, dtype=object), y),
         (np.empty((0, 4)), y[:0]),
         (X[:10], y),
         (table, y),
@@ -261,15 +269,45 @@ def test_bad_tables_are_refused_in_our_own_words(seed: int) -> None:
         with pytest.raises(InvalidInputError) as caught:
             model.fit(bad_X, bad_y)
         assert secret not in str(caught.value)
+        assert "123.456" not in str(caught.value)
     fitted = model.fit(X, y)
     with pytest.raises(InvalidInputError, match="4 features"):
         fitted.predict(X[:, :2])
+
+
+def test_one_odd_label_cannot_make_fit_raise(seed: int) -> None:
+    X, y = blobs(seed, 60)
+    model = PrivateGaussianClassifier(2, bounds=Bounds(norm=9.0, labels=[0, 1, 2]))
+    for odd in (None, "unknown", np.nan, [1]):
+        labels: list[object] = y.tolist()
+        labels[5] = odd
+        model.fit(X, labels)
+
+
+def test_a_projected_row_does_not_depend_on_its_place(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(4097, 30))
+    basis = np.linalg.qr(rng.normal(size=(30, 5)))[0]
+    units = UnitRows(UNIT, 30, bits=12)
+    together = np.concatenate([block for _, block in units.blocks(X, basis)])
+    alone = np.concatenate([units.rows(X[i : i + 1], basis) for i in range(0, 4097, 64)])
+    np.testing.assert_array_equal(together[::64], alone)
+    assert np.abs(together - UNIT.clip(X) @ basis).max() < 2.0**-11
+
+
+def test_a_fit_that_would_cost_more_than_it_says_draws_nothing(seed: int) -> None:
+    X, _ = blobs(seed, 60)
+    model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0)).fit(X)
+    greedy = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.1, delta=model.delta)
+    with pytest.raises(BudgetExceededError, match="Nothing was drawn"):
+        model._prepay(greedy)
 
 
 def test_a_delta_above_one_over_n_is_warned_of(seed: int) -> None:
     X, _ = blobs(seed, 50)
     with pytest.warns(UserWarning, match="1/number of rows"):
         PrivatePCA(1, delta=0.1, bounds=Bounds(norm=9.0)).fit(X)
+    # Where the number of rows is secret, nothing may be said about it.
+    PrivatePCA(1, delta=0.1, relation="add_or_remove_one", bounds=Bounds(norm=9.0)).fit(X)
 
 
 def test_works_in_pipelines_and_searches(seed: int) -> None:

@@ -53,7 +53,7 @@ def calibrate(
         raise InvalidInputError(f"Even at {kept:g} the budget of epsilon {epsilon:g} is passed.")
     if keeps(passed):
         return passed
-    while abs(passed - kept) > tolerance * min(kept, passed):
+    while abs(passed - kept) > max(tolerance, 1e-12) * min(kept, passed):
         middle = (kept * passed) ** 0.5
         if keeps(middle):
             kept = middle

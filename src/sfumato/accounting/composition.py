@@ -23,11 +23,24 @@ from dp_accounting.rdp import RdpAccountant
 from sfumato.accounting.distributions import pld_epsilon
 from sfumato.accounting.gaussian import epsilon_from_mu
 from sfumato.accounting.interchange import neighboring_relation, to_dp_event
-from sfumato.events import Event, GaussianEvent, NonPrivateEvent, PureEvent, flatten
-from sfumato.exceptions import InvalidInputError
+from sfumato.events import (
+    ApproximateEvent,
+    EntryEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    flatten,
+)
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.guarantee import Guarantee, Relation
 
 __all__ = ["compose", "epsilon_spent", "rdp_epsilon"]
+
+_WITH_EPSILON = (ApproximateEvent, EntryEvent, LaplaceEvent, PureEvent, RandomizedResponseEvent)
 
 
 def epsilon_spent(
@@ -83,12 +96,19 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     total = guarantees[0]
     for guarantee in guarantees[1:]:
         total = total + guarantee
-    known = all(g.events and g.epsilon is not None for g in guarantees)
-    if not known or total.epsilon is None:
+    if total.epsilon is None or not all(map(_explained_by_events, guarantees)):
         return total
     return replace(
         total, epsilon=min(total.epsilon, epsilon_spent(total.events, total.delta, total.relation))
     )
+
+
+def _explained_by_events(guarantee: Guarantee) -> bool:
+    """Whether the events are all that the guarantee pays for, so that they may stand for it."""
+    if not guarantee.events or guarantee.epsilon is None:
+        return False
+    cost = epsilon_spent(guarantee.events, guarantee.delta, guarantee.relation)
+    return guarantee.epsilon <= cost * (1 + 1e-6)
 
 
 def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
@@ -97,11 +117,13 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     for event, count in counts.items():
         if isinstance(event, GaussianEvent):
             mu_squared += count / event.noise_multiplier**2
-        elif hasattr(event, "epsilon"):
+        elif isinstance(event, _WITH_EPSILON):
             epsilon += count * _decimal(event.epsilon)
             used_delta += count * _decimal(getattr(event, "delta", 0.0))
+        elif isinstance(event, ObjectivePerturbationEvent):
+            return math.inf  # no epsilon of its own: the loss distribution has it
         else:
-            return math.inf
+            raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
     rest = _decimal(delta) - used_delta
     if rest < 0:
         return math.inf

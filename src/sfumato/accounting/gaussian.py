@@ -23,6 +23,7 @@ __all__ = ["delta_from_mu", "epsilon_from_mu", "mu_from_budget"]
 # the safe side, mu by more than epsilon, so that noise calibrated to a budget fits that budget.
 SAFE_EPSILON = 1e-10
 SAFE_MU = 1e-8
+SMALLEST_MU = 1e-5  # below it, the two terms of delta cancel by more than that allows
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
@@ -68,6 +69,11 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     high = _first(lambda mu: delta_from_mu(mu, epsilon) > delta, 1.0, 2.0)
     low = _first(lambda mu: delta_from_mu(mu, epsilon) <= delta, high, 0.5)
     root = brentq(lambda mu: _log_gap(delta_from_mu(mu, epsilon), delta), low, high, rtol=1e-14)
+    if root < SMALLEST_MU:
+        raise InvalidInputError(
+            f"The budget epsilon={epsilon:g}, delta={delta:g} is too small to be computed with "
+            "certainty in doubles; raise one of the two."
+        )
     return float(root) * (1 - SAFE_MU)
 
 

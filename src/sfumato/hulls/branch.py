@@ -12,11 +12,13 @@ products per layer, and the input of the next layer is a slice of the image.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypedDict
 
 from sfumato.kernels.arrays import Array, cast, namespace_of
 from sfumato.kernels.gaussian import gaussian_kernel
-from sfumato.kernels.least_squares import solve_at_fixed_point
+from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
 
 __all__ = ["Branch", "fit_branch", "layer_width_scale"]
 
@@ -64,8 +66,15 @@ def fit_branch(
     variances, basis, scores = _principal(_centred(rows, mean, mask), count, square)
     used, deviations = _capped_deviations(variances, n_components)
     inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
-    energy = _energy(mean, basis, size)
-    layers = _fit_layers(inducing, used, n_layers, mask, scores, energy, 2 * square / size)
+    least_squares = partial(
+        solve_at_fixed_point,
+        responses=xp.concat([scores, mask], axis=-1),
+        mean_square=_mean_square(mean, basis, size),
+        tau=2 * square / size,
+        correct=dtype == "float64",
+    )
+    n_layers = min(n_layers, inducing.shape[-1])
+    layers = list(_layers(inducing, used, n_layers, mask, least_squares))
     if dtype == "float32" and len(basis) == 2:
         basis = [basis[0] @ basis[1]]  # the factors cancel too much for single precision
     return Branch(
@@ -73,8 +82,8 @@ def fit_branch(
         basis=[cast(factor, dtype) for factor in basis],
         deviations=cast(deviations, dtype),
         inducing=cast(inducing, dtype),
-        coefficients=xp.stack([cast(c, dtype) for c, _ in layers], axis=-3),
-        regularization=xp.stack([r for _, r in layers], axis=-1),
+        coefficients=xp.stack([cast(folded, dtype) for folded, _ in layers], axis=-3),
+        regularization=xp.stack([regularization for _, regularization in layers], axis=-1),
         n_components=int(used) if used.ndim == 0 else used,
     )
 
@@ -132,7 +141,7 @@ def _capped_deviations(variances: Array, n_components: int) -> tuple[Array, Arra
     return used, xp.sqrt(xp.where(unused, xp.full_like(variances, xp.inf), variances))
 
 
-def _energy(mean: Array, basis: list[Array], size: Array) -> Any:
+def _mean_square(mean: Array, basis: list[Array], size: Array) -> Any:
     """Give the map ``B -> ‖(K + λI)^{-1} Y‖² / (pN)`` for ``Y = (scores) V^T + 1 μ^T``."""
     xp = namespace_of(mean)
     along = mean[..., None, :]  # becomes μ^T V
@@ -150,25 +159,27 @@ def _energy(mean: Array, basis: list[Array], size: Array) -> Any:
     return mean_square
 
 
-def _fit_layers(
-    inducing: Array, used: Array, n_layers: int, mask: Array, scores: Array, energy: Any, tau: Array
-) -> list[tuple[Array, Array]]:
+def _layers(
+    inducing: Array,
+    used: Array,
+    n_layers: int,
+    mask: Array,
+    least_squares: Callable[..., FixedPointSolution],
+) -> Iterator[tuple[Array, Array]]:
     """Solve each layer at its own λ*; the search of one layer starts where the last one ended."""
     xp = namespace_of(inducing)
-    responses = xp.concat([scores, mask], axis=-1)
-    layers, start = [], None
-    for layer in range(min(n_layers, inducing.shape[-1])):
-        width = inducing.shape[-1] - layer
-        whitened = inducing[..., :width]
+    start = None
+    for layer in range(n_layers):
+        whitened = inducing[..., : inducing.shape[-1] - layer]
         whitened = whitened * layer_width_scale(used if used.ndim else int(used), layer, whitened)
         kernel = _without_padding(gaussian_kernel(whitened), mask)
-        solution = solve_at_fixed_point(kernel, responses, energy, tau=tau, start=start)
+        solution = least_squares(kernel, start=start)
         start = solution.error, solution.slope
-        ones = solution.coefficients[..., -1:]
-        folded = xp.concat([solution.coefficients, xp.abs(ones)], axis=-1)
-        has_layer = cast(used > layer, "float64")[..., None, None] if layer else 1.0
-        layers.append((folded * has_layer, solution.regularization))
-    return layers
+        sums = solution.coefficients[..., -1:]
+        folded = xp.concat([solution.coefficients, xp.abs(sums)], axis=-1)
+        if used.ndim and layer:  # in a stack, some branches may have fewer layers
+            folded = folded * cast(used > layer, "float64")[..., None, None]
+        yield folded, solution.regularization
 
 
 def _without_padding(kernel: Array, mask: Array) -> Array:

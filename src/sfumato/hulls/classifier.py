@@ -15,7 +15,7 @@ from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_d
 from sfumato.hulls.wide import (
     WideAffineHull,
     check_hull_parameters,
-    check_same_width,
+    check_mergeable,
     nearest_columns,
 )
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
@@ -227,7 +227,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
             Fitted on rows of the same width; they may know other classes.
         """
         parties = [self, *others]
-        check_same_width(parties)
+        check_mergeable(parties)
         merged = type(self)(**self.get_params(deep=False))
         merged.n_features_in_ = self.n_features_in_
         merged.classes_ = np.unique(np.concatenate([party.classes_ for party in parties]))

@@ -22,7 +22,7 @@ from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
 __all__ = [
     "WideAffineHull",
     "check_hull_parameters",
-    "check_same_width",
+    "check_mergeable",
     "nearest_columns",
 ]
 
@@ -172,7 +172,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Fitted on rows of the same width, for example by other parties.
         """
         hulls = [self, *others]
-        check_same_width(hulls)
+        check_mergeable(hulls)
         offsets = np.cumsum([0, *(len(hull.branches_) for hull in hulls[:-1])])
         numbers = [hull.branch_ + shift for hull, shift in zip(hulls, offsets, strict=True)]
         branches = [branch for hull in hulls for branch in hull.branches_]
@@ -219,12 +219,11 @@ def check_hull_parameters(estimator: Any) -> dict[str, Any]:
     }
 
 
-def check_same_width(estimators: Sequence[Any]) -> None:
-    """Refuse to merge estimators that were fitted on rows of different widths."""
+def check_mergeable(estimators: Sequence[Any]) -> None:
+    """Refuse to merge estimators that differ in the width of their rows or in precision."""
     for estimator in estimators:
         check_is_fitted(estimator)
-    widths = sorted({estimator.n_features_in_ for estimator in estimators})
-    if len(widths) > 1:
-        raise InvalidInputError(
-            f"Only hulls of rows with the same number of features can be merged. Got {widths}."
-        )
+    for words, name in (("number of features", "n_features_in_"), ("precision", "dtype")):
+        found = sorted({getattr(estimator, name) for estimator in estimators})
+        if len(found) > 1:
+            raise InvalidInputError(f"Only hulls of the same {words} can be merged. Got {found}.")

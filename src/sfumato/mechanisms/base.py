@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from sfumato.accounting.receipt import Chargeable, prepay
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Status
+from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
-from sfumato.mechanisms.tape import is_playing, on_tape
+from sfumato.mechanisms.tape import is_taped, on_tape
 
 __all__ = ["Mechanism", "noise_status", "require_epsilon", "require_sensitivity"]
 
 
 class Mechanism(ABC):
-    """A release with noise. Its fields are public; the statistic is only ever an argument."""
+    """A release with noise. Its fields are public; the statistic is only ever an argument.
+
+    A mechanism that protects one unit or relation only says so in `unit` and `relation`, and a
+    budget that counts in others refuses its charge. For the rest the caller's sensitivity decides.
+    """
+
+    unit: ClassVar[Unit | None] = None
+    relation: ClassVar[Relation | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Put every release method on the tape, so that none can be forgotten by a test."""
@@ -36,12 +43,12 @@ class Mechanism(ABC):
 
     def _charge(self, ledger: Chargeable | None) -> None:
         """Pay for one release; raises before any noise is drawn."""
-        prepay(ledger, self.event())
+        prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
 
 
 def noise_status() -> Status:
-    """Give the status of a release made now: "testing" while noise is seeded or played back."""
-    return Status.TESTING if is_seeded() or is_playing() else Status.PROVED
+    """Give the status of a release made now: "testing" while noise is seeded or on tape."""
+    return Status.TESTING if is_seeded() or is_taped() else Status.PROVED
 
 
 def require_sensitivity(sensitivity: float) -> float:

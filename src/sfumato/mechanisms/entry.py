@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +56,8 @@ class EntryMechanism(Mechanism):
     entry_bound: float
     epsilon: float
     delta: float = 0.0
+    unit: ClassVar[Unit] = Unit.ENTRY
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.entry_bound) and self.entry_bound > 0):
@@ -113,7 +116,7 @@ class EntryMechanism(Mechanism):
         self._charge(ledger)
         if math.isinf(self.epsilon):
             return table
-        step = grid_step(self.entry_bound / self.epsilon)
+        step = grid_step(self.entry_bound / self.epsilon, sensitivity=self.entry_bound, spread=1.0)
         scale = (self.entry_bound + step) / self.epsilon
         noise = rounded_noise(LAPLACE, scale / step, table.size)
         if self.delta:

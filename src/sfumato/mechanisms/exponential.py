@@ -57,6 +57,10 @@ class ExponentialMechanism(Mechanism):
             return NonPrivateEvent()
         return PureEvent(self.epsilon, law="exponential")
 
+    def sensitivity_step(self) -> float:
+        """Step of the grid to which scores are rounded."""
+        return grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
+
     def variance(self) -> float:
         """Variance of the Gumbel noise that, added to the scores, gives the same choice."""
         return (math.pi * 2 * self.sensitivity / self.epsilon) ** 2 / 6
@@ -72,7 +76,7 @@ class ExponentialMechanism(Mechanism):
         return choose(self._exponents(utility))
 
     def _exponents(self, utility: NDArray[np.float64]) -> NDArray[np.float64]:
-        step = grid_step(self.sensitivity)
+        step = self.sensitivity_step()
         gap = to_grid(utility, step) - to_grid(utility, step).max()
         # max(u_i, best - floor) has the sensitivity of u_i and keeps the exponents small enough
         # for their rounding (2**-33 epsilon) to hide in the second step paid for here.

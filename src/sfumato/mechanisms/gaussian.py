@@ -68,6 +68,8 @@ class GaussianMechanism(Mechanism):
     @classmethod
     def from_mu(cls, *, sensitivity: float, mu: float) -> GaussianMechanism:
         """Give the mechanism that is mu-GDP."""
+        if not mu > 0:
+            raise InvalidInputError(f"'mu' must be positive. Got {mu} instead.")
         return cls(require_sensitivity(sensitivity), 1 / mu)
 
     def event(self) -> Event:
@@ -110,10 +112,11 @@ class GaussianMechanism(Mechanism):
         noise = _symmetric_noise(statistic.shape, scale / step)
         return add_on_grid(statistic, noise, step)
 
-    def _grid(self, rounding: float) -> tuple[float, float]:
+    def _grid(self, spread: float) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""
-        step = grid_step(self.sensitivity * self.noise_multiplier)
-        return step, (self.sensitivity + step * rounding) * self.noise_multiplier
+        scale = self.sensitivity * self.noise_multiplier
+        step = grid_step(scale, sensitivity=self.sensitivity, spread=spread)
+        return step, (self.sensitivity + step * spread) * self.noise_multiplier
 
 
 def _symmetric_noise(shape: tuple[int, ...], cells: float) -> NDArray[np.float64]:

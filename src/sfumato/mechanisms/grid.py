@@ -11,16 +11,30 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = ["add_on_grid", "as_statistic", "grid_step", "to_grid"]
 
-CELLS = 27  # a noise scale spans 2**27 to 2**28 cells
+FEWEST_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
+MOST_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
+LARGEST_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
 
 
-def grid_step(scale: float, *, cells: int = CELLS) -> float:
-    """Give the power of two of which `scale` holds at least ``2**cells``."""
+def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
+    """Choose the step of the grid, a power of two, from public numbers alone.
+
+    Parameters
+    ----------
+    scale : float
+        Scale of the noise.
+    sensitivity : float
+        Sensitivity of the statistic.
+    spread : float
+        Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
+        the sensitivity.
+    """
     if not 2.0**-900 < scale < 2.0**900:
         raise InvalidInputError(
             f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
         )
-    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - cells)
+    wanted = min(scale / FEWEST_CELLS, LARGEST_ENLARGEMENT * sensitivity / max(spread, 1.0))
+    return 2.0 ** math.floor(math.log2(max(wanted, scale / MOST_CELLS)))
 
 
 def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
@@ -46,6 +60,7 @@ def add_on_grid(
     """Add `noise` cells to a statistic on the grid.
 
     Both summands are exact doubles and IEEE addition rounds their exact sum, so the result is a
-    function of that sum alone: post-processing.
+    function of that sum alone: post-processing. Adding zero last gives an exact sum of zero one
+    sign; otherwise -0.0 would tell that both summands were negative zeros.
     """
-    return statistic + noise * step
+    return statistic + noise * step + 0.0

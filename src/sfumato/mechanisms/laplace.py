@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, LaplaceEvent, NonPrivateEvent
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
 from sfumato.mechanisms.sampling import LAPLACE, rounded_noise
@@ -53,6 +54,8 @@ class LaplaceMechanism(Mechanism):
     def __post_init__(self) -> None:
         require_sensitivity(self.sensitivity)
         require_epsilon(self.epsilon)
+        if self.touched is not None and self.touched < 1:
+            raise InvalidInputError(f"'touched' must be at least 1. Got {self.touched} instead.")
 
     @classmethod
     def calibrate(
@@ -75,8 +78,10 @@ class LaplaceMechanism(Mechanism):
         self._charge(ledger)
         if math.isinf(self.epsilon):
             return statistic
-        step = grid_step(self.sensitivity / self.epsilon)
         touched = statistic.size if self.touched is None else min(self.touched, statistic.size)
+        step = grid_step(
+            self.sensitivity / self.epsilon, sensitivity=self.sensitivity, spread=touched
+        )
         scale = (self.sensitivity + step * touched) / self.epsilon
         noise = rounded_noise(LAPLACE, scale / step, statistic.size).reshape(statistic.shape)
         return add_on_grid(to_grid(statistic, step), noise, step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, NonPrivateEvent, RandomizedResponseEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
 from sfumato.mechanisms.base import Mechanism, require_epsilon
 from sfumato.mechanisms.sampling import bernoulli, uniform_below
 
@@ -40,6 +42,7 @@ class RandomizedResponseMechanism(Mechanism):
 
     n_labels: int
     epsilon: float
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
         require_epsilon(self.epsilon)

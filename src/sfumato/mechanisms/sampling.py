@@ -15,6 +15,7 @@ noise holds as it stands: for integer v, ``v + round(t Z) = round(v + t Z)`` is 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,20 +26,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import Words, random_words
 
 __all__ = ["GAUSSIAN", "LAPLACE", "Law", "bernoulli", "choose", "rounded_noise", "uniform_below"]
 
 CHUNK = 2**15  # words a block: the block's arrays stay in the cache
-LARGEST_SCALE = 2.0**29
-# With t <= 2**29 and U >= 2**-16 the double t Z is off by less than 2**-17 of a cell: 2**-18.5 from
-# log (4 units in the last place allowed) or ndtri (16 allowed), 2**-19 from the unknown bits of U.
-DOUBT = 2.0**-16
+LARGEST_SCALE = 2.0**42
+# For U >= RARE the double t Z is off by less than t 2**-46 cells: t 2**-47 from log (4 units in
+# the last place allowed) or ndtri (16 allowed), t 2**-48 from the unknown bits of U.
 RARE = 2.0**-16
+RELATIVE_DOUBT = 2.0**-44
 
 Real = Any  # an mpmath number
 _exact = mpmath.MPContext()
 _exact_lock = threading.Lock()  # the context's precision is shared by all threads
+# A child forked while another thread decides a draw would wait for that thread for ever.
+os.register_at_fork(
+    before=_exact_lock.acquire,
+    after_in_parent=_exact_lock.release,
+    after_in_child=_exact_lock.release,
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     law : Law
         LAPLACE (Z has density ``exp(-|z|)/2``) or GAUSSIAN (Z is standard normal).
     scale : float
-        t, in grid cells; at most 2**29.
+        t, in grid cells; at most 2**42. Above 2**36 many draws need arbitrary precision.
     size : int
         Number of draws.
 
@@ -71,7 +79,9 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
         Whole numbers below 2**53 in magnitude.
     """
     if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError(f"scale must lie in (0, 2**29], got {scale}")
+        raise InvalidInputError(
+            "So many coordinates at so small an epsilon cannot be drawn exactly; release fewer."
+        )
     draws = np.empty(size)
     for start in range(0, size, CHUNK):
         words = random_words(min(CHUNK, size - start))
@@ -86,7 +96,7 @@ def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:
     cell = np.rint(real)
     real -= cell
     np.abs(real, out=real)
-    doubtful = (real > 0.5 - DOUBT) | (uniform < RARE)
+    doubtful = (real > 0.5 - RELATIVE_DOUBT * scale) | (uniform < RARE)
     for i in np.flatnonzero(doubtful):
         cell[i] = _decide(law, scale, int(words[i]) >> 1)
     return np.where(words & np.uint64(1), cell, -cell)

@@ -2,7 +2,7 @@
 
 Playing back answers the question of the taint test: with the released values held fixed, does
 anything later still depend on the rows? It also shows the exact statistics, so a tape is for
-tests only; a guarantee made while one plays reads ``testing``.
+tests only; a guarantee made while one runs reads ``testing``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Released", "Tape", "is_playing", "on_tape", "taped"]
+__all__ = ["Released", "Tape", "is_taped", "on_tape", "taped"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,9 @@ def taped(playback: Tape | None = None) -> Iterator[Tape]:
         _tape.reset(token)
 
 
-def is_playing() -> bool:
-    """Whether releases made now would repeat recorded ones."""
-    tape = _tape.get()
-    return tape is not None and tape.playback is not None
+def is_taped() -> bool:
+    """Whether releases made now are recorded, exact statistics included, or repeated."""
+    return _tape.get() is not None
 
 
 def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ __all__ = ["MOST_ROWS", "UnitRows", "class_moments", "second_moment"]
 
 BLOCK = 4096
 MOST_ROWS = 2**27
+PROJECTION_BITS = 26
 _UNIT_BALL = Bounds(norm=1.0)
 
 Array = NDArray[np.float64]
@@ -72,14 +73,15 @@ class UnitRows:
         rows -= centre
         rows /= radius
         if basis is not None:
-            rows = rows @ basis
-        return self._cut(_UNIT_BALL.clip(rows))
+            # On this grid all products and partial sums (below 1 in magnitude) fit a double: a
+            # projected row is exact and does not depend on its place among the rows.
+            rows = _cut(_UNIT_BALL.clip(rows), PROJECTION_BITS) @ _cut(basis, PROJECTION_BITS)
+        return _cut(_UNIT_BALL.clip(rows), self.bits)
 
-    def _cut(self, rows: Array) -> Array:
-        rows *= 2.0**self.bits
-        np.trunc(rows, out=rows)
-        rows *= 2.0**-self.bits
-        return rows
+
+def _cut(values: Array, bits: int) -> Array:
+    """Cut towards zero to multiples of ``2**-bits``."""
+    return np.asarray(np.trunc(values * 2.0**bits) * 2.0**-bits)
 
 
 def second_moment(units: UnitRows, X: Array) -> Array:

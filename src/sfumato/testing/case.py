@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from sfumato.bounds import Bounds
+from sfumato.guarantee import Relation
 
 __all__ = ["PrivateCase", "fit", "neighbours"]
 
@@ -54,10 +55,19 @@ def fit(model: Any, X: Any, y: Any) -> Any:
 
 
 def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
-    """Give pairs of data sets that differ in their last row: edge rows, labels, ordinary rows."""
+    """Give neighbours under the estimator's relation: a last row replaced, or removed.
+
+    The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
+    comes with two labels.
+    """
     edge = _edge_rows(case) if case.rows_at_bound is None else case.rows_at_bound
+    odd = np.vstack([10 * edge[:2], np.full_like(edge[:1], np.nan), case.X[:1]])
     labels = [None] if case.y is None else list(np.unique(case.y)[:2])
-    variants = [(row, label) for row in edge for label in labels]
+    variants = [(row, label) for row in np.vstack([edge, odd]) for label in labels]
+    if Relation(case.estimator.relation) is Relation.ADD_OR_REMOVE_ONE:
+        without = case.X[:-1], None if case.y is None else case.y[:-1]
+        yield from ((_with_last(case, *variant), without) for variant in variants)
+        return
     for i, first in enumerate(variants):
         for second in variants[i + 1 :]:
             yield _with_last(case, *first), _with_last(case, *second)
@@ -68,7 +78,7 @@ def _edge_rows(case: PrivateCase) -> np.ndarray:
     centre, radius = bounds.ball(case.X.shape[1])
     axes = np.linalg.svd(case.X - centre, full_matrices=False)[2][:2]
     far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
-    return np.vstack([bounds.clip(far), centre, case.X[0]])
+    return np.vstack([bounds.clip(far), centre])
 
 
 def _with_last(case: PrivateCase, row: np.ndarray, label: Any) -> Data:

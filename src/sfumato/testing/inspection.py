@@ -16,7 +16,9 @@ __all__ = ["equal_to_the_bit", "file_content", "holds_a_row", "leaves"]
 
 def leaves(value: Any, path: str = "model") -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds."""
-    if isinstance(value, dict):
+    if isinstance(value, np.ndarray):
+        yield path, value
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from leaves(item, f"{path}[{key!r}]")
     elif isinstance(value, list | tuple):
