@@ -5,25 +5,26 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
+from sfumato.hulls import partition
 from sfumato.hulls.partition import partition_rows
 
 
-def cut(rows, size, partition="kmeans", seed=0):
+def cut(rows, size, how="kmeans", seed=0):
     state = np.random.RandomState(seed)
-    return partition_rows(rows, branch_size=size, partition=partition, random_state=state)
+    return partition_rows(rows, branch_size=size, partition=how, random_state=state)
 
 
 @settings(max_examples=30, deadline=None)
 @given(
     n=st.integers(1, 60),
     size=st.integers(1, 20),
-    partition=st.sampled_from(["kmeans", "random"]),
+    how=st.sampled_from(["kmeans", "random"]),
     distinct=st.integers(1, 60),
 )
-def test_numbers_have_no_gaps(n, size, partition, distinct):
+def test_numbers_have_no_gaps(n, size, how, distinct):
     """Also with fewer distinct rows than branches, where clusters run empty."""
     rows = np.random.default_rng(n).normal(size=(distinct, 2))[np.arange(n) % distinct]
-    numbers = cut(rows, size, partition)
+    numbers = cut(rows, size, how)
     assert numbers.shape == (n,)
     assert set(numbers) == set(range(numbers.max() + 1))
     assert numbers.max() + 1 <= -(-n // size)
@@ -33,6 +34,14 @@ def test_separate_clusters_are_found(rng):
     truth = np.repeat(np.arange(4), 25)
     rows = 1000 + 20 * np.eye(4)[truth] + rng.normal(size=(100, 4))
     assert adjusted_rand_score(truth, cut(rows, 25)) == 1.0
+
+
+def test_a_sample_finds_the_clusters_of_many_rows(rng, monkeypatch):
+    monkeypatch.setattr(partition, "SAMPLE_ROWS", 60)
+    monkeypatch.setattr(partition, "SAMPLE_ROWS_PER_CLUSTER", 15)
+    truth = np.repeat(np.arange(4), 250)
+    rows = 1000 + 20 * np.eye(4)[truth] + rng.normal(size=(1000, 4))
+    assert adjusted_rand_score(truth, cut(rows, 250)) == 1.0
 
 
 def test_clusters_are_about_as_tight_as_those_of_scikit_learn(digits):
@@ -48,9 +57,9 @@ def test_random_branches_are_of_equal_size(rng):
     assert (np.diff(numbers) < 0).any()
 
 
-@pytest.mark.parametrize("partition", ["kmeans", "random"])
-def test_random_state_decides(rng, partition):
+@pytest.mark.parametrize("how", ["kmeans", "random"])
+def test_random_state_decides(rng, how):
     rows = rng.normal(size=(80, 3))
-    same = [cut(rows, 20, partition, seed=1) for _ in range(2)]
+    same = [cut(rows, 20, how, seed=1) for _ in range(2)]
     np.testing.assert_array_equal(*same)
-    assert (cut(rows, 20, partition, seed=2) != same[0]).any()
+    assert (cut(rows, 20, how, seed=2) != same[0]).any()

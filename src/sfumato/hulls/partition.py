@@ -16,6 +16,7 @@ __all__ = ["PARTITIONS", "RowGroups", "partition_rows", "places_of"]
 PARTITIONS = ("kmeans", "random")
 MAX_ITERATIONS = 100
 SMALL_GAIN = 1e-4
+SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER = 20_000, 100
 
 
 class RowGroups(Sequence[Array]):
@@ -68,27 +69,37 @@ def partition_rows(
 def _kmeans(rows: Array, n_clusters: int, random_state: np.random.RandomState) -> Array:
     """Lloyd's algorithm from k-means++ starts, on the device where the rows are.
 
-    Only a partition is wanted, so single precision around the mean is enough.
+    Only a partition is wanted, so single precision around the mean is enough, and of very many
+    rows a sample finds the centres: the time then stays linear in the rows.
     """
     xp = namespace_of(rows)
     rows = cast(rows, "float64")
     rows = cast(rows - xp.mean(rows, axis=0), "float32")
-    centres = _spread_starts(rows, n_clusters, random_state)
-    clusters = xp.arange(n_clusters, device=rows.device)[:, None]
+    limit = max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * n_clusters)
+    sample = rows
+    if rows.shape[0] > limit:
+        places = random_state.permutation(int(rows.shape[0]))[:limit]
+        sample = xp.take(rows, like(rows, places), axis=0)
+    centres = _lloyd(sample, _spread_starts(sample, n_clusters, random_state))
+    return xp.argmin(_squared_distances(rows, centres), axis=1)
+
+
+def _lloyd(rows: Array, centres: Array) -> Array:
+    xp = namespace_of(rows)
+    clusters = xp.arange(centres.shape[0], device=rows.device)[:, None]
     last = math.inf
     for _ in range(MAX_ITERATIONS):
         squares = _squared_distances(rows, centres)
-        labels = xp.argmin(squares, axis=1)
         inertia = float(xp.sum(xp.min(squares, axis=1)))
         if last - inertia <= SMALL_GAIN * inertia:
             break
         last = inertia
-        members = cast(clusters == labels[None, :], "float32")
+        members = cast(clusters == xp.argmin(squares, axis=1)[None, :], "float32")
         counts = xp.sum(members, axis=1)[:, None]
         # A cluster without members keeps its centre and may win rows back.
         moved = members @ rows / xp.clip(counts, min=1.0)
         centres = xp.where(counts > 0, moved, centres)
-    return labels
+    return centres
 
 
 def _spread_starts(rows: Array, n_clusters: int, random_state: np.random.RandomState) -> Array:
