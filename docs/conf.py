@@ -36,5 +36,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.zip"]
+# Methods inherited from scikit-learn refer to pages of its own documentation.
+suppress_warnings = ["ref.ref"]
 html_theme = "furo"
 html_title = "Sfumato"

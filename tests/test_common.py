@@ -13,7 +13,16 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sfumato
-from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato import (
+    AffineHullClassifier,
+    Bounds,
+    DeepAffineHull,
+    KernelAffineHull,
+    PrivateGaussianClassifier,
+    PrivateMoments,
+    PrivatePCA,
+    WideAffineHull,
+)
 from sfumato.private import PrivateEstimator
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase
 
@@ -24,7 +33,16 @@ INSTANCES: dict[str, Any] = {
     "PrivatePCA": PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
     "PrivateMoments": PrivateMoments(epsilon=np.inf, bounds=WIDE),
     "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
+    "KernelAffineHull": KernelAffineHull(),
+    "DeepAffineHull": DeepAffineHull(),
+    "WideAffineHull": WideAffineHull(branch_size=20),
+    "AffineHullClassifier": AffineHullClassifier(branch_size=20),
 }
+VARIANTS = [
+    KernelAffineHull(dtype="float32"),
+    WideAffineHull(branch_size=20, partition="random"),
+    AffineHullClassifier(search="pruned", dtype="float32"),
+]
 
 # Checks of scikit-learn that a private estimator fails on purpose, with the reason.
 NOT_RAISED = (
@@ -53,7 +71,7 @@ def test_every_public_estimator_is_checked() -> None:
 
 
 @parametrize_with_checks(
-    list(INSTANCES.values()),
+    [*INSTANCES.values(), *VARIANTS],
     expected_failed_checks=lambda e: EXPECTED_FAILURES.get(type(e).__name__, {}),
 )
 @pytest.mark.filterwarnings("ignore:delta=")

@@ -18,7 +18,7 @@ class KernelAffineHull(BranchHull):
               h(x) = (K + λ^* I)^{-1} k(x),
 
     where P projects on the first n principal directions of the rows, the kernel is Gaussian with
-    their covariance, and λ* is the fixed point of the regularisation (equations 33 to 44).
+    their covariance, and λ* is the fixed point of the regularisation (equations 33 to 44 of [1]_).
 
     Parameters
     ----------

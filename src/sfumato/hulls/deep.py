@@ -32,7 +32,7 @@ class DeepAffineHull(BranchHull):
         The folded model, one principal basis for all layers.
     n_components_, n_layers_ : int
         Dimension and number of layers in use.
-    regularization_ : ndarray of shape (n_layers_,)
+    regularization_ : ndarray of shape (n_layers,)
         λ* of each layer.
     n_features_in_ : int
 
@@ -79,7 +79,7 @@ class DeepAffineHull(BranchHull):
 
         Returns
         -------
-        array of shape (n_samples, n_layers_, n_features)
+        array of shape (n_samples, n_layers, n_features)
         """
         return self._answer(layer_images, X, gives_rows=True)
 

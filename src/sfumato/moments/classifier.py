@@ -54,7 +54,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The public label set, sorted.
-    components_ : ndarray of shape (n_components_, n_features_in_)
+    components_ : ndarray of shape (n_components, n_features)
         Private principal directions (the identity without them).
     counts_, means_, covariances_ : ndarray
         The class Gaussians in the components, rows scaled into the unit ball.

@@ -42,9 +42,9 @@ class PrivateMoments(PrivateEstimator):
         The public label set, sorted; a single 0 where no labels were given.
     counts_ : ndarray of shape (n_classes,)
         Noisy numbers of rows, at least 1.
-    means_ : ndarray of shape (n_classes, n_features_in_)
+    means_ : ndarray of shape (n_classes, n_features)
         Noisy means, inside the ball of the bounds.
-    covariances_ : ndarray of shape (n_classes, n_features_in_, n_features_in_)
+    covariances_ : ndarray of shape (n_classes, n_features, n_features)
         Noisy covariances, shrunk and made positive definite by a public rule
         (`sfumato.moments.gaussians`).
     guarantee_ : Guarantee

@@ -44,11 +44,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components_, n_features_in_)
+    components_ : ndarray of shape (n_components, n_features)
         Orthonormal directions, the largest (algebraic) eigenvalue first.
-    eigenvalues_ : ndarray of shape (n_components_,)
+    eigenvalues_ : ndarray of shape (n_components,)
         Their noisy eigenvalues.
-    centre_ : ndarray of shape (n_features_in_,)
+    centre_ : ndarray of shape (n_features,)
         The public centre c.
     guarantee_ : Guarantee
         What is promised.

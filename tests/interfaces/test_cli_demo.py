@@ -1,0 +1,41 @@
+"""The demo: a table, a report, and the guarantee in plain words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sfumato import demo
+from sfumato.interfaces.cli.main import app
+
+
+def test_demo_prints_a_table_and_writes_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "RUNS", 1)
+    target = tmp_path / "digits.html"
+    result = CliRunner().invoke(app, ["demo", "-o", str(target)])
+    assert result.exit_code == 0, result.output
+    flat = " ".join(result.output.split())
+    assert "replacing any one record" in flat
+    assert "no privacy" in flat
+    assert target.read_text().count("Gaussian classifier") >= 3
+
+
+def test_a_report_that_cannot_be_written_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "RUNS", 1)
+    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "no" / "where.html")])
+    assert result.exit_code == 2
+    assert "sfumato: 'path'" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_accuracy_of_the_demo_lies_below_the_ceiling_and_above_chance() -> None:
+    *_, report = demo.demonstrate((3.0,))
+    (row,) = report.results
+    assert 0.5 < row.metrics["accuracy"] < report.ceiling["accuracy"]
+    assert row.guarantee.is_private
