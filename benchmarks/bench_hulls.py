@@ -1,4 +1,4 @@
-"""Kernel affine hulls on the CPU: ``python benchmarks/bench_hulls.py {sizes,oracle,mnist,growth}``.
+"""Kernel affine hulls on the CPU: ``python -m benchmarks.bench_hulls [PART ...]``.
 
 sizes   one hull on Gaussian rows of the sizes of the paper's Table 11; set OMP_NUM_THREADS=1
 oracle  against the formulas as printed (tests/hulls/literal.py), one branch of digits
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from bench_hulls_common import best_of, mnist, peak_gib, timed, write
 
+from benchmarks.recording import best_of, mnist, peak_gib, timed, write
 from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
 
 SEED = 0
@@ -39,7 +38,6 @@ def sizes() -> None:
 
 
 def oracle() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.hulls.literal import LiteralDeepHull
 
     X, y, queries, _ = mnist()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from bench_hulls_common import mnist, timed, write
 
+from benchmarks.recording import mnist, timed, write
 from sfumato.hulls import AffineHullClassifier
 
 SEED = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bench_hulls_common import mnist, timed, write
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -18,6 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from benchmarks.recording import mnist, timed, write
 from sfumato.hulls import AffineHullClassifier
 
 SEED = 0

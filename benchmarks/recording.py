@@ -63,7 +63,7 @@ def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
             "processor": _processor(),
             "cores": os.cpu_count(),
             "threads": os.environ.get("OMP_NUM_THREADS", "all"),
-            "load_before": round(os.getloadavg()[0], 2),
+            "load_at_end": round(os.getloadavg()[0], 2),
         },
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},

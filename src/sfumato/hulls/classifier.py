@@ -36,7 +36,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Subspace dimension n; capped by the rank of each branch.
     n_layers : int, default=5
         Number of layers L; capped by the subspace dimension. One layer is often as accurate and
-        five times as fast.
+        several times as fast.
     branch_size : int, default=1000
         Rows per branch on average.
     partition : {"kmeans", "random"}, default="kmeans"

@@ -10,7 +10,7 @@ from joblib import cpu_count, effective_n_jobs
 from rich.console import Console
 from rich.progress import track
 from sklearn.utils.parallel import Parallel, delayed
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 __all__ = ["run_all"]
 

@@ -1,0 +1,54 @@
+"""Run the benchmarks and rebuild the tables: ``python -m benchmarks [NAME ...]``.
+
+Each benchmark runs in a process of its own and writes JSON to benchmarks/results/. Those that
+need real data find it through SFUMATO_DATA and are passed over without it; the one for a GPU is
+passed over where there is none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+from benchmarks.tables import rebuild
+
+# name: (module and arguments, needs real data, needs a GPU, threads)
+BENCHMARKS = {
+    "noise": (["bench_noise"], False, False, "1"),
+    "moments": (["bench_moments"], True, False, None),
+    "hull-sizes": (["bench_hulls", "sizes"], False, False, "1"),
+    "hull-oracle": (["bench_hulls", "oracle"], True, False, "1"),
+    "hull-mnist": (["bench_hulls", "mnist", "growth"], True, False, None),
+    "hull-rivals-digits": (["bench_hulls_rivals", "digits"], False, False, None),
+    "hull-rivals-mnist": (["bench_hulls_rivals", "mnist"], True, False, None),
+    "hull-gpu": (["bench_hulls_gpu"], True, True, None),
+}
+
+
+def has_gpu() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def main() -> None:
+    for name in sys.argv[1:] or BENCHMARKS:
+        (module, *arguments), needs_data, needs_gpu, threads = BENCHMARKS[name]
+        if needs_data and "SFUMATO_DATA" not in os.environ:
+            print(f"{name}: passed over, SFUMATO_DATA is not set", flush=True)
+        elif needs_gpu and not has_gpu():
+            print(f"{name}: passed over, no GPU", flush=True)
+        else:
+            print(f"{name}: running", flush=True)
+            environment = os.environ | ({"OMP_NUM_THREADS": threads} if threads else {})
+            command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+            subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    rebuild()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Scaling by public bounds, and the size of branches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.hulls.public_rules import PublicScale, plan_branches
+
+BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
+
+
+def test_a_box_is_seen_as_the_unit_cube(rng: np.random.Generator) -> None:
+    X = rng.uniform((-1, 0, 10), (1, 100, 10.5), size=(20, 3))
+    scale = PublicScale(BOX, 3)
+    inner = scale.scaled(X)
+    assert inner.min() >= 0
+    assert inner.max() <= 1
+    np.testing.assert_allclose(scale.to_rows(inner), X, rtol=1e-12)
+    np.testing.assert_array_equal(scale.scaled_entries(X), inner)
+
+
+def test_rows_in_a_ball_stay_as_they_are(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(9, 2))
+    scale = PublicScale(Bounds(norm=1.0), 2)
+    np.testing.assert_array_equal(scale.scaled(X), Bounds(norm=1.0).clip(X))
+    assert scale.inner_bounds == Bounds(norm=1.0)
+
+
+def test_a_bad_entry_moves_no_other() -> None:
+    X = np.array([[0.5, 30.0, 10.1]])
+    scale = PublicScale(BOX, 3)
+    good = scale.scaled_entries(X)
+    for bad, becomes in ((np.nan, 0.5), (np.inf, 1.0), (-np.inf, 0.0), (1e308, 1.0)):
+        X[0, 1] = bad
+        found = scale.scaled_entries(X)
+        assert found[0, 1] == becomes
+        np.testing.assert_array_equal(found[0, [0, 2]], good[0, [0, 2]])
+
+
+@given(
+    st.floats(-5, 5), st.floats(-3, 3), st.floats(1e-3, 3), st.floats(-2, 0), st.floats(0.1, 3)
+)
+def test_scaled_entries_move_by_no_more_than_the_bound(
+    x: float, step: float, d: float, lower: float, width: float
+) -> None:
+    scale = PublicScale(Bounds(lower=lower, upper=lower + width), 1)
+    other = x + max(-d, min(d, step))
+    moved = np.abs(scale.scaled_entries(np.array([[x]])) - scale.scaled_entries([[other]]))
+    assert float(moved[0, 0]) <= scale.scaled_entry_bound(d)
+
+
+def test_entry_bound_by_default_covers_every_change() -> None:
+    scale = PublicScale(BOX, 3)
+    assert scale.entry_bound(None) == 100.0
+    assert scale.scaled_entry_bound(None) == 1.0
+    assert scale.scaled_entry_bound(0.25) == pytest.approx(0.5)
+    with pytest.raises(InvalidInputError, match="'entry_bound'"):
+        scale.entry_bound(-1.0)
+
+
+def test_branches_grow_with_the_noise() -> None:
+    sizes = [plan_branches(2 / epsilon**2, 784).branch_size for epsilon in (16, 4, 2, 1.5, 1)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (1000, 6000)
+    assert plan_branches(0.01, 784).partition == "kmeans"
+    assert plan_branches(np.inf, 2).partition == "random"

@@ -1,0 +1,133 @@
+"""Three noisy sums: sensitivities by brute force, and what they say without noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.receipt import prepay
+from sfumato.bounds import Bounds
+from sfumato.hulls.record_engine import (
+    CONSTANT,
+    CentredGaussians,
+    ThreeReleases,
+    mean_sensitivity,
+    weighted_moments_sensitivity,
+)
+from sfumato.moments.gaussians import ClassGaussians
+
+
+def released(
+    X: np.ndarray, y: np.ndarray, *, epsilon: float, n_components: int, bounds: Bounds
+) -> CentredGaussians:
+    releases = ThreeReleases.calibrate(
+        epsilon=epsilon,
+        delta=1e-5,
+        relation="replace_one",
+        with_components=n_components < X.shape[1],
+    )
+    events = [mechanism.event() for mechanism in releases.all()]
+    receipt = prepay(None, *events, unit="record", relation="replace_one")
+    found = releases.run(
+        X,
+        y,
+        int(y.max()) + 1,
+        bounds=bounds,
+        n_components=n_components,
+        relation="replace_one",
+        ledger=receipt,
+    )
+    assert not receipt.unused()
+    return found
+
+
+def in_ball(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Rows of the unit ball, many of them at its edge or at its centre."""
+    z = rng.normal(size=(n, 3))
+    lengths = rng.choice([0.0, 0.5, 1.0, rng.random()], size=(n, 1))
+    return z / np.linalg.norm(z, axis=1, keepdims=True) * lengths
+
+
+def test_mean_sensitivity_by_brute_force(rng: np.random.Generator) -> None:
+    z, v = in_ball(rng, 20_000), in_ball(rng, 20_000)
+    v[:1000] = -z[:1000]
+    parts = [np.column_stack([r, (r**2).sum(axis=1), np.ones(len(r))]) for r in (z, v)]
+    moved = np.linalg.norm(parts[0] - parts[1], axis=1)
+    assert moved.max() <= mean_sensitivity("replace_one") * (1 + 1e-12)
+    assert moved.max() >= 0.99 * mean_sensitivity("replace_one")
+    added = np.linalg.norm(parts[0], axis=1)
+    assert added.max() == pytest.approx(mean_sensitivity("add_or_remove_one"))
+
+
+def test_moments_sensitivity_by_brute_force(rng: np.random.Generator) -> None:
+    u, v = in_ball(rng, 4000), in_ball(rng, 4000)
+    v[:500] = np.cross(u[:500], in_ball(rng, 500))
+    v[:500] /= np.maximum(np.linalg.norm(v[:500], axis=1, keepdims=True), 1e-9)
+    a, b = (np.column_stack([r, np.full(len(r), CONSTANT)]) for r in (u, v))
+    A, B = (np.einsum("ij,ik->ijk", r, r) for r in (a, b))
+    same_class = np.sqrt(((A - B) ** 2).sum(axis=(1, 2)))
+    other_class = np.sqrt((A**2).sum(axis=(1, 2)) + (B**2).sum(axis=(1, 2)))
+    limit = weighted_moments_sensitivity("replace_one")
+    for moved in (same_class, other_class):
+        assert moved.max() <= limit * (1 + 1e-12)
+    assert other_class.max() == pytest.approx(limit)
+    alone = np.sqrt((A**2).sum(axis=(1, 2)))
+    assert alone.max() == pytest.approx(weighted_moments_sensitivity("add_or_remove_one"))
+
+
+@pytest.mark.parametrize("with_components", [True, False])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_three_releases_cost_the_budget(epsilon: float, with_components: bool) -> None:
+    releases = ThreeReleases.calibrate(
+        epsilon=epsilon, delta=1e-5, relation="replace_one", with_components=with_components
+    )
+    assert len(releases.all()) == 2 + with_components
+    spent = epsilon_spent([m.event() for m in releases.all()], 1e-5)
+    assert 0.99 * epsilon < spent <= epsilon * (1 + 1e-9)
+
+
+def test_without_noise_it_is_the_empirical_gaussian(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(4000, 4)) * [0.02, 0.04, 0.01, 0.01] + [0.3, 0.1, 0.0, 0.2]
+    y = (np.arange(4000) % 4 == 0).astype(int)
+    X[y == 1] += [0.05, 0.0, 0.0, 0.0]
+    found = released(X, y, epsilon=np.inf, n_components=4, bounds=Bounds(norm=1.0))
+    np.testing.assert_allclose(found.centre, X.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.gaussians.counts, [3000, 1000], rtol=1e-6)
+    # Rows beyond 0.9 of the root mean square distance are clipped: the mean moves a little.
+    means = found.to_rows(found.gaussians.means)
+    for c in range(2):
+        assert np.linalg.norm(means[c] - X[y == c].mean(axis=0)) < 0.02
+
+
+def test_directions_are_the_principal_ones(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(3000, 6)) * [0.3, 0.01, 0.2, 0.01, 0.01, 0.01] + 0.1
+    found = released(
+        X, np.zeros(3000, dtype=int), epsilon=8.0, n_components=2, bounds=Bounds(norm=2.0)
+    )
+    plane = np.abs(found.basis[[0, 2]])
+    assert np.linalg.norm(plane, "fro") ** 2 == pytest.approx(2, abs=0.05)
+
+
+def test_drawn_rows_have_the_law_that_was_released(rng: np.random.Generator) -> None:
+    covariance = np.array([[0.2, 0.1], [0.1, 0.3]])
+    gaussians = ClassGaussians(np.ones(1), np.array([[0.5, -0.5]]), covariance[None])
+    engine = CentredGaussians(np.zeros(3), np.eye(3)[:, :2], 2.0, gaussians)
+    drawn = engine.sample(0, 40_000, np.random.RandomState(int(rng.integers(1000))))
+    np.testing.assert_allclose(drawn.mean(axis=0), [0.5, -0.5], atol=0.02)
+    np.testing.assert_allclose(np.cov(drawn, rowvar=False), covariance, atol=0.02)
+    np.testing.assert_array_equal(engine.to_rows(drawn)[:, :2], 2.0 * drawn)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_few_rows_and_much_noise_stay_finite(rng: np.random.Generator, epsilon: float) -> None:
+    X = rng.random((5, 12))
+    found = released(
+        X,
+        np.array([0, 1, 2, 1, 0]),
+        epsilon=epsilon,
+        n_components=3,
+        bounds=Bounds(lower=0.0, upper=1.0),
+    )
+    rows = found.to_rows(found.sample(2, 10, np.random.RandomState(0)))
+    assert np.isfinite(rows).all()

@@ -1,0 +1,21 @@
+"""Every number in the benchmark page comes from a kept JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = pytest.importorskip("benchmarks.tables")
+    page = tables.RESULTS.parent / "README.md"
+    kept = page.read_text()
+    results = tmp_path / "results"
+    results.mkdir()
+    for path in tables.RESULTS.glob("*.json"):
+        (results / path.name).write_text(path.read_text())
+    monkeypatch.setattr(tables, "RESULTS", results)
+    tables.rebuild()
+    assert (tmp_path / "README.md").read_text() == kept
+    assert kept.count("## ") == len(tables.SECTIONS)
