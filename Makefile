@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo test test-oldest lint format docs bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    run all tests        make lint   formatting, rules, types"
@@ -28,6 +28,12 @@ demo: $(STAMPS)/core
 
 test: $(STAMPS)/test
 	$(BIN)/python -m pytest -n auto
+
+# Needs Python 3.11 or 3.12: the oldest NumPy has no build for newer ones.
+test-oldest:
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[test]" --constraint tests/oldest.txt
+	$(VENV)-oldest/bin/python -m pytest -n auto
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff format --check .

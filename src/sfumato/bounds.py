@@ -49,9 +49,9 @@ class Bounds:
     """
 
     norm: float | None = None
-    lower: float | tuple[float, ...] | None = None
-    upper: float | tuple[float, ...] | None = None
-    labels: tuple[Any, ...] | str | None = None
+    lower: Any = None  # kept as a float or a tuple of floats
+    upper: Any = None
+    labels: Any = None  # kept as a tuple, or the word "public"
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):

@@ -21,7 +21,7 @@ DELTA = 1e-5
 RUNS = 5
 # Known without the data: 64 pixels of 0 to 16, scaled to [0, 1], and ten digits. The norm is a
 # round number below the largest possible 8; brighter images are clipped to it.
-DIGITS = Bounds(norm=4.0, labels=range(10))  # type: ignore[arg-type]
+DIGITS = Bounds(norm=4.0, labels=range(10))
 
 Task = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]
 

@@ -42,9 +42,7 @@ def test_a_bad_entry_moves_no_other() -> None:
         np.testing.assert_array_equal(found[0, [0, 2]], good[0, [0, 2]])
 
 
-@given(
-    st.floats(-5, 5), st.floats(-3, 3), st.floats(1e-3, 3), st.floats(-2, 0), st.floats(0.1, 3)
-)
+@given(st.floats(-5, 5), st.floats(-3, 3), st.floats(1e-3, 3), st.floats(-2, 0), st.floats(0.1, 3))
 def test_scaled_entries_move_by_no_more_than_the_bound(
     x: float, step: float, d: float, lower: float, width: float
 ) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -15,7 +18,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from sfumato import Bounds, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.accounting import epsilon_spent
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import (
@@ -333,3 +336,31 @@ def test_mutating_the_input_after_fit_changes_nothing(seed: int) -> None:
     X[:] = 1e6
     y[:] = 0
     np.testing.assert_array_equal(model.predict_proba(probe), before)
+
+
+def test_a_search_over_private_models_is_charged_fit_by_fit(tmp_path: Path, seed: int) -> None:
+    """Two settings, three folds and the refit: seven fits, seven charges, from two processes."""
+    X, y = blobs(seed, 120)
+    ledger = Ledger(tmp_path / "budget.db")
+    budget = ledger.create("rows", epsilon=1000.0, delta=1e-5)
+    model = PrivateGaussianClassifier(
+        None, epsilon=5.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2]), ledger=budget
+    )
+    GridSearchCV(model, {"epsilon": [5.0, 6.0]}, cv=3, n_jobs=2).fit(X, y)
+    assert len(budget.events()) == 7
+    assert ledger.verify()
+
+
+def test_a_fit_is_an_event_that_other_libraries_can_count(seed: int) -> None:
+    X, y = blobs(seed, 120)
+    model = PrivateGaussianClassifier(
+        2, epsilon=2.0, delta=1e-5, bounds=Bounds(norm=30.0, labels=[0, 1, 2])
+    ).fit(X, y)
+    figures = []
+    for relation in (NeighboringRelation.REPLACE_SPECIAL, NeighboringRelation.REPLACE_ONE):
+        accountant = PLDAccountant(relation)
+        for event in model.dp_events():
+            accountant.compose(event)
+        figures.append(accountant.get_epsilon(1e-5))
+    assert figures[0] == pytest.approx(2.0, rel=1e-3)
+    assert figures[1] > 4.0  # the library doubles the sensitivity: safe, and not exact
