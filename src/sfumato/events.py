@@ -69,11 +69,14 @@ class EntryEvent(Event):
 
     epsilon: float
     delta: float = 0.0
+    entry_bound: float | None = None  # d; releases with different d protect different changes
     kind: ClassVar[str] = "entry"
 
     def __post_init__(self) -> None:
         _positive("epsilon", self.epsilon)
         _probability("delta", self.delta)
+        if self.entry_bound is not None:
+            _positive("entry_bound", self.entry_bound)
 
 
 @dataclass(frozen=True)

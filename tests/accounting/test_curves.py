@@ -27,6 +27,7 @@ from sfumato.accounting import (
     to_dp_event,
 )
 from sfumato.accounting.distributions import MOST_CELLS, _composed
+from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
     ApproximateEvent,
     EntryEvent,
@@ -307,6 +308,18 @@ def test_whole_record_figures(epsilon: float, record: float) -> None:
     assert reading.epsilon == pytest.approx(record, rel=5e-3)
     assert reading.pure_epsilon == pytest.approx(784 * epsilon)
     assert reading.atom_probability == 0.0
+
+
+def test_entry_releases_of_different_bounds_do_not_compose() -> None:
+    near, far = EntryEvent(0.1, 0.0, 0.5), EntryEvent(0.1, 0.0, 1.0)
+    assert epsilon_spent([far, far], 0.0) == 0.2
+    with pytest.raises(InvalidInputError, match="entry bounds"):
+        epsilon_spent([near, far], 1e-5)
+    budget = Ledger().create("rows", epsilon=1.0, unit="entry")
+    budget.charge(far)
+    with pytest.raises(InvalidInputError, match="entry bounds"):
+        budget.charge(near)
+    assert budget.events() == (far,)
 
 
 def test_entry_atoms_add_up() -> None:

@@ -68,6 +68,7 @@ def epsilon_spent(
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
     Relation(relation)
     counts = flatten(events)
+    _require_one_entry_bound(counts)
     if any(isinstance(event, NonPrivateEvent) for event in counts):
         return math.inf
     spent = _simple_epsilon(counts, delta)
@@ -101,6 +102,15 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     return replace(
         total, epsilon=min(total.epsilon, epsilon_spent(total.events, total.delta, total.relation))
     )
+
+
+def _require_one_entry_bound(counts: Mapping[Event, int]) -> None:
+    """Changes by at most d and by at most d' are different neighbours: their costs do not add."""
+    bounds = {event.entry_bound for event in counts if isinstance(event, EntryEvent)}
+    if len(bounds) > 1:
+        raise InvalidInputError(
+            f"Entry releases of different entry bounds do not compose: {sorted(map(str, bounds))}."
+        )
 
 
 def _explained_by_events(guarantee: Guarantee) -> bool:

@@ -40,10 +40,10 @@ def to_dp_event(event: Event, relation: Relation = Relation.REPLACE_ONE) -> dp_e
     response only for replacing one. Where its exact event does not fit the relation, the zCDP
     form is given: any epsilon-DP release is ``epsilon²/2``-zCDP.
 
-    Our noise multipliers are relative to the sensitivity under our relation. Give the events of a
-    Gaussian release to an accountant of ``REPLACE_SPECIAL`` (or ``ADD_OR_REMOVE_ONE``) for the exact
-    figure. For ``REPLACE_ONE`` the library's loss-distribution accountant doubles the sensitivity
-    itself and overstates the cost, while its Rényi accountant does not.
+    Our noise multipliers are relative to the sensitivity under our relation. For the exact figure
+    give Gaussian events to an accountant of ``REPLACE_SPECIAL`` or ``ADD_OR_REMOVE_ONE``. For
+    ``REPLACE_ONE`` the library's loss-distribution accountant doubles the sensitivity itself and
+    overstates the cost, while its Rényi accountant does not.
     """
     relation = Relation(relation)
     if isinstance(event, RepeatedEvent):

@@ -75,9 +75,9 @@ class EntryMechanism(Mechanism):
 
     def event(self) -> Event:
         """Describe the release of one entry without data."""
-        return (
-            NonPrivateEvent() if math.isinf(self.epsilon) else EntryEvent(self.epsilon, self.delta)
-        )
+        if math.isinf(self.epsilon):
+            return NonPrivateEvent()
+        return EntryEvent(self.epsilon, self.delta, self.entry_bound)
 
     def variance(self) -> float:
         """Variance of the noise on one entry (before the enlargement for the grid)."""
