@@ -17,7 +17,9 @@ from sfumato import (
     AffineHullClassifier,
     Bounds,
     DeepAffineHull,
+    Fabricator,
     KernelAffineHull,
+    PrivateAffineHullClassifier,
     PrivateGaussianClassifier,
     PrivateMoments,
     PrivatePCA,
@@ -33,6 +35,10 @@ INSTANCES: dict[str, Any] = {
     "PrivatePCA": PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
     "PrivateMoments": PrivateMoments(epsilon=np.inf, bounds=WIDE),
     "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
+    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
+    "PrivateAffineHullClassifier": PrivateAffineHullClassifier(
+        n_layers=1, samples_per_gaussian=100, epsilon=np.inf, bounds=WIDE, random_state=0
+    ),
     "KernelAffineHull": KernelAffineHull(),
     "DeepAffineHull": DeepAffineHull(),
     "WideAffineHull": WideAffineHull(branch_size=20),
@@ -51,6 +57,7 @@ NOT_RAISED = (
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "PrivateMoments": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateGaussianClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateAffineHullClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
 }
 
 
@@ -106,7 +113,41 @@ def classifier_oracle(model: Any, X: np.ndarray, y: Any) -> None:
     assert model.score(X, y) > 0.95
 
 
+HULLS = {"n_components": 5, "epsilon": 2.0, "delta": 1e-5, "pca_components": 8, "random_state": 0}
 CASES: dict[str, list[PrivateCase]] = {
+    "Fabricator": [
+        PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **HULLS), *digits_case()),
+        PrivateCase(
+            Fabricator(
+                relation="add_or_remove_one",
+                bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
+                **HULLS | {"pca_components": 2},
+            ),
+            *blobs_case(),
+        ),
+    ],
+    "PrivateAffineHullClassifier": [
+        PrivateCase(
+            PrivateAffineHullClassifier(
+                n_layers=2,
+                samples_per_gaussian=60,
+                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                **HULLS,
+            ),
+            *digits_case(),
+            oracle=classifier_oracle,
+        ),
+        PrivateCase(
+            PrivateAffineHullClassifier(
+                n_layers=1,
+                gaussians_per_class=2,
+                samples_per_gaussian=60,
+                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                **HULLS,
+            ),
+            *digits_case(),
+        ),
+    ],
     "PrivatePCA": [
         PrivateCase(PrivatePCA(3, bounds=Bounds(norm=8.0)), digits_case()[0], oracle=pca_oracle),
         PrivateCase(

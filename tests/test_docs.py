@@ -70,10 +70,12 @@ def test_tags_of_the_proofs_stand_in_the_code() -> None:
         ("pca", "moments/pca.py"),
         ("moments", "moments/moments.py"),
         ("gaussian-classifier", "moments/classifier.py"),
+        ("fabrication", "hulls/engines.py"),
+        ("hull-classifier", "hulls/private.py"),
     ):
         text = (ROOT / "docs" / "guarantees" / f"{sheet}.md").read_text()
         code = (ROOT / "src" / "sfumato" / source).read_text()
-        tags = set(re.findall(r"\[([PMG]\d)\]", text))
+        tags = set(re.findall(r"\[([PMGFH]\d)\]", text))
         assert tags
         assert all(f"[{tag}]" in code for tag in tags), tags
 

@@ -3,7 +3,14 @@
 from sfumato.accounting.ledger import Ledger
 from sfumato.bounds import Bounds
 from sfumato.guarantee import Guarantee
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
+from sfumato.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    Fabricator,
+    KernelAffineHull,
+    PrivateAffineHullClassifier,
+    WideAffineHull,
+)
 from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.persistence import load, save
 
@@ -11,9 +18,11 @@ __all__ = [
     "AffineHullClassifier",
     "Bounds",
     "DeepAffineHull",
+    "Fabricator",
     "Guarantee",
     "KernelAffineHull",
     "Ledger",
+    "PrivateAffineHullClassifier",
     "PrivateGaussianClassifier",
     "PrivateMoments",
     "PrivatePCA",

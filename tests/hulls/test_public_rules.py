@@ -67,3 +67,4 @@ def test_branches_grow_with_the_noise() -> None:
     assert (sizes[0], sizes[-1]) == (1000, 6000)
     assert plan_branches(0.01, 784).partition == "kmeans"
     assert plan_branches(np.inf, 2).partition == "random"
+    assert plan_branches(np.inf, 784, largest=3000).branch_size == 3000

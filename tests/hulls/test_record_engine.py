@@ -1,4 +1,4 @@
-"""Three noisy sums: sensitivities by brute force, and what they say without noise."""
+"""A few noisy sums: sensitivities by brute force, and what they say without noise."""
 
 from __future__ import annotations
 
@@ -11,21 +11,29 @@ from sfumato.bounds import Bounds
 from sfumato.hulls.record_engine import (
     CONSTANT,
     CentredGaussians,
-    ThreeReleases,
+    RecordReleases,
     mean_sensitivity,
+    usual_parts,
     weighted_moments_sensitivity,
 )
 from sfumato.moments.gaussians import ClassGaussians
 
 
 def released(
-    X: np.ndarray, y: np.ndarray, *, epsilon: float, n_components: int, bounds: Bounds
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    epsilon: float,
+    n_components: int,
+    bounds: Bounds,
+    n_parts: int = 1,
 ) -> CentredGaussians:
-    releases = ThreeReleases.calibrate(
+    releases = RecordReleases.calibrate(
         epsilon=epsilon,
         delta=1e-5,
         relation="replace_one",
         with_components=n_components < X.shape[1],
+        n_parts=n_parts,
     )
     events = [mechanism.event() for mechanism in releases.all()]
     receipt = prepay(None, *events, unit="record", relation="replace_one")
@@ -77,12 +85,17 @@ def test_moments_sensitivity_by_brute_force(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("with_components", [True, False])
+@pytest.mark.parametrize("n_parts", [1, 2, 4])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_the_three_releases_cost_the_budget(epsilon: float, with_components: bool) -> None:
-    releases = ThreeReleases.calibrate(
-        epsilon=epsilon, delta=1e-5, relation="replace_one", with_components=with_components
+def test_the_releases_cost_the_budget(epsilon: float, with_components: bool, n_parts: int) -> None:
+    releases = RecordReleases.calibrate(
+        epsilon=epsilon,
+        delta=1e-5,
+        relation="replace_one",
+        with_components=with_components,
+        n_parts=n_parts,
     )
-    assert len(releases.all()) == 2 + with_components
+    assert len(releases.all()) == 2 + with_components + (n_parts > 1)
     spent = epsilon_spent([m.event() for m in releases.all()], 1e-5)
     assert 0.99 * epsilon < spent <= epsilon * (1 + 1e-9)
 
@@ -112,11 +125,34 @@ def test_directions_are_the_principal_ones(rng: np.random.Generator) -> None:
 def test_drawn_rows_have_the_law_that_was_released(rng: np.random.Generator) -> None:
     covariance = np.array([[0.2, 0.1], [0.1, 0.3]])
     gaussians = ClassGaussians(np.ones(1), np.array([[0.5, -0.5]]), covariance[None])
-    engine = CentredGaussians(np.zeros(3), np.eye(3)[:, :2], 2.0, gaussians)
+    engine = CentredGaussians(np.zeros(3), np.eye(3)[:, :2], 2.0, gaussians, np.zeros(1, dtype=int))
     drawn = engine.sample(0, 40_000, np.random.RandomState(int(rng.integers(1000))))
     np.testing.assert_allclose(drawn.mean(axis=0), [0.5, -0.5], atol=0.02)
     np.testing.assert_allclose(np.cov(drawn, rowvar=False), covariance, atol=0.02)
     np.testing.assert_array_equal(engine.to_rows(drawn)[:, :2], 2.0 * drawn)
+
+
+def test_parts_find_the_clusters_of_a_class(rng: np.random.Generator) -> None:
+    corners = np.array([[0.4, 0.1], [0.4, -0.1], [-0.4, 0.1], [-0.4, -0.1]])
+    X = np.repeat(corners, 1000, axis=0) + 0.01 * rng.normal(size=(4000, 2))
+    y = np.zeros(4000, dtype=int)
+    found = released(X, y, epsilon=20.0, n_components=2, bounds=Bounds(norm=1.0), n_parts=4)
+    np.testing.assert_array_equal(found.classes, [0, 0, 0, 0])
+    np.testing.assert_allclose(found.gaussians.counts, 1000, atol=50)
+    means = found.to_rows(found.gaussians.means)
+    nearest = np.linalg.norm(means[:, None] - corners[None], axis=2).argmin(axis=1)
+    assert sorted(nearest) == [0, 1, 2, 3]
+
+
+def test_parts_grow_with_rows_and_budget() -> None:
+    usual = {"delta": 1e-5, "n_classes": 10, "n_components": 50}
+    parts = [
+        usual_parts(epsilon=epsilon, n_rows=60_000, **usual) for epsilon in (0.5, 1, 4, 10, np.inf)
+    ]
+    assert parts == sorted(parts)
+    assert (parts[0], parts[-1]) == (1, 4)
+    assert usual_parts(epsilon=10.0, n_rows=1000, **usual) == 1
+    assert usual_parts(epsilon=np.inf, n_rows=100, **usual) == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])

@@ -1,0 +1,189 @@
+"""Tables of pandas, polars and Arrow as numbers, and numbers as such tables again.
+
+None of these libraries is imported here: a table that was handed over has brought its own along.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["TableForm", "is_table"]
+
+LIBRARIES = ("pandas", "polars", "pyarrow")
+TABLE_CLASSES = ("DataFrame", "Table")
+NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
+
+
+def is_table(X: object) -> bool:
+    """Tell whether `X` is a table with named columns."""
+    return _library_of(X) in LIBRARIES and type(X).__name__ in TABLE_CLASSES
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """Columns of a table: names, types and, for columns of categories, the public categories.
+
+    A column of numbers is one number of a row. A column with categories is one number for each
+    of them, 1 where it is the category of the row and 0 else; a value outside the list is 0
+    everywhere. Back again, the category with the largest number is taken, whole numbers and
+    truth values are rounded.
+
+    Parameters
+    ----------
+    library : {"pandas", "polars", "pyarrow"}
+        Whose table it is.
+    columns, types : tuple of str
+        Names of the columns, and of their types in that library.
+    kinds : tuple of str
+        NumPy kind of each column of numbers ("b", "i", "u", "f"); "c" for categories.
+    categories : dict of str to tuple
+        The categories of each such column.
+    """
+
+    library: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    kinds: tuple[str, ...]
+    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: Any, categories: Mapping[str, Sequence[Any]] | None = None) -> TableForm:
+        """Read the form of a table; a column that is neither numbers nor listed is refused."""
+        listed = {str(name): tuple(values) for name, values in (categories or {}).items()}
+        columns = tuple(str(name) for name in _column_names(table))
+        for name in listed:
+            if name not in columns or not listed[name]:
+                raise InvalidInputError(
+                    f"'categories' names the column {name!r}: the table must have it, and its "
+                    "list must name at least one category."
+                )
+        types, kinds = [], []
+        for name in columns:
+            types.append(_type_name(table, name))
+            kinds.append("c" if name in listed else _number_kind(table, name))
+        return cls(_library_of(table), columns, tuple(types), tuple(kinds), listed)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> TableForm:
+        """Rebuild a form from `to_dict`."""
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the form as plain values."""
+        return {**vars(self), "categories": dict(self.categories)}
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of an encoded row."""
+        return sum(self._widths())
+
+    def encode(self, table: Any) -> NDArray[np.float64]:
+        """Give the rows of a table of this form as numbers."""
+        blocks = [
+            _one_hot(_values(table, name), self.categories[name])
+            if name in self.categories
+            else np.asarray(_values(table, name), dtype=np.float64)[:, None]
+            for name in self.columns
+        ]
+        return np.concatenate(blocks, axis=1)
+
+    def decode(self, rows: NDArray[np.float64]) -> Any:
+        """Give numbers as a table of this form."""
+        values, start = {}, 0
+        for name, kind, width in zip(self.columns, self.kinds, self._widths(), strict=True):
+            values[name] = self._column(name, kind, rows[:, start : start + width])
+            start += width
+        return _table(self.library, values, dict(zip(self.columns, self.types, strict=True)))
+
+    def encoded_bounds(self, bounds: Bounds) -> Bounds:
+        """Give bounds of encoded rows from those of the columns of numbers, in their order."""
+        if bounds.lower is None or not self.categories:
+            return bounds
+        n_plain = self.kinds.count("c")
+        box = bounds.box(len(self.columns) - n_plain)
+        assert box is not None  # noqa: S101 - a box was asked for above
+        corners = [self._spread(corner, fill) for corner, fill in zip(box, (0.0, 1.0), strict=True)]
+        return replace(bounds, lower=tuple(corners[0]), upper=tuple(corners[1]))
+
+    def _spread(self, corner: NDArray[np.float64], fill: float) -> list[float]:
+        numbers = iter(corner.tolist())
+        return [
+            value
+            for kind, width in zip(self.kinds, self._widths(), strict=True)
+            for value in ([fill] * width if kind == "c" else [next(numbers)])
+        ]
+
+    def _widths(self) -> list[int]:
+        return [len(self.categories.get(name, "1")) for name in self.columns]
+
+    def _column(self, name: str, kind: str, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        if kind == "c":
+            choices = np.array(self.categories[name])
+            return np.asarray(choices[numbers.argmax(axis=1)])
+        column = numbers[:, 0]
+        if kind == "b":
+            return np.asarray(column >= 0.5)
+        return np.asarray(np.rint(column).astype(np.int64) if kind in "iu" else column)
+
+
+def _library_of(X: object) -> str:
+    return type(X).__module__.partition(".")[0]
+
+
+def _column_names(table: Any) -> list[Any]:
+    return list(table.column_names if _library_of(table) == "pyarrow" else table.columns)
+
+
+def _values(table: Any, name: str) -> NDArray[Any]:
+    return np.asarray(table[name])
+
+
+def _type_name(table: Any, name: str) -> str:
+    column = table[name]
+    return str(column.type if _library_of(table) == "pyarrow" else column.dtype)
+
+
+def _number_kind(table: Any, name: str) -> str:
+    kind = _values(table, name).dtype.kind
+    if kind not in NUMBERS:
+        raise InvalidInputError(
+            f"The column {name!r} does not hold numbers. List its possible values in 'categories' "
+            "(they are taken for public), or leave the column out."
+        )
+    return kind
+
+
+def _one_hot(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
+    return np.stack([np.asarray(values == each, dtype=np.float64) for each in categories], axis=1)
+
+
+def _table(library: str, values: dict[str, NDArray[Any]], types: dict[str, str]) -> Any:
+    home = sys.modules.get(library)
+    if home is None:
+        raise InvalidInputError(f"The rows were a table of {library}: import {library} first.")
+    if library == "pandas":
+        return home.DataFrame(values).astype(types)
+    if library == "polars":
+        columns = [
+            home.Series(name, list(v) if v.dtype.kind in "UO" else v) for name, v in values.items()
+        ]
+        return home.DataFrame([c.cast(_polars_type(home, types[c.name])) for c in columns])
+    arrays = [
+        home.array(column.tolist()).cast(home.type_for_alias(types[name]))
+        for name, column in values.items()
+    ]
+    return home.table(arrays, names=list(values))
+
+
+def _polars_type(polars: Any, name: str) -> Any:
+    # Parameters of a type, as in "Categorical(ordering='physical')", do not bind new values.
+    return getattr(polars, name.partition("(")[0])
