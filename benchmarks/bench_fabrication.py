@@ -24,7 +24,7 @@ from sklearn.svm import SVC
 
 from benchmarks.recording import mnist, peak_gib, timed, write
 from sfumato import Bounds
-from sfumato.hulls.engines import RefutedGuaranteeWarning
+from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.hulls.fabrication import Fabricator
 from sfumato.hulls.private import PrivateAffineHullClassifier
 

@@ -13,6 +13,8 @@
     ├── UnsupportedEventError               no accountant knows this event
     └── StoredModelError                    a saved file is damaged, altered or too new
 
+    RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
+
 No message ever holds a value of a data row.
 """
 
@@ -25,6 +27,7 @@ __all__ = [
     "LedgerError",
     "LedgerTamperedError",
     "MissingBoundsError",
+    "RefutedGuaranteeWarning",
     "SfumatoError",
     "StoredModelError",
     "UnsupportedEventError",
@@ -91,3 +94,7 @@ class UnsupportedEventError(SfumatoError):
 
 class StoredModelError(SfumatoError):
     """A saved file is damaged, was altered, or was written by a newer version."""
+
+
+class RefutedGuaranteeWarning(UserWarning):
+    """What was asked for keeps no promise; it is there for study."""

@@ -9,8 +9,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.hulls.engines import RefutedGuaranteeWarning
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
 from sfumato.hulls.fabrication import Fabricator
 from sfumato.hulls.smoothing import Stop, fabricate_rows
 from sfumato.mechanisms.tape import taped
@@ -93,7 +92,8 @@ def test_no_raw_row_is_kept(digits: Data) -> None:
 def test_entry_rows_are_the_smoothed_noisy_rows(digits: Data) -> None:
     X, y = digits
     with seeded_noise(5), taped() as tape:
-        rows, labels = a_fabricator(unit="entry", branch_size=500).fit_fabricate(X, y)
+        fabricator = a_fabricator(unit="entry", branch_size=500, n_smoothing=2)
+        rows, labels = fabricator.fit_fabricate(X, y)
     noisy = np.asarray(tape.releases[0].output)
     np.testing.assert_array_equal(labels, y)
     for label in (0, 7):

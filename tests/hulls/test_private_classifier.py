@@ -16,11 +16,12 @@ from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     MissingBoundsError,
+    RefutedGuaranteeWarning,
     UnsupportedModeError,
 )
 from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
-from sfumato.hulls.engines import BranchedRows, RefutedGuaranteeWarning
+from sfumato.hulls.engines import BranchedRows
 from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.hulls.private import PrivateAffineHullClassifier
 from sfumato.hulls.public_rules import PublicScale
@@ -186,7 +187,7 @@ def test_nothing_reads_the_rows_after_the_release(
 
 
 @pytest.mark.parametrize("parameters", [{"branch_size": 40, "fabricate": False}, {}])
-@pytest.mark.filterwarnings("ignore::sfumato.hulls.engines.RefutedGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
 def test_paper_mode_reads_them(
     three: Data, rng: np.random.Generator, parameters: dict[str, Any]
 ) -> None:
@@ -212,7 +213,7 @@ def test_paper_mode_is_refuted_and_says_so(three: Data) -> None:
     assert "NO PRIVACY" not in repr(a_model())
 
 
-@pytest.mark.filterwarnings("ignore::sfumato.hulls.engines.RefutedGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
 def test_no_budget_pays_for_paper_mode(three: Data, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.create("digits", epsilon=100.0, delta=1e-3, unit="entry")

@@ -68,3 +68,8 @@ def test_branches_grow_with_the_noise() -> None:
     assert plan_branches(0.01, 784).partition == "kmeans"
     assert plan_branches(np.inf, 2).partition == "random"
     assert plan_branches(np.inf, 784, largest=3000).branch_size == 3000
+
+
+def test_small_noise_gets_one_smoothing_pass() -> None:
+    passes = [plan_branches(2 / epsilon**2, 784).passes for epsilon in (1.0, 4.0, 8.0, 16.0)]
+    assert passes == [2, 2, 1, 1]

@@ -27,7 +27,11 @@ from sklearn.utils import check_random_state
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.events import NonPrivateEvent
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import (
+    InvalidInputError,
+    RefutedGuaranteeWarning,
+    UnsupportedModeError,
+)
 from sfumato.guarantee import Guarantee, Mode, Relation, Status, Unit
 from sfumato.hulls.parallel import run_all
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
@@ -44,15 +48,11 @@ from sfumato.moments.pca import check_n_components
 from sfumato.moments.statistics import UnitRows
 from sfumato.private import PrivateEstimator
 
-__all__ = ["ENGINES", "BranchedRows", "PrivateRowsEstimator", "RefutedGuaranteeWarning"]
+__all__ = ["ENGINES", "BranchedRows", "PrivateRowsEstimator"]
 
 ENGINES = ("moments", "local")
 USUAL_PASSES = 2
 LABEL_SHARE = 0.5  # of epsilon, in the local engine
-
-
-class RefutedGuaranteeWarning(UserWarning):
-    """What was asked for keeps no promise; it is there for study."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,15 @@ class BranchedRows:
         Class code of each branch.
     thresholds : list of float, optional
         Where the smoothing of each branch stops; only in mode "paper".
+    usual_passes : int
+        Smoothing passes that the public rule gives for this noise.
     """
 
     rows: NDArray[np.float64]
     places: list[NDArray[np.intp]]
     classes: list[int]
     thresholds: list[float] | None = None
+    usual_passes: int = USUAL_PASSES
 
     def groups(self, device: str | None) -> Sequence[Array]:
         """Give the rows of each branch, on an accelerator if one is named."""
@@ -228,7 +231,8 @@ class PrivateRowsEstimator(PrivateEstimator):
         noisy = mechanism.release(entries, ledger=receipt)  # [F6] the only release
         plan = self._plan(mechanism.variance(), noisy.shape[1])
         self.guarantee_ = self._entry_guarantee(scale, mechanism)
-        return BranchedRows(noisy, *self._cut(noisy, codes, plan)), codes  # [F7] after the noise
+        places, classes = self._cut(noisy, codes, plan)  # [F7] after the noise
+        return BranchedRows(noisy, places, classes, usual_passes=plan.passes), codes
 
     def _release_locally(
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
@@ -304,7 +308,9 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _plan(self, noise_variance: float, n_features: int) -> BranchPlan:
         public = plan_branches(noise_variance, n_features, largest=self.largest_branch)
         return BranchPlan(
-            self.branch_size or public.branch_size, self.partition or public.partition
+            self.branch_size or public.branch_size,
+            self.partition or public.partition,
+            public.passes,
         )
 
     def _cut(
@@ -343,13 +349,15 @@ class PrivateRowsEstimator(PrivateEstimator):
         self.n_smoothing_ = np.array([each.n_passes for each in fabricated], dtype=np.intp)
         return [each.rows for each in fabricated]
 
-    def _passes(self) -> int | None:
+    def _passes(self, private: BranchedRows | None = None) -> int | None:
         """The most smoothing passes; None for no smoothing."""
         if self.n_smoothing is not None:
             return self.n_smoothing
         if self.mode == Mode.PAPER or self.smoothing_ratio is not None:
             return MOST_PASSES
-        return None if self._draws_rows else USUAL_PASSES
+        if self._draws_rows:
+            return None
+        return USUAL_PASSES if private is None else private.usual_passes
 
     def _stops(self, private: BranchedRows, n_passes: int) -> list[Stop]:
         thresholds: Sequence[float | None] = private.thresholds or [None] * len(private.places)

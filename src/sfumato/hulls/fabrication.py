@@ -54,7 +54,8 @@ class Fabricator(PrivateRowsEstimator):
     partition : {"kmeans", "random"}, optional
         How private rows are cut into branches; by default chosen along with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother; by default 2, and none for rows drawn from Gaussians.
+        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
+        drawn from Gaussians.
     smoothing_ratio : float, optional
         Stop at the first pass whose error is at most this share of that of the first pass.
     categories : dict of str to sequence, optional
@@ -214,7 +215,8 @@ class Fabricator(PrivateRowsEstimator):
             self.released_ = _as_dict(released, len(rows) if is_public else None)
         else:
             private, codes = self._release_rows(scale, rows, codes, n_classes)  # [F4] to [F8]
-            fabricated = self._in_order(private, self._fabricated(private, self._passes()))
+            passes = self._passes(private)
+            fabricated = self._in_order(private, self._fabricated(private, passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
 

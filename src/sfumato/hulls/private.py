@@ -59,7 +59,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     partition : {"kmeans", "random"}, optional
         How private rows are cut into branches; by default chosen along with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother; by default 2, and none for rows drawn from Gaussians.
+        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
+        drawn from Gaussians.
     smoothing_ratio : float, optional
         Stop at the first pass whose error is at most this share of that of the first pass.
     epsilon, delta : float, default=1.0, 1e-6
@@ -213,7 +214,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             private = self._drawn(released)  # [H2] post-processing from here on
         else:
             private, _ = self._release_rows(scale, rows, codes, len(labels))
-        groups = self._fabricated(private, self._passes() if self.fabricate else None)
+        groups = self._fabricated(private, self._passes(private) if self.fabricate else None)
         branches = fit_branches(groups, n_jobs=self.n_jobs, verbose=self.verbose, **parameters)
         if released is not None:
             branches = [_lifted(branch, released) for branch in branches]

@@ -20,6 +20,8 @@ LARGEST_BRANCH = 6000  # its kernel matrix takes 288 MB
 # Variance that a principal direction of a class is expected to have where entries range over
 # [0, 1]. Chosen once on held-out rows of a public image set, and fixed since.
 USUAL_VARIANCE = 0.15
+# Up to this variance a second smoothing pass takes more detail than noise (chosen likewise).
+LITTLE_NOISE = 2 / 8**2
 # The quotient of an entry change and a width is rounded; this covers it.
 HAIR = 1 + 2.0**-40
 
@@ -97,10 +99,11 @@ class PublicScale:
 
 @dataclass(frozen=True)
 class BranchPlan:
-    """Rows a branch, and how they are cut: "kmeans" or "random"."""
+    """Rows a branch, how they are cut ("kmeans" or "random"), and the usual smoothing passes."""
 
     branch_size: int
     partition: str
+    passes: int = 2
 
 
 def plan_branches(
@@ -115,5 +118,6 @@ def plan_branches(
     """
     needed = n_features * (noise_variance / USUAL_VARIANCE) ** 2
     if needed <= USUAL_BRANCH:
-        return BranchPlan(USUAL_BRANCH, "kmeans")
+        passes = 1 if noise_variance <= LITTLE_NOISE else 2
+        return BranchPlan(USUAL_BRANCH, "kmeans", passes)
     return BranchPlan(math.ceil(min(needed, largest)), "random")

@@ -31,7 +31,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import ClassGaussians, gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.moments.sensitivity import second_moment_sensitivity
-from sfumato.moments.statistics import UnitRows, class_moments, second_moment
+from sfumato.moments.statistics import UnitRows, class_moments, project, second_moment
 
 __all__ = [
     "CentredGaussians",
@@ -180,7 +180,7 @@ class RecordReleases:
             centred, math.sqrt(spread), n_components, n_rows, relation, ledger
         )
         radius = CLIP * math.sqrt(min(max(along, SMALLEST_SPREAD), spread))
-        projected = scale.mapped(lambda z: (z - mean) @ basis, basis.shape[1])
+        projected = scale.mapped(lambda z: 2 * project((z - mean) / 2, basis), basis.shape[1])
         units = UnitRows.for_sums(Bounds(norm=radius), projected.shape, relation)
         classes = np.arange(n_classes)
         if self.sketch is not None:

@@ -19,7 +19,7 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 
-__all__ = ["MOST_ROWS", "UnitRows", "class_moments", "second_moment"]
+__all__ = ["MOST_ROWS", "UnitRows", "class_moments", "project", "second_moment"]
 
 BLOCK = 4096
 MOST_ROWS = 2**27
@@ -73,10 +73,17 @@ class UnitRows:
         rows -= centre
         rows /= radius
         if basis is not None:
-            # On this grid all products and partial sums (below 1 in magnitude) fit a double: a
-            # projected row is exact and does not depend on its place among the rows.
-            rows = _cut(_UNIT_BALL.clip(rows), PROJECTION_BITS) @ _cut(basis, PROJECTION_BITS)
+            rows = project(_UNIT_BALL.clip(rows), basis)
         return _cut(_UNIT_BALL.clip(rows), self.bits)
+
+
+def project(rows: Array, basis: Array) -> Array:
+    """Give ``rows @ basis`` for rows of the unit ball and columns of length 1 at most.
+
+    Both are cut to a grid on which all products and partial sums (below 1 in magnitude) fit a
+    double: a projected row is exact and does not depend on its place among the rows.
+    """
+    return np.asarray(_cut(rows, PROJECTION_BITS) @ _cut(basis, PROJECTION_BITS))
 
 
 def _cut(values: Array, bits: int) -> Array:
