@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypedDict
 
-from sfumato.kernels.arrays import Array, cast, namespace_of
+from sfumato.kernels.arrays import Array, cast, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
 
@@ -79,9 +79,9 @@ def fit_branch(
         basis = [basis[0] @ basis[1]]  # the factors cancel too much for single precision
     return Branch(
         mean=mean,
-        basis=[cast(factor, dtype) for factor in basis],
-        deviations=cast(deviations, dtype),
-        inducing=cast(inducing, dtype),
+        basis=[packed(factor, dtype) for factor in basis],
+        deviations=packed(deviations, dtype),
+        inducing=packed(inducing, dtype),
         coefficients=xp.stack([cast(folded, dtype) for folded, _ in layers], axis=-3),
         regularization=xp.stack([regularization for _, regularization in layers], axis=-1),
         n_components=int(used) if used.ndim == 0 else used,

@@ -22,6 +22,7 @@ __all__ = [
     "is_foreign",
     "like",
     "namespace_of",
+    "packed",
     "regularized_solver",
     "to_numpy",
 ]
@@ -51,6 +52,17 @@ def cast(x: Array, dtype: str) -> Array:
     """Give `x` with the floating type named "float32" or "float64"; no copy when it has it."""
     xp = namespace_of(x)
     return xp.astype(x, getattr(xp, dtype), copy=False)
+
+
+def packed(x: Array, dtype: str) -> Array:
+    """Give `x` of a floating type in one block of memory, as it will come back from a file.
+
+    Matrix products of a view and of a packed copy may differ in their last bits.
+    """
+    x = cast(x, dtype)
+    if isinstance(x, np.ndarray) and not (x.flags.c_contiguous or x.flags.f_contiguous):
+        return np.ascontiguousarray(x)
+    return x
 
 
 def to_numpy(x: Any) -> np.ndarray:
