@@ -1,5 +1,13 @@
 """Kernels and kernel least squares on NumPy arrays or PyTorch tensors; nothing private is here."""
 
+from sfumato.kernels.covariance import (
+    ExponentialKernel,
+    GaussianKernel,
+    Kernel,
+    MaternKernel,
+    kernel_from_dict,
+)
+from sfumato.kernels.expansion import KernelExpansion
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import (
     FixedPointSolution,
@@ -8,8 +16,14 @@ from sfumato.kernels.least_squares import (
 )
 
 __all__ = [
+    "ExponentialKernel",
     "FixedPointSolution",
+    "GaussianKernel",
+    "Kernel",
+    "KernelExpansion",
+    "MaternKernel",
     "gaussian_kernel",
+    "kernel_from_dict",
     "mean_squared_residual",
     "solve_at_fixed_point",
 ]
