@@ -216,9 +216,9 @@ def _numbers(name: str, value: Any) -> float | tuple[float, ...] | None:
 
 
 def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | None:
-    if labels is None or labels == PUBLIC_LABELS:
-        return labels
-    if isinstance(labels, str):
+    if labels is None or isinstance(labels, str):
+        if labels in (None, PUBLIC_LABELS):
+            return labels
         raise InvalidInputError("'labels' must be a sequence of labels, or the word 'public'.")
     found = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     if len(set(found)) != len(found) or not found:

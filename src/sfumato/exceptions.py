@@ -11,7 +11,8 @@
     ├── LedgerError                         the ledger cannot be read, written or trusted
     │   └── LedgerTamperedError             the chain of hashes does not hold
     ├── UnsupportedEventError               no accountant knows this event
-    └── StoredModelError                    a saved file is damaged, altered or too new
+    ├── StoredModelError                    a saved file is damaged, altered or too new
+    └── FederationError                     a party refuses, is missing, or sends what is of no use
 
     RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetExceededError",
+    "FederationError",
     "InvalidInputError",
     "InvalidTypeError",
     "LedgerError",
@@ -94,6 +96,10 @@ class UnsupportedEventError(SfumatoError):
 
 class StoredModelError(SfumatoError):
     """A saved file is damaged, was altered, or was written by a newer version."""
+
+
+class FederationError(SfumatoError):
+    """A party refuses, is missing, or sends something that cannot be used."""
 
 
 class RefutedGuaranteeWarning(UserWarning):

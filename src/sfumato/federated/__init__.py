@@ -1,0 +1,21 @@
+"""Learning among parties that share no rows: private hulls and private linear classifiers."""
+
+from sfumato.federated.coordination import Federation
+from sfumato.federated.hulls import HullTask, RemoteHulls
+from sfumato.federated.linear import LinearTask
+from sfumato.federated.party import Party
+from sfumato.federated.party_file import read_party
+from sfumato.federated.scenarios import spread
+from sfumato.federated.simulation import make_parties, simulate
+
+__all__ = [
+    "Federation",
+    "HullTask",
+    "LinearTask",
+    "Party",
+    "RemoteHulls",
+    "make_parties",
+    "read_party",
+    "simulate",
+    "spread",
+]

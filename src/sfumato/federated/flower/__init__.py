@@ -1,0 +1,1 @@
+"""The federated tasks as Flower apps; needs the extra ``sfumato[federated]``."""

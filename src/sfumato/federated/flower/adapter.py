@@ -1,0 +1,144 @@
+"""Flower's message API around the pure protocol: requests out, replies in, nothing else.
+
+One message a party and round. What a message holds is a JSON header and arrays; Flower's own
+differential privacy and secure aggregation are not used (see the how-to for the reasons).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from logging import INFO
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
+
+from sfumato.exceptions import FederationError
+from sfumato.federated.coordination import Federation, Task, run_task
+from sfumato.federated.messages import Reply, Request
+from sfumato.federated.party_file import party_of_context
+
+__all__ = ["coordinator_app", "party_app"]
+
+POLL_SECONDS = 0.2
+ARRAYS, HEADER = "arrays", "header"
+
+
+def party_app(phases: frozenset[str]) -> ClientApp:
+    """Make the ClientApp that answers these phases for the party of its node."""
+    app = ClientApp()
+
+    @app.train()
+    def answer(message: Message, context: Context) -> Message:
+        party = party_of_context(dict(context.node_config), dict(context.run_config))
+        request = request_in(message.content)
+        if request.phase in phases:
+            reply = party.answer(request)
+        else:
+            reply = Reply(party.name, refusal=f"This app knows no phase '{request.phase}'.")
+        return Message(content=content_of(_header_of(reply), reply.arrays), reply_to=message)
+
+    return app
+
+
+def coordinator_app(
+    task_of: Callable[[dict[str, Any]], Task],
+    finish: Callable[[Federation, dict[str, Any]], None],
+) -> ServerApp:
+    """Make the ServerApp that waits for parties, runs the task's rounds and writes the result."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        config = dict(context.run_config)
+        wait_for_parties(grid, int(config["parties"]), float(config["wait-seconds"]))
+
+        def ask(request: Request) -> list[Reply]:
+            return ask_all(grid, request, float(config["round-seconds"]))
+
+        federation = run_task(task_of(config), ask, min_parties=int(config["min-parties"]))
+        for each in federation.rounds:
+            log(INFO, "%s", each)
+        finish(federation, config)
+
+    return app
+
+
+def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:
+    """Wait until so many nodes are connected; go on with fewer when the time is over."""
+    end = time.monotonic() + seconds
+    while len(list(grid.get_node_ids())) < n_parties and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+    found = len(list(grid.get_node_ids()))
+    if found == 0:
+        raise FederationError(f"No party connected within {seconds:g} seconds.")
+    if found < n_parties:
+        log(INFO, "%d of %d parties are connected; going on with them", found, n_parties)
+
+
+def ask_all(grid: Grid, request: Request, seconds: float) -> list[Reply]:
+    """Send a request to every connected node, also to late ones, and gather what comes in time."""
+    content = content_of(
+        {"task": request.task, "phase": request.phase, "settings": dict(request.settings)},
+        request.arrays,
+    )
+    messages = [
+        Message(content=content, message_type="train", dst_node_id=node)
+        for node in sorted(grid.get_node_ids())
+    ]
+    # An error reply comes from the link, not from the node: only the number tells who it was.
+    asked = dict(
+        zip(grid.push_messages(messages), (m.metadata.dst_node_id for m in messages), strict=True)
+    )
+    end, replies = time.monotonic() + seconds, []
+    while asked and time.monotonic() < end:
+        for message in grid.pull_messages(list(asked)):
+            node = asked.pop(message.metadata.reply_to_message_id)
+            replies.append(reply_in(message, node))
+        if asked:
+            time.sleep(POLL_SECONDS)
+    late = [Reply(f"node {node}", refusal="No answer in time.") for node in asked.values()]
+    return replies + late
+
+
+def reply_in(message: Message, node: int) -> Reply:
+    """Read a party's reply; whatever it sent, the others are not affected."""
+    if message.has_error():
+        return Reply(f"node {node}", refusal=f"Not reached: {message.error.reason}")
+    try:
+        header = _read_header(message.content)
+        arrays = {name: array.numpy() for name, array in message.content[ARRAYS].items()}
+        return Reply(str(header["party"]), dict(header["facts"]), arrays, header["refusal"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Reply(f"node {node}", refusal=f"A reply that cannot be read: {type(error).__name__}")
+
+
+def request_in(content: RecordDict) -> Request:
+    """Read a request at the party."""
+    header = _read_header(content)
+    arrays = {name: array.numpy() for name, array in content[ARRAYS].items()}
+    return Request(header["task"], header["phase"], header["settings"], arrays)
+
+
+def content_of(header: dict[str, Any], arrays: Any) -> RecordDict:
+    """Pack a header and arrays into Flower's records."""
+    packed = {name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()}
+    return RecordDict(
+        {
+            HEADER: ConfigRecord({"json": json.dumps(header, allow_nan=False)}),
+            ARRAYS: ArrayRecord(packed),
+        }
+    )
+
+
+def _header_of(reply: Reply) -> dict[str, Any]:
+    return {"party": reply.party, "facts": dict(reply.facts), "refusal": reply.refusal}
+
+
+def _read_header(content: RecordDict) -> dict[str, Any]:
+    return dict(json.loads(str(content[HEADER]["json"])))

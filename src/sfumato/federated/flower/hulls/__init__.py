@@ -1,0 +1,1 @@
+"""Flower app of federated hulls."""

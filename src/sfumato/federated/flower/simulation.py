@@ -1,0 +1,83 @@
+"""A federation simulated by Flower's engine: the same apps as in a deployment."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sfumato.exceptions import FederationError
+from sfumato.federated.coordination import Task
+from sfumato.federated.flower.app_folder import write_app
+from sfumato.federated.flower.processes import SuperLink
+from sfumato.federated.hulls import HullTask
+from sfumato.persistence import save
+
+__all__ = ["run_configuration", "simulate_with_flower"]
+
+
+def simulate_with_flower(
+    parties_folder: str | os.PathLike[str],
+    task: Task,
+    out: str | os.PathLike[str],
+    *,
+    queries: str | os.PathLike[str] | None = None,
+    min_parties: int = 1,
+    seconds: float = 600.0,
+) -> dict[str, Any]:
+    """Run a task on Flower's simulation engine and give the summary that the coordinator wrote.
+
+    Parameters
+    ----------
+    parties_folder : path-like
+        Files ``party-0.toml``, ``party-1.toml``, ..., see `sfumato.federated.read_party`.
+    task : HullTask or LinearTask
+        What is learned.
+    out : path-like
+        Folder for the global model, ``federation.json`` and Flower's log.
+    queries : path-like, optional
+        A ``.npy`` file of query points, for hulls served as distances.
+    min_parties : int, default=1
+        A round with fewer usable replies fails.
+    seconds : float, default=600.0
+        The most that the run may take.
+    """
+    folder = Path(parties_folder).resolve()
+    n_parties = len(list(folder.glob("party-*.toml")))
+    if n_parties == 0:
+        raise FederationError(f"The folder '{folder}' has no files party-0.toml, party-1.toml, ...")
+    target = Path(out).resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    config = {
+        **run_configuration(task, target, n_parties, min_parties),
+        "queries": "" if queries is None else str(Path(queries).resolve()),
+        "round-seconds": seconds,
+        "parties-folder": str(folder),
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        app = write_app(scratch, task.kind)
+        with SuperLink(Path(scratch)) as link:
+            run = link.submit(
+                app, config, {"num-supernodes": n_parties, "client-resources-num-cpus": 1}
+            )
+            link.wait(run, seconds)
+    return dict(json.loads((target / "federation.json").read_text(encoding="utf-8")))
+
+
+def run_configuration(
+    task: Task, out: Path, n_parties: int, min_parties: int = 1
+) -> dict[str, Any]:
+    """Write the task's estimator into `out` and give the run configuration that names it."""
+    estimator = out / "estimator.sfumato"
+    save(task.estimator, estimator)
+    how = {"serve": task.serve} if isinstance(task, HullTask) else {"aggregate": task.aggregate}
+    return {
+        "task": task.name,
+        "estimator": str(estimator),
+        "out": str(out),
+        "parties": n_parties,
+        "min-parties": min_parties,
+        **how,
+    }

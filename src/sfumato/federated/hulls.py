@@ -1,0 +1,167 @@
+"""Federated hulls: every party fits its own class hulls on its own private rows (101)-(104).
+
+Two ways to serve, both of one training round:
+
+- "models": the private models travel, and the coordinator merges them (Remark 6);
+- "distances": models stay at home; query points travel, each party answers with its distances to
+  its classes, and the coordinator takes the smallest; a class that a party does not have counts as
+  infinitely far (Remark 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
+from sfumato.guarantee import Guarantee
+from sfumato.hulls.private import PrivateAffineHullClassifier
+
+__all__ = ["HullTask", "RemoteHulls", "distances", "fit_hulls", "smallest_distances"]
+
+FIT, DISTANCES = "hulls.fit", "hulls.distances"
+SERVING = ("models", "distances")
+
+
+@dataclass(frozen=True)
+class HullTask:
+    """Train the hulls of all parties and serve them as one classifier.
+
+    Parameters
+    ----------
+    name : str
+        Name of the task; a party makes the releases of one name once.
+    estimator : PrivateAffineHullClassifier
+        Not fitted; what every party fits, with the bounds and the budget.
+    serve : {"models", "distances"}, default="models"
+        What leaves a party: its private model, or distances to query points.
+    """
+
+    name: str
+    estimator: PrivateAffineHullClassifier
+    serve: str = "models"
+
+    kind: ClassVar[str] = "hulls"
+
+    def __post_init__(self) -> None:
+        if self.serve not in SERVING:
+            raise InvalidInputError(f"'serve' must be one of {SERVING}. Got {self.serve!r}.")
+        if not isinstance(self.estimator, PrivateAffineHullClassifier):
+            raise InvalidInputError("'estimator' must be a PrivateAffineHullClassifier.")
+
+    def request(self) -> Request:
+        """Give the one training request."""
+        pattern = clone(self.estimator).set_params(ledger=None)
+        return Request(self.name, FIT, {"serve": self.serve}, {"estimator": model_in(pattern)})
+
+    def combine(
+        self, replies: Sequence[Reply], ask: Callable[[Request], list[Reply]]
+    ) -> PrivateAffineHullClassifier | RemoteHulls:
+        """Make the global classifier out of what the parties sent."""
+        if self.serve == "models":
+            models = [received_model(reply, self.estimator) for reply in replies]
+            return models[0].merge(*models[1:])
+        classes = np.unique([label for reply in replies for label in reply.fact("classes")])
+        return RemoteHulls(self.name, classes, ask)
+
+
+class RemoteHulls:
+    """The global classifier whose hulls stay with the parties (104).
+
+    Parameters
+    ----------
+    task : str
+        Name of the trained task.
+    classes : ndarray
+        The labels that some party has.
+    ask : callable
+        Carries a `Request` to the parties and gives their replies.
+
+    Notes
+    -----
+    The query points are seen by every party. Distances to a private model cost no budget.
+    """
+
+    def __init__(
+        self, task: str, classes: NDArray[Any], ask: Callable[[Request], list[Reply]]
+    ) -> None:
+        self.task = task
+        self.classes_ = classes
+        self._ask = ask
+
+    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the distance from each row to the nearest hull of each class."""
+        queries = np.asarray(X, dtype=np.float64)
+        replies = self._ask(Request(self.task, DISTANCES, arrays={"queries": queries}))
+        return smallest_distances(replies, self.classes_, len(queries))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the label of the nearest hull of all parties."""
+        return np.asarray(self.classes_[np.argmin(self.distances(X), axis=1)])
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Give the share of rows whose label is found."""
+        return float(np.mean(self.predict(X) == np.asarray(y)))
+
+
+# At the party ------------------------------------------------------------------------------------
+
+
+def fit_hulls(
+    request: Request,
+    data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+    ledger: Any,
+    execution: Mapping[str, Any],
+    earlier: Callable[[str], Reply | None],  # noqa: ARG001 - every release has it
+) -> tuple[dict[str, Any], Arrays]:
+    """Fit the private hulls of one party; its ledger is charged by the estimator."""
+    estimator = model_from(request.arrays["estimator"])
+    if not isinstance(estimator, PrivateAffineHullClassifier):
+        raise FederationError("The request holds no private hull classifier.")
+    model = estimator.set_params(ledger=ledger, **execution).fit(*data())
+    facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
+    return facts, {"model": model_in(model)}
+
+
+def distances(request: Request, released: Reply) -> tuple[dict[str, Any], Arrays]:
+    """Answer query points from the stored private model: no new release."""
+    model = model_from(released.arrays["model"])
+    queries = request.arrays["queries"]
+    found = model.distances(queries).astype(np.float32)
+    return {"classes": model.classes_.tolist()}, {"distances": found}
+
+
+# At the coordinator ------------------------------------------------------------------------------
+
+
+def received_model(
+    reply: Reply, pattern: PrivateAffineHullClassifier
+) -> PrivateAffineHullClassifier:
+    """Rebuild a party's model and check that it is what was asked for."""
+    model = model_from(reply.array("model", (None,), kinds="u"))
+    if not isinstance(model, PrivateAffineHullClassifier) or not hasattr(model, "classifier_"):
+        raise FederationError(f"{reply.party} sent something that is no fitted hull classifier.")
+    if (model.bounds, model.unit) != (pattern.bounds, pattern.unit):
+        raise FederationError(f"{reply.party} sent a model of other bounds or another unit.")
+    if model.guarantee_ != Guarantee.from_dict(reply.fact("guarantee")):
+        raise FederationError(f"{reply.party} states another guarantee than its model.")
+    return model
+
+
+def smallest_distances(
+    replies: Sequence[Reply], classes: NDArray[Any], n_queries: int
+) -> NDArray[np.float64]:
+    """``min_q`` of the parties' distances, class by class; infinite where a party has no hull."""
+    nearest = np.full((n_queries, len(classes)), np.inf)
+    for reply in replies:
+        labels = np.asarray(reply.fact("classes"))
+        found = reply.array("distances", (n_queries, len(labels)))
+        columns = np.searchsorted(classes, labels)
+        nearest[:, columns] = np.minimum(nearest[:, columns], found)
+    return nearest

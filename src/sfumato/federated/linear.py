@@ -1,0 +1,304 @@
+"""Federated linear classifiers in two rounds: a common subspace, then averaged weights.
+
+1. Every party releases its noisy second moment ``M_q + noise`` (or only its principal components);
+   the coordinator adds the moments, weighted by the numbers of rows where these are public, and
+   takes the top eigenvectors.
+2. Every party trains a private linear classifier in that subspace; the weights are averaged.
+
+Both releases of a party are calibrated together, so that they cost its epsilon and not more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
+from sfumato.guarantee import Guarantee, Relation
+from sfumato.margins.linear_budget import LinearBudget
+from sfumato.margins.losses import loss_named
+from sfumato.margins.private_linear import PrivateLinearClassifier
+from sfumato.margins.rows import unit_rows
+from sfumato.margins.whitening import second_moment
+from sfumato.mechanisms.base import Mechanism
+from sfumato.moments.pca import check_n_components, top_eigenvectors
+
+__all__ = ["LinearTask", "fit_classifier", "release_subspace"]
+
+SUBSPACE, CLASSIFIER = "linear.subspace", "linear.classifier"
+AGGREGATES = ("moments", "projectors", "bases")
+
+Array = NDArray[np.float64]
+Earlier = Callable[[str], Reply | None]
+
+
+@dataclass(frozen=True)
+class LinearTask:
+    """Train private linear classifiers in a common private subspace and average them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the task; a party makes the releases of one name once.
+    estimator : PrivateLinearClassifier
+        Not fitted, with `n_components`, the bounds and the budget of a party.
+    aggregate : {"moments", "projectors", "bases"}, default="moments"
+        How the subspaces are put together. "moments": noisy second moments are added, the best by
+        far, d(d+1)/2 numbers a party. "projectors": the mean of the projectors on the parties'
+        components, d k numbers. "bases": the components themselves are averaged and divided by the
+        number of parties, as printed; signs and rotations being arbitrary, that is hardly better
+        than a random subspace. None of them costs more privacy than another.
+    mode : {"strict", "paper"}, default="strict"
+        "paper" averages bases, as printed.
+    """
+
+    name: str
+    estimator: PrivateLinearClassifier
+    aggregate: str = "moments"
+    mode: str = "strict"
+
+    kind: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        if self.mode == "paper":
+            object.__setattr__(self, "aggregate", "bases")
+        if self.aggregate not in AGGREGATES or self.mode not in ("strict", "paper"):
+            raise InvalidInputError(
+                f"'aggregate' must be one of {AGGREGATES}, 'mode' strict or paper. "
+                f"Got {self.aggregate!r}, {self.mode!r}."
+            )
+        if not isinstance(self.estimator, PrivateLinearClassifier):
+            raise InvalidInputError("'estimator' must be a PrivateLinearClassifier.")
+        _require_plain_components(self.estimator)
+
+    # Requests ---------------------------------------------------------------------------
+
+    def subspace_request(self) -> Request:
+        """Ask for the first release."""
+        return Request(
+            self.name, SUBSPACE, {"aggregate": self.aggregate}, {"estimator": self._pattern()}
+        )
+
+    def classifier_request(self, basis: Array) -> Request:
+        """Ask for the second release, in the common subspace."""
+        return Request(self.name, CLASSIFIER, arrays={"estimator": self._pattern(), "basis": basis})
+
+    def _pattern(self) -> NDArray[np.uint8]:
+        return model_in(clone(self.estimator).set_params(ledger=None))
+
+    # At the coordinator -------------------------------------------------------------------
+
+    def check_subspace(self, reply: Reply) -> None:
+        """Raise unless a first release can be used."""
+        Guarantee.from_dict(reply.fact("guarantee"))
+        size = int(reply.fact("n_features"))
+        if self.aggregate == "moments":
+            reply.array("moment", (size * (size + 1) // 2,))
+        else:
+            reply.array("basis", (size, self._kept(size)))
+
+    def check_classifier(self, reply: Reply) -> None:
+        """Raise unless a second release can be used."""
+        Guarantee.from_dict(reply.fact("guarantee"))
+        _received_classifier(reply)
+
+    def basis(self, replies: Sequence[Reply]) -> Array:
+        """Put the parties' subspaces together."""
+        sizes = {int(reply.fact("n_features")) for reply in replies}
+        if len(sizes) != 1:
+            raise FederationError(f"The parties have rows of different lengths: {sorted(sizes)}.")
+        size = sizes.pop()
+        weights = _weights(replies)
+        if self.aggregate == "moments":
+            total = sum(
+                w * _square(r.array("moment", (size * (size + 1) // 2,)), size)
+                for w, r in zip(weights, replies, strict=True)
+            )
+            return top_eigenvectors(np.asarray(total), self._kept(size))[1]
+        bases = [reply.array("basis", (size, self._kept(size))) for reply in replies]
+        if self.aggregate == "projectors":
+            mean = sum(w * basis @ basis.T for w, basis in zip(weights, bases, strict=True))
+            return top_eigenvectors(np.asarray(mean), self._kept(size))[1]
+        printed = sum(w * basis for w, basis in zip(weights, bases, strict=True)) / len(bases)
+        return np.asarray(printed)
+
+    def average(self, replies: Sequence[Reply]) -> PrivateLinearClassifier:
+        """Average the weights of the parties' classifiers."""
+        models = [_received_classifier(reply) for reply in replies]
+        found: PrivateLinearClassifier = models[0]
+        for model in models[1:]:
+            if not np.array_equal(model.classes_, found.classes_):
+                raise FederationError("The parties' classifiers have different labels.")
+        weights = _weights(replies)
+        found.weights_ = np.average([m.weights_ for m in models], axis=0, weights=weights)
+        return found
+
+    def guarantees(
+        self, subspaces: Sequence[Reply], classifiers: Sequence[Reply]
+    ) -> dict[str, Guarantee]:
+        """Give what each party promises; a second release states what both cost together."""
+        latest = {reply.party: reply for reply in (*subspaces, *classifiers)}
+        return {name: Guarantee.from_dict(r.fact("guarantee")) for name, r in latest.items()}
+
+    def _kept(self, n_features: int) -> int:
+        return check_n_components(self.estimator.n_components, n_features)
+
+
+def _weights(replies: Sequence[Reply]) -> Array:
+    """Shares of rows where all numbers of rows are public, else equal shares.
+
+    All noise is of one size and the signal of a party grows with its rows, so that this weighting
+    of second moments has the largest ratio of signal to noise.
+    """
+    counts = [reply.facts.get("n_rows") for reply in replies]
+    if any(count is None for count in counts):
+        return np.full(len(replies), 1 / len(replies))
+    numbers = np.array(counts, dtype=float)
+    if not (np.isfinite(numbers).all() and (numbers > 0).all()):
+        raise FederationError("A party states a number of rows that cannot be.")
+    return np.asarray(numbers / numbers.sum())
+
+
+def _received_classifier(reply: Reply) -> PrivateLinearClassifier:
+    model = model_from(reply.array("model", (None,), kinds="u"))
+    if not isinstance(model, PrivateLinearClassifier) or not hasattr(model, "weights_"):
+        raise FederationError(f"{reply.party} sent something that is no fitted linear classifier.")
+    if not np.isfinite(model.weights_).all():
+        raise FederationError(f"{reply.party} sent weights that are not finite.")
+    return model
+
+
+# At the party ------------------------------------------------------------------------------------
+
+
+def release_subspace(
+    request: Request,
+    data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+    ledger: Any,
+    execution: Mapping[str, Any],  # noqa: ARG001 - every release has it
+    earlier: Earlier,  # noqa: ARG001
+) -> tuple[dict[str, Any], Arrays]:
+    """Release the noisy second moment of one party, or the components that it gives."""
+    estimator = _estimator_in(request)
+    aggregate = request.settings.get("aggregate")
+    rows, _ = data()
+    mechanism = _budget(estimator, rows.shape[1]).second_moment()
+    if mechanism is None:
+        raise FederationError("As many components as features leave no subspace to be found.")
+    receipt = prepay(  # charge, then draw
+        ledger, mechanism.event(), unit=estimator.unit, relation=estimator.relation
+    )
+    assert estimator.bounds is not None  # noqa: S101 - _estimator_in has checked it
+    units = unit_rows(estimator.bounds, estimator._check_rows(rows))
+    noisy = mechanism.release_symmetric(second_moment(units), ledger=receipt)
+    facts = {"guarantee": estimator._guarantee(receipt).to_dict(), "n_features": rows.shape[1]}
+    facts |= _public_count(estimator, len(rows))
+    if aggregate == "moments":
+        return facts, {"moment": noisy[np.triu_indices(len(noisy))]}
+    kept = check_n_components(estimator.n_components, len(noisy))
+    return facts, {"basis": np.ascontiguousarray(top_eigenvectors(noisy, kept)[1])}
+
+
+def fit_classifier(
+    request: Request,
+    data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+    ledger: Any,
+    execution: Mapping[str, Any],  # noqa: ARG001 - every release has it
+    earlier: Earlier,
+) -> tuple[dict[str, Any], Arrays]:
+    """Train the private classifier of one party in the subspace that was sent."""
+    pattern = _estimator_in(request)
+    basis = _checked_basis(request.arrays.get("basis"))
+    rows, labels = data()
+    fitted = _SecondPhase(**pattern.get_params(deep=False)).set_params(ledger=ledger)
+    fitted.fit_in(basis, rows, labels)
+    model = fitted.plain()
+    model.guarantee_ = _of_both_releases(model, earlier(SUBSPACE))
+    facts = {"guarantee": model.guarantee_.to_dict(), **_public_count(pattern, len(rows))}
+    return facts, {"model": model_in(model)}
+
+
+class _SecondPhase(PrivateLinearClassifier):
+    """The classifier in a given subspace: the first release was made and paid for before."""
+
+    def fit_in(self, basis: Array, rows: NDArray[Any], labels: NDArray[Any]) -> None:
+        self._basis = basis
+        self.fit(rows, labels)
+
+    def _prepay(self, *mechanisms: Mechanism) -> Receipt:
+        return super()._prepay(*mechanisms[1:])  # all but the second moment
+
+    def _mapped(self, first: Any, units: Any, receipt: Receipt) -> Any:  # noqa: ARG002
+        self.projection_ = self._basis
+        return self._row_map().finish(units)
+
+    def plain(self) -> PrivateLinearClassifier:
+        """Give the public class with what was learned."""
+        model = PrivateLinearClassifier(**self.get_params(deep=False) | {"ledger": None})
+        for name in ("classes_", "weights_", "projection_", "n_features_in_", "guarantee_"):
+            setattr(model, name, getattr(self, name))
+        return model
+
+
+def _of_both_releases(model: PrivateLinearClassifier, first: Reply | None) -> Guarantee:
+    second: Guarantee = model.guarantee_
+    if first is None:  # the party came late and released its classifier only
+        return second
+    events = (*Guarantee.from_dict(first.fact("guarantee")).events, *second.events)
+    spent = epsilon_spent(events, second.delta, second.relation)
+    return replace(second, epsilon=max(spent, second.epsilon or 0.0), events=events)
+
+
+def _estimator_in(request: Request) -> PrivateLinearClassifier:
+    estimator = model_from(request.arrays["estimator"])
+    if not isinstance(estimator, PrivateLinearClassifier):
+        raise FederationError("The request holds no private linear classifier.")
+    _require_plain_components(estimator)
+    estimator._check_promise()
+    return estimator
+
+
+def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
+    if estimator.n_components is None or estimator.whiten or estimator.mode != "strict":
+        raise InvalidInputError(
+            "A federated linear classifier needs 'n_components', and neither 'whiten' nor an "
+            "estimator of mode 'paper'."
+        )
+
+
+def _budget(estimator: PrivateLinearClassifier, n_features: int) -> LinearBudget:
+    bounds = estimator.bounds
+    assert bounds is not None  # noqa: S101 - checked by _check_promise
+    if bounds.labels is None or isinstance(bounds.labels, str):
+        raise FederationError("The bounds of a federated classifier must list the labels.")
+    loss = loss_named(estimator.loss, len(bounds.labels), huber_width=estimator.huber_width)
+    return estimator._budget(loss, n_features)
+
+
+def _checked_basis(basis: NDArray[Any] | None) -> Array:
+    """Accept only what cannot lengthen a row: it comes from elsewhere."""
+    if basis is None or basis.ndim != 2 or not np.isfinite(basis).all():
+        raise FederationError("The request holds no basis.")
+    found = np.asarray(basis, dtype=np.float64)
+    if np.linalg.norm(found, ord=2) > 1 + 1e-9:
+        raise FederationError("The basis lengthens rows; no singular value may be above 1.")
+    return found
+
+
+def _public_count(estimator: PrivateLinearClassifier, n_rows: int) -> dict[str, int]:
+    is_public = Relation(estimator.relation) is Relation.REPLACE_ONE
+    return {"n_rows": n_rows} if is_public else {}
+
+
+def _square(triangle: Array, size: int) -> Array:
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = triangle
+    return np.asarray(matrix + np.triu(matrix, 1).T)

@@ -1,0 +1,156 @@
+"""A party: its rows, its ledger, its store of releases, and the right to say no."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
+from sfumato.federated import hulls, linear
+from sfumato.federated.messages import Arrays, Reply, Request, model_from
+from sfumato.federated.release_store import ReleaseStore
+from sfumato.private import PrivateEstimator
+
+__all__ = ["Party"]
+
+Rows = tuple[NDArray[Any], NDArray[Any]]
+
+# Phases that make a release of the rows, and phases that only read an earlier release.
+RELEASES: dict[str, Callable[..., tuple[dict[str, Any], Arrays]]] = {
+    hulls.FIT: hulls.fit_hulls,
+    linear.SUBSPACE: linear.release_subspace,
+    linear.CLASSIFIER: linear.fit_classifier,
+}
+ANSWERS: dict[str, tuple[str, Callable[..., tuple[dict[str, Any], Arrays]]]] = {
+    hulls.DISTANCES: (hulls.FIT, hulls.distances),
+}
+
+_log = logging.getLogger("sfumato.federated")
+
+
+class Party:
+    """One owner of rows in a federation.
+
+    Parameters
+    ----------
+    name : str
+        How the others know it.
+    load : callable
+        Gives rows and labels; called only when a release is made.
+    store : path-like
+        Folder of the party's releases and of its log of messages.
+    ledger : DatasetBudget, optional
+        Pays for every release; a federation in earnest always has one.
+    bounds : Bounds, optional
+        The public bounds on which the parties agreed; a task with others is refused.
+    max_epsilon : float, optional
+        A task that asks for more is refused, whatever the ledger has left.
+    execution : mapping, optional
+        How this party runs an estimator, such as ``{"n_jobs": 2}``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], Rows],
+        store: str | os.PathLike[str],
+        *,
+        ledger: Any = None,
+        bounds: Bounds | None = None,
+        max_epsilon: float | None = None,
+        execution: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.load = load
+        self.store = ReleaseStore(store)
+        self.ledger = ledger
+        self.bounds = bounds
+        self.max_epsilon = max_epsilon
+        self.execution = dict(execution or {})
+
+    @classmethod
+    def of_rows(
+        cls, name: str, X: ArrayLike, y: ArrayLike, store: str | os.PathLike[str], **rights: Any
+    ) -> Party:
+        """Make a party of rows in memory, for simulations."""
+        rows, labels = np.asarray(X), np.asarray(y)
+        return cls(name, lambda: (rows, labels), Path(store), **rights)
+
+    def answer(self, request: Request) -> Reply:
+        """Answer a request, or refuse it in a sentence; never with an unknown error's text."""
+        try:
+            reply = self._answer(request)
+        except SfumatoError as error:
+            reply = Reply(self.name, refusal=str(error))
+        except Exception:
+            # Its text may hold values of rows, so it stays here.
+            _log.exception("%s could not answer %s", self.name, request.phase)
+            reply = Reply(
+                self.name, refusal="An error that the party keeps to itself; see its log."
+            )
+        self.store.log(request, reply)
+        return reply
+
+    def _answer(self, request: Request) -> Reply:
+        if request.phase in RELEASES:
+            made = self.store.released(request, lambda: self._release(request))
+            return _without_model(made) if request.settings.get("serve") == "distances" else made
+        if request.phase in ANSWERS:
+            phase, function = ANSWERS[request.phase]
+            facts, arrays = function(request, self._made_before(request, phase))
+            return Reply(self.name, facts, arrays)
+        raise FederationError(f"The phase '{request.phase}' is not known here.")
+
+    def _made_before(self, request: Request, phase: str) -> Reply:
+        found = self.store.earlier(request, phase)
+        if found is None:
+            raise FederationError(
+                f"The task '{request.task}' asks for '{request.phase}' before '{phase}' was made."
+            )
+        return found
+
+    def _release(self, request: Request) -> Reply:
+        self._refuse_other_terms(request)
+        release = RELEASES[request.phase]
+        facts, arrays = release(
+            request,
+            self.load,
+            self.ledger,
+            self.execution,
+            lambda phase: self.store.earlier(request, phase),
+        )
+        return Reply(self.name, facts, arrays)
+
+    def _refuse_other_terms(self, request: Request) -> None:
+        """Hold the task against what this party agreed to, before any row is read."""
+        estimator = model_from(request.arrays["estimator"])
+        if not isinstance(estimator, PrivateEstimator):
+            raise FederationError("The request holds no private estimator.")
+        if self.bounds is not None and estimator.bounds != self.bounds:
+            raise FederationError(f"The task's bounds are not those that {self.name} agreed to.")
+        if self.max_epsilon is not None and not estimator.epsilon <= self.max_epsilon:
+            raise FederationError(
+                f"The task asks for epsilon {estimator.epsilon:g}; {self.name} gives at most "
+                f"{self.max_epsilon:g}."
+            )
+
+
+def _without_model(reply: Reply) -> Reply:
+    rest = {name: array for name, array in reply.arrays.items() if name != "model"}
+    return Reply(reply.party, reply.facts, rest)
+
+
+def check_parties(parties: Any) -> list[Party]:
+    """Check that names tell the parties apart."""
+    found = list(parties)
+    names = [party.name for party in found]
+    if not found or len(set(names)) != len(names):
+        raise InvalidInputError("A federation needs parties, each with a name of its own.")
+    return found

@@ -1,0 +1,104 @@
+"""What a party has released, kept so that a retried round gets the same answer.
+
+Fresh noise for the same question would be a second release, paid for or not. So the reply to a
+task and phase is written down before it is sent, and every further request for it gets the stored
+one; a request of the same name with other settings is refused.
+
+The folder belongs to the party. It holds released values only, never rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sfumato.atomic_file import written_aside
+from sfumato.exceptions import FederationError
+from sfumato.federated.messages import Reply, Request, read_reply, write_reply
+
+__all__ = ["ReleaseStore"]
+
+
+class ReleaseStore:
+    """A folder of releases and a log of messages.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it does not exist; one a party.
+
+    Notes
+    -----
+    The ledger is charged while `make` runs, before its noise is drawn. If the process dies after
+    that and before the reply is on disk, the next request makes a new release and pays again: the
+    first one was seen by nobody, so the ledger errs on the safe side.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def released(self, request: Request, make: Callable[[], Reply]) -> Reply:
+        """Give the stored reply to `request`, or `make` it, store it and give it."""
+        with self._one_at_a_time(request):
+            stored = self.find(request)
+            if stored is not None:
+                return stored
+            reply = make()
+            self._keep(request, reply)
+            return reply
+
+    def find(self, request: Request) -> Reply | None:
+        """Give the stored reply to exactly this request, None if its task has none."""
+        path = self._path(request, ".release")
+        if not path.exists():
+            return None
+        fingerprint, _, data = path.read_bytes().partition(b"\n")
+        if fingerprint.decode() != request.fingerprint():
+            raise FederationError(
+                f"The release '{request.phase}' of the task '{request.task}' was made with other "
+                "settings. It is not made a second time; a different task needs another name."
+            )
+        return read_reply(data)
+
+    def earlier(self, request: Request, phase: str) -> Reply | None:
+        """Give what another phase of the same task released, None if it was not made."""
+        path = self._path(Request(request.task, phase), ".release")
+        return read_reply(path.read_bytes().partition(b"\n")[2]) if path.exists() else None
+
+    def log(self, request: Request, reply: Reply) -> None:
+        """Write one line about a message that leaves: what for, how large, which digest."""
+        data = write_reply(reply)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "task": request.task,
+            "phase": request.phase,
+            "request": request.fingerprint(),
+            "refusal": reply.refusal,
+            "arrays": {name: list(array.shape) for name, array in reply.arrays.items()},
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        with (self.folder / "messages.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _keep(self, request: Request, reply: Reply) -> None:
+        with written_aside(self._path(request, ".release")) as file:
+            file.write(request.fingerprint().encode() + b"\n" + write_reply(reply))
+
+    def _path(self, request: Request, suffix: str) -> Path:
+        # A digest: the coordinator chooses the name and must not choose a path.
+        digest = hashlib.sha256(f"{request.task}\n{request.phase}".encode()).hexdigest()
+        return self.folder / f"{digest[:32]}{suffix}"
+
+    @contextmanager
+    def _one_at_a_time(self, request: Request) -> Iterator[None]:
+        with self._path(request, ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released by the system if the process dies
+            yield

@@ -1,0 +1,60 @@
+"""What the coordinator writes at the end of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.atomic_file import written_aside
+from sfumato.federated.coordination import Federation
+from sfumato.federated.hulls import RemoteHulls
+from sfumato.persistence import save
+
+__all__ = ["write_result"]
+
+
+def write_result(federation: Federation, config: dict[str, Any]) -> None:
+    """Write the global model (or the labels of the query points) and what happened.
+
+    ``out`` names a folder of the coordinator: ``global.sfumato`` or ``predictions.npz``, and
+    ``federation.json`` with the guarantees and the rounds.
+    """
+    folder = Path(str(config["out"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(federation.model, RemoteHulls):
+        _write_answers(federation.model, str(config["queries"]), folder)
+    else:
+        save(federation.model, folder / "global.sfumato")
+    with written_aside(folder / "federation.json") as file:
+        file.write(json.dumps(summary(federation), indent=2).encode())
+
+
+def summary(federation: Federation) -> dict[str, Any]:
+    """Give guarantees and rounds as JSON."""
+    return {
+        "total": federation.total.to_dict(),
+        "sentence": str(federation.total),
+        "parties": {name: each.to_dict() for name, each in federation.guarantees.items()},
+        "rounds": [
+            {
+                "phase": each.phase,
+                "answered": list(each.answered),
+                "refused": each.refused,
+                "seconds": round(each.seconds, 3),
+            }
+            for each in federation.rounds
+        ],
+    }
+
+
+def _write_answers(model: RemoteHulls, queries: str, folder: Path) -> None:
+    if not queries:
+        return
+    rows = np.load(queries, allow_pickle=False)
+    distances = model.distances(rows)
+    labels = model.classes_[distances.argmin(axis=1)]
+    with written_aside(folder / "predictions.npz") as file:
+        np.savez(file, distances=distances, labels=labels, classes=model.classes_)

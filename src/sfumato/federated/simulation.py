@@ -1,0 +1,121 @@
+"""Federations in simulation: the same parties and tasks, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sfumato.bounds import Bounds
+from sfumato.federated.coordination import Federation, Task, run_task
+from sfumato.federated.messages import Reply, Request
+from sfumato.federated.party import Party, check_parties
+from sfumato.federated.scenarios import spread
+from sfumato.hulls.parallel import run_all
+
+__all__ = ["make_parties", "simulate"]
+
+
+def make_parties(
+    X: ArrayLike,
+    y: ArrayLike,
+    folder: Path | str,
+    *,
+    scenario: str = "random",
+    n_parties: int | None = None,
+    bounds: Bounds | None = None,
+    ledger: Callable[[str], Any] | None = None,
+    random_state: Any = None,
+) -> list[Party]:
+    """Spread rows over parties.
+
+    Parameters
+    ----------
+    X, y : array-like
+        All rows and labels.
+    folder : path-like
+        Each party keeps its releases in a folder of its own in there.
+    scenario : {"one-class-each", "two-per-class", "random", "uneven"}, default="random"
+        See `sfumato.federated.spread`.
+    n_parties : int, optional
+        For the scenarios that need it.
+    bounds : Bounds, optional
+        What the parties agreed on.
+    ledger : callable, optional
+        Gives the budget of the party of a name.
+    random_state : int, RandomState or None
+        The deal.
+    """
+    rows, labels = np.asarray(X), np.asarray(y)
+    parts = spread(labels, scenario, n_parties, random_state=random_state)
+    names = [f"party-{number}" for number in range(len(parts))]
+    return [
+        Party.of_rows(
+            name,
+            rows[part],
+            labels[part],
+            Path(folder) / name,
+            bounds=bounds,
+            ledger=None if ledger is None else ledger(name),
+        )
+        for name, part in zip(names, parts, strict=True)
+    ]
+
+
+def simulate(
+    parties: Iterable[Party],
+    task: Task,
+    *,
+    min_parties: int = 1,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> Federation:
+    """Run a federated task in this process.
+
+    Parameters
+    ----------
+    parties : iterable of Party
+        Who takes part.
+    task : HullTask or LinearTask
+        What is learned.
+    min_parties : int, default=1
+        A round with fewer usable replies fails.
+    n_jobs : int, optional
+        Threads in which parties answer, see joblib.
+    verbose : bool, default=False
+        Show a progress bar for every round.
+
+    Returns
+    -------
+    Federation
+        The global model, the guarantee of each party, and their total by parallel composition,
+        on condition that each person has records at one party only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds, PrivateAffineHullClassifier
+    >>> from sfumato.federated import HullTask, make_parties, simulate
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
+    >>> hulls = PrivateAffineHullClassifier(
+    ...     n_layers=1, unit="entry", epsilon=16.0, delta=1e-5, bounds=bounds, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parties = make_parties(X, y, folder, scenario="one-class-each", bounds=bounds)
+    ...     found = simulate(parties, HullTask("digits", hulls))
+    >>> bool(found.model.score(X, y) > 0.9), len(found.guarantees)
+    (True, 10)
+    """
+    everybody = check_parties(parties)
+
+    def ask(request: Request) -> list[Reply]:
+        title = request.phase if verbose else None
+        return run_all(
+            lambda party: party.answer(request), everybody, n_jobs=n_jobs, progress=title
+        )
+
+    return run_task(task, ask, min_parties=min_parties)

@@ -1,0 +1,169 @@
+"""``sfumato federate``: learn among parties that share no rows."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.federated import Federation, HullTask, LinearTask, make_parties, simulate
+from sfumato.federated.results import summary
+from sfumato.federated.scenarios import SCENARIOS
+from sfumato.guarantee import Relation, Unit
+from sfumato.interfaces.cli import options
+from sfumato.interfaces.cli.console import printed_json, remark, told
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.persistence import save
+from sfumato.pipeline import Promise, labelled_rows, make_model, offered_models
+from sfumato.tables.bounds_file import TableBounds
+from sfumato.tables.files import TableFile
+
+__all__ = ["federate_app"]
+
+federate_app = typer.Typer(
+    help="Learn among parties that share no rows, with Flower.", no_args_is_help=True
+)
+
+KINDS = {"hulls": "hull", "linear": "linear"}
+Kind = Annotated[str, typer.Option("--task", help="hulls or linear.")]
+Serve = Annotated[
+    str, typer.Option("--serve", help="hulls: 'models' or 'distances' leave a party.")
+]
+Aggregate = Annotated[
+    str, typer.Option("--aggregate", help="linear: 'moments', 'projectors' or 'bases'.")
+]
+Name = Annotated[str, typer.Option("--name", help="Name of the task; its releases are made once.")]
+
+
+@federate_app.command("simulate")
+def simulate_command(
+    table: options.TablePath,
+    epsilon: options.Epsilon,
+    bounds: options.Bounds,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the global model (.sfumato).")
+    ] = None,
+    parties: Annotated[int, typer.Option("--parties", help="Number of parties.")] = 10,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help=f"One of {', '.join(SCENARIOS)}.")
+    ] = "random",
+    test: Annotated[
+        Path | None, typer.Option("--test", help="A table to score the global model on.")
+    ] = None,
+    target: options.TargetName = None,
+    task: Kind = "hulls",
+    serve: Serve = "models",
+    aggregate: Aggregate = "moments",
+    delta: options.Delta = 1e-6,
+    unit: options.ProtectedUnit = Unit.RECORD,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    settings: options.Settings = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Spread the rows of a table over parties and learn from them without sharing a row.
+
+    Example: sfumato federate simulate patients.parquet --parties 10 --scenario uneven --epsilon 3
+    --bounds bounds.toml --test later.parquet -o global.sfumato
+    """
+    with plain_errors(), tempfile.TemporaryDirectory() as folder:
+        source, known = options.bounded_table(table, bounds)
+        promise = Promise(epsilon, delta, str(unit), str(relation))
+        wanted = _task(task, "simulation", known, promise, target, serve, aggregate, settings)
+        rows, labels = _rows(source, known, target)
+        everybody = make_parties(
+            rows, labels, folder, scenario=scenario, n_parties=parties, random_state=seed
+        )
+        remark(f"{len(everybody)} parties, {len(rows)} rows ...")
+        found = simulate(everybody, wanted)
+        score = None if test is None else _score(found, test, known, target)
+        if output is not None:
+            if serve == "distances":
+                raise InvalidInputError("Hulls served as distances stay with their parties: no -o.")
+            save(found.model, output)
+    _stated(found, score, as_json=as_json)
+
+
+@federate_app.command("deploy")
+def deploy(
+    folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
+    epsilon: options.Epsilon,
+    bounds: options.Bounds,
+    party: Annotated[list[str], typer.Option("--party", help="Name of a party; repeat it.")],
+    host: Annotated[str, typer.Option("--host", help="Where parties reach the coordinator.")],
+    name: Name,
+    port: Annotated[int, typer.Option("--port", help="The published port.")] = 8443,
+    certificates: Annotated[
+        bool, typer.Option("--certificates", help="Make an authority and a certificate too.")
+    ] = False,
+    target: options.TargetName = None,
+    task: Kind = "hulls",
+    serve: Serve = "models",
+    aggregate: Aggregate = "moments",
+    delta: options.Delta = 1e-6,
+    unit: options.ProtectedUnit = Unit.RECORD,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    settings: options.Settings = None,
+) -> None:
+    """Write the Flower configuration of a real federation: coordinator, parties, certificates.
+
+    Example: sfumato federate deploy federation --name diabetes-1 --party clinic-a --party clinic-b
+    --host coordinator.example.org --epsilon 3 --bounds bounds.toml --certificates
+    """
+    with plain_errors():
+        from sfumato.federated.flower.deployment import write_deployment
+
+        known = TableBounds.read(bounds)
+        known.require_confirmed()
+        promise = Promise(epsilon, delta, str(unit), str(relation))
+        wanted = _task(task, name, known, promise, target, serve, aggregate, settings)
+        written = write_deployment(
+            folder, wanted, party, host=host, port=port, certificates=certificates
+        )
+    told(f"{written}: start with README.md in it.")
+
+
+def _task(
+    kind: str,
+    name: str,
+    known: TableBounds,
+    promise: Promise,
+    target: str | None,
+    serve: str,
+    aggregate: str,
+    settings: list[str] | None,
+) -> HullTask | LinearTask:
+    if kind not in KINDS:
+        raise InvalidInputError(f"'--task' must be one of {', '.join(KINDS)}. Got {kind!r}.")
+    bounds = known.encoding().bounds(known.require_target(target).labels, promise.unit)
+    chosen = options.settings_from(settings)
+    estimator = make_model(offered_models()[KINDS[kind]], promise, bounds, chosen)
+    if kind == "hulls":
+        return HullTask(name, estimator, serve)
+    return LinearTask(name, estimator, aggregate)
+
+
+def _rows(
+    source: TableFile, known: TableBounds, target: str | None
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    parts = list(labelled_rows(source, known.encoding(), known.require_target(target)))
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def _score(found: Federation, test: Path, known: TableBounds, target: str | None) -> float:
+    rows, labels = _rows(TableFile(test, known.types()), known, target)
+    return float(np.mean(found.model.predict(rows) == labels))
+
+
+def _stated(found: Federation, score: float | None, *, as_json: bool) -> None:
+    if as_json:
+        printed_json({**summary(found), "accuracy": score})
+        return
+    told(*(str(each) for each in found.rounds))
+    if score is not None:
+        told(f"accuracy on the test table: {score:.4f}")
+    told(f"{len(found.guarantees)} parties; together: {found.total}")

@@ -1,0 +1,304 @@
+"""The Flower apps: in this process, in Flower's simulation engine, and deployed for real."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: pip install 'sfumato[federated]'")
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.serverapp import Grid
+
+from sfumato import Bounds, Ledger, PrivateLinearClassifier, load
+from sfumato.federated import HullTask, LinearTask, read_party, simulate, spread
+from sfumato.federated.flower.adapter import ask_all, content_of, reply_in, request_in
+from sfumato.federated.flower.app_folder import write_app
+from sfumato.federated.flower.certificates import make_server_certificate
+from sfumato.federated.flower.hulls import client_app, server_app
+from sfumato.federated.flower.linear import client_app as linear_client_app
+from sfumato.federated.flower.linear import server_app as linear_server_app
+from sfumato.federated.flower.simulation import run_configuration, simulate_with_flower
+from sfumato.federated.messages import Request
+from tests.federated.cluster import Cluster
+from tests.federated.federations import hulls, write_party
+
+
+class LocalGrid(Grid):
+    """Runs a ClientApp in this process, through its public signature."""
+
+    def __init__(self, app: Any, n_nodes: int, config: dict[str, Any], dead: tuple[int, ...] = ()):
+        self.app, self.dead = app, dead
+        self.contexts = {
+            number + 2: Context(1, number + 2, {"partition-id": number}, RecordDict(), config)
+            for number in range(n_nodes)
+        }
+        self.replies: dict[str, Message] = {}
+        self.numbers = itertools.count()
+
+    run = property(lambda self: None)
+
+    def set_run(self, run: Any) -> None: ...
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        raise AssertionError("not used")
+
+    def get_node_ids(self) -> list[int]:
+        return list(self.contexts)
+
+    def push_messages(self, messages: Any) -> list[str]:
+        numbers = []
+        for message in messages:
+            number = str(next(self.numbers))
+            message.metadata.__dict__["_message_id"] = number
+            node = message.metadata.dst_node_id
+            self.replies[number] = (
+                Message(Error(5, "node unavailable"), reply_to=message)
+                if node - 2 in self.dead
+                else self.app(message, self.contexts[node])
+            )
+            numbers.append(number)
+        return numbers
+
+    def pull_messages(self, message_ids: Any) -> list[Message]:
+        return [self.replies.pop(number) for number in list(message_ids) if number in self.replies]
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
+        raise AssertionError("not used")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Message() works only where an engine has set these; a private module, so in one place."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+def linear_task(name: str) -> LinearTask:
+    bounds = Bounds(norm=80.0, labels=range(10))
+    return LinearTask(
+        name, PrivateLinearClassifier(n_components=12, epsilon=8.0, delta=1e-5, bounds=bounds)
+    )
+
+
+def configuration(
+    task: HullTask | LinearTask, folder: Path, n_parties: int, **more: Any
+) -> dict[str, Any]:
+    (folder / "out").mkdir(exist_ok=True)
+    return {
+        "queries": "",
+        "wait-seconds": 1.0,
+        "round-seconds": 120.0,
+        "parties-folder": str(folder),
+        **run_configuration(task, folder / "out", n_parties),
+        **more,
+    }
+
+
+def write_parties(folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int) -> None:
+    for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
+        write_party(folder, number, X[part], y[part])
+
+
+def simulated_again(folder: Path, n_parties: int, task: HullTask | LinearTask) -> Any:
+    """Run the task in this process on what the parties have stored: the same released values."""
+    parties = [read_party(folder / f"party-{number}.toml") for number in range(n_parties)]
+    return simulate(parties, task)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("dead", [(), (1,)])
+def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None:
+    X, y, X_test, _ = digits
+    write_parties(tmp_path, X, y, 3)
+    task = HullTask("t", hulls())
+    config = configuration(task, tmp_path, 3)
+    grid = LocalGrid(client_app.app, 3, config, dead)
+    server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+
+    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    assert len(told["rounds"][0]["answered"]) == 3 - len(dead)
+    assert len(told["rounds"][0]["refused"]) == len(dead)
+    if not dead:
+        model = load(tmp_path / "out" / "global.sfumato")
+        same = simulated_again(tmp_path, 3, task).model
+        np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_linear_app_gives_what_the_simulation_gives(tmp_path, digits) -> None:
+    X, y, X_test, _ = digits
+    write_parties(tmp_path, X, y, 3)
+    task = linear_task("t")
+    config = configuration(task, tmp_path, 3)
+    linear_server_app.app(
+        LocalGrid(linear_client_app.app, 3, config), Context(1, 1, {}, RecordDict(), config)
+    )
+    model = load(tmp_path / "out" / "global.sfumato")
+    same = simulated_again(tmp_path, 3, task).model
+    np.testing.assert_array_equal(model.decision_function(X_test), same.decision_function(X_test))
+
+
+@pytest.mark.usefixtures("engine")
+def test_distances_are_served_through_the_app(tmp_path, digits) -> None:
+    X, y, X_test, y_test = digits
+    write_parties(tmp_path, X, y, 2)
+    np.save(tmp_path / "queries.npy", X_test)
+    task = HullTask("t", hulls(), "distances")
+    config = configuration(task, tmp_path, 2, queries=str(tmp_path / "queries.npy"))
+    server_app.app(LocalGrid(client_app.app, 2, config), Context(1, 1, {}, RecordDict(), config))
+    with np.load(tmp_path / "out" / "predictions.npz") as told:
+        assert np.mean(told["labels"] == y_test) > 0.9
+    assert not (tmp_path / "out" / "global.sfumato").exists()
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_phase_of_another_app_is_refused(tmp_path, digits) -> None:
+    X, y, _, _ = digits
+    write_parties(tmp_path, X, y, 1)
+    grid = LocalGrid(client_app.app, 1, {"parties-folder": str(tmp_path)})
+    replies = ask_all(grid, Request("t", "linear.subspace"), seconds=5)
+    assert "knows no phase" in replies[0].refusal
+
+
+@pytest.mark.usefixtures("engine")
+def test_requests_survive_the_records(digits) -> None:
+    request = Request("t", "hulls.fit", {"serve": "models"}, {"a": digits[0], "b": np.arange(3)})
+    header = {"task": "t", "phase": "hulls.fit", "settings": {"serve": "models"}}
+    assert request_in(content_of(header, request.arrays)).fingerprint() == request.fingerprint()
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("content", [RecordDict(), content_of({"party": "x"}, {})])
+def test_a_reply_of_another_make_is_refused(content) -> None:
+    question = Message(RecordDict(), message_type="train", dst_node_id=7)
+    question.metadata.__dict__["_message_id"] = "1"
+    assert "cannot be read" in reply_in(Message(content, reply_to=question), 7).refusal
+
+
+# Deployed for real -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("federation")) as cluster:
+        yield cluster
+
+
+def wait_until(holds: Any, seconds: float = 90.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.2)
+
+
+@pytest.mark.xdist_group("deployment")
+def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
+    """Three good parties, one that dies in the round, one that sends garbage; then a retry."""
+    X, y, X_test, y_test = digits
+    folder = deployed.folder
+    parts = spread(y, "random", 5, random_state=0)
+    for number, part in enumerate(parts):
+        budget = {"ledger": f"ledger-{number}.db", "dataset": "rows"}
+        Ledger(folder / budget["ledger"]).create("rows", epsilon=20, delta=1e-5, unit="entry")
+        write_party(folder, number, X[part], y[part], **budget)
+    task = HullTask("accidents", hulls())
+    # Party 4 answers with what stands in its store, and somebody has been there.
+    villain = read_party(folder / "party-4.toml")
+    villain.answer(task.request())
+    (release,) = (folder / "releases-4").glob("*.release")
+    data = bytearray(release.read_bytes())
+    data[len(data) // 2] ^= 255
+    release.write_bytes(bytes(data))
+    # Party 3 reads its rows from a pipe that nobody fills: it hangs until it is killed.
+    (folder / "rows-3.npz").unlink()
+    os.mkfifo(folder / "rows-3.npz")
+
+    app = write_app(folder, "hulls")
+    for number in range(4):
+        deployed.add(f"node-{number}", folder / f"party-{number}.toml")
+    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 45.0}
+    del config["parties-folder"]
+    run = deployed.link.submit(app, config)
+    deployed.add("node-4", folder / "party-4.toml")  # late: the run waits for it already
+    wait_until(lambda: (folder / "releases-0" / "messages.jsonl").exists())
+    deployed.kill("node-3")
+    deployed.link.wait(run, 240)
+
+    told = json.loads((folder / "out" / "federation.json").read_text())
+    assert sorted(told["parties"]) == ["hospital-0", "hospital-1", "hospital-2"]
+    assert len(told["rounds"][0]["refused"]) == 2
+    assert told["total"]["conditions"]
+    model = load(folder / "out" / "global.sfumato")
+    assert model.score(X_test, y_test) > 0.9
+    same = simulated_again(folder, 3, task).model
+    np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
+
+    spent = [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
+    assert all(0 < each <= 16 for each in spent)
+    run = deployed.link.submit(app, {**config, "parties": 4, "round-seconds": 45.0})  # a retry
+    deployed.link.wait(run, 240)
+    assert spent == [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
+    retried = load(folder / "out" / "global.sfumato")
+    np.testing.assert_array_equal(model.distances(X_test), retried.distances(X_test))
+
+
+@pytest.mark.xdist_group("deployment")
+def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
+    """Five parties, two rounds; the last one joins when the run is already submitted."""
+    X, y, X_test, y_test = digits
+    folder = deployed.folder
+    numbers = (0, 1, 2, 4, 5)  # a node reads its party's file anew for every message
+    for number, part in zip(numbers, spread(y, "random", 5, random_state=1), strict=True):
+        write_party(folder, number, X[part], y[part])
+    task = linear_task("linear")
+    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 90.0}
+    del config["parties-folder"]
+    run = deployed.link.submit(write_app(folder, "linear"), config)
+    for number in numbers:
+        if f"node-{number}" not in deployed.nodes:
+            deployed.add(f"node-{number}", folder / f"party-{number}.toml")
+    deployed.link.wait(run, 240)
+    told = json.loads((folder / "out" / "federation.json").read_text())
+    assert [len(each["answered"]) for each in told["rounds"]] == [5, 5]
+    model = load(folder / "out" / "global.sfumato")
+    parties = [read_party(folder / f"party-{number}.toml") for number in numbers]
+    same = simulate(parties, task).model
+    np.testing.assert_array_equal(model.decision_function(X_test), same.decision_function(X_test))
+    assert model.score(X_test, y_test) > 0.6
+
+
+def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
+    pytest.importorskip("ray", reason="Flower's simulation needs Ray: 'sfumato[federated]'")
+    X, y, X_test, _ = digits
+    write_parties(tmp_path, X, y, 3)
+    task = linear_task("t")
+    told = simulate_with_flower(tmp_path, task, tmp_path / "out")
+    assert sorted(told["parties"]) == ["hospital-0", "hospital-1", "hospital-2"]
+    model = load(tmp_path / "out" / "global.sfumato")
+    same = simulated_again(tmp_path, 3, task).model
+    np.testing.assert_array_equal(model.decision_function(X_test), same.decision_function(X_test))
+
+
+@pytest.mark.xdist_group("deployment")
+def test_strangers_are_kept_out(deployed: Cluster, tmp_path: Path) -> None:
+    party = tmp_path / "party.toml"
+    party.write_text('name = "stranger"\ndata = "rows.npz"\nstore = "releases"\n')
+    unknown = deployed.add("unknown-key", party, register=False)
+    other = tmp_path / "other"
+    other.mkdir()
+    make_server_certificate(other, ["localhost"])
+    misled = deployed.add("wrong-authority", party, certificate=other / "ca.crt")
+    assert unknown.wait(90) != 0
+    assert misled.wait(90) != 0
+    assert not (tmp_path / "releases").exists()

@@ -1,0 +1,205 @@
+"""Federated hulls in simulation: merging, serving distances, refusals, budgets."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sfumato import Bounds, Ledger
+from sfumato.exceptions import FederationError
+from sfumato.federated import HullTask, Party, make_parties, simulate
+from sfumato.federated.coordination import ONE_PARTY_EACH, parallel, run_task
+from sfumato.federated.messages import Reply, Request, model_from, write_reply
+from sfumato.guarantee import Guarantee, Status
+from tests.federated.federations import hulls
+
+
+@pytest.mark.parametrize("scenario", ["one-class-each", "two-per-class", "random", "uneven"])
+def test_the_parties_together_know_all_classes(tmp_path, digits, hull_task, scenario) -> None:
+    X, y, X_test, y_test = digits
+    parties = make_parties(X, y, tmp_path, scenario=scenario, n_parties=4, random_state=0)
+    found = simulate(parties, hull_task)
+    assert found.model.score(X_test, y_test) > 0.9
+    assert set(found.guarantees) == {party.name for party in parties}
+
+
+def test_distances_served_from_home_equal_the_merged_models(tmp_path, digits, hull_task) -> None:
+    X, y, X_test, _ = digits
+    parties = make_parties(X, y, tmp_path, scenario="two-per-class", random_state=1)
+    merged = simulate(parties, hull_task).model
+    # The same releases, under the name of another task: copied by hand from store to store.
+    at_home = HullTask("at-home", hull_task.estimator, "distances")
+    for party in parties:
+        party.store._keep(at_home.request(), party.store.find(hull_task.request()))
+    remote = simulate(parties, at_home).model
+    np.testing.assert_allclose(
+        remote.distances(X_test), merged.distances(X_test), rtol=1e-5, atol=1e-4
+    )
+    np.testing.assert_array_equal(remote.predict(X_test), merged.predict(X_test))
+
+
+def test_the_global_distance_is_the_smallest_of_the_parties(tmp_path, digits, hull_task) -> None:
+    X, y, X_test, _ = digits
+    parties = make_parties(X, y, tmp_path, scenario="random", n_parties=3, random_state=2)
+    found = simulate(parties, hull_task)
+    models = [
+        model_from(party.store.find(hull_task.request()).arrays["model"]) for party in parties
+    ]
+    each = np.stack([model.distances(X_test) for model in models])
+    np.testing.assert_allclose(found.model.distances(X_test), each.min(axis=0), rtol=1e-9)
+
+
+def test_a_class_that_a_party_misses_is_infinitely_far(tmp_path, digits) -> None:
+    X, y, X_test, _ = digits
+    party = Party.of_rows("zeros", X[y == 0], y[y == 0], tmp_path)
+    remote = simulate([party], HullTask("t", hulls(), "distances")).model
+    assert remote.classes_.tolist() == [0]
+    assert np.isfinite(remote.distances(X_test)).all()
+
+
+def test_what_leaves_with_distances_is_no_model(tmp_path, digits) -> None:
+    X, y, _, _ = digits
+    party = Party.of_rows("a", X, y, tmp_path)
+    task = HullTask("t", hulls(), "distances")
+    assert party.answer(task.request()).arrays == {}
+    assert "model" in party.store.find(task.request()).arrays
+
+
+def test_no_row_is_in_any_message(tmp_path, digits) -> None:
+    X, y, X_test, _ = digits
+    X = X + np.random.default_rng(0).random(X.shape) * 1e-3  # rows that occur nowhere by chance
+    for serve in ("models", "distances"):
+        party = Party.of_rows("a", X, y, tmp_path / serve, bounds=None)
+        task = HullTask("t", hulls(), serve)
+        replies = [party.answer(task.request())]
+        if serve == "distances":
+            replies.append(
+                party.answer(Request("t", "hulls.distances", arrays={"queries": X_test[:20]}))
+            )
+        sent = b"".join(map(write_reply, replies))
+        for row, kind in itertools.product(X[:300], (np.float64, np.float32)):
+            assert row[20:24].astype(kind).tobytes() not in sent
+            assert (row[20:24] / 16).astype(kind).tobytes() not in sent
+
+
+# Rights of a party -------------------------------------------------------------------------------
+
+
+def test_a_ledger_is_charged_once_for_a_retried_round(tmp_path, digits, hull_task) -> None:
+    X, y, _, _ = digits
+    budget = Ledger(tmp_path / "ledger.db").create("rows", epsilon=20.0, delta=1e-5, unit="entry")
+    party = Party.of_rows("a", X, y, tmp_path / "a", ledger=budget)
+    first = party.answer(hull_task.request())
+    spent = budget.spent()
+    assert 0 < spent <= 16
+    again = party.answer(hull_task.request())
+    assert budget.spent() == spent
+    np.testing.assert_array_equal(first.arrays["model"], again.arrays["model"])
+
+
+def test_a_second_task_beyond_the_budget_is_refused(tmp_path, digits) -> None:
+    X, y, _, _ = digits
+    budget = Ledger(tmp_path / "ledger.db").create("rows", epsilon=20.0, delta=1e-5, unit="entry")
+    party = Party.of_rows("a", X, y, tmp_path / "a", ledger=budget)
+    assert party.answer(HullTask("one", hulls()).request()).refusal is None
+    refused = party.answer(HullTask("two", hulls()).request())
+    assert refused.refusal is not None
+    assert "epsilon" in refused.refusal
+    assert not refused.arrays
+
+
+@pytest.mark.parametrize(
+    ("rights", "sentence"),
+    [
+        ({"bounds": Bounds(lower=0.0, upper=1.0, labels=range(10))}, "bounds"),
+        ({"max_epsilon": 15.0}, "at most 15"),
+    ],
+)
+def test_a_task_on_other_terms_is_refused_before_any_row_is_read(
+    tmp_path, rights, sentence
+) -> None:
+    def load() -> None:
+        raise AssertionError("rows were read")
+
+    party = Party("a", load, tmp_path, **rights)
+    assert sentence in party.answer(HullTask("t", hulls()).request()).refusal
+
+
+def test_an_unknown_error_keeps_its_text_at_home(tmp_path) -> None:
+    def load() -> None:
+        raise RuntimeError("patient 17 has 3.25")
+
+    refusal = Party("a", load, tmp_path).answer(HullTask("t", hulls()).request()).refusal
+    assert "3.25" not in refusal
+    assert "17" not in refusal
+
+
+def test_every_message_is_logged(tmp_path, digits, hull_task) -> None:
+    X, y, _, _ = digits
+    party = Party.of_rows("a", X, y, tmp_path)
+    party.answer(hull_task.request())
+    party.answer(Request("t", "no.such.phase"))
+    lines = (tmp_path / "messages.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    assert "no.such.phase" in lines[1]
+
+
+# The coordinator ---------------------------------------------------------------------------------
+
+
+def garbage(party: str, kind: str, good: Reply) -> Reply:
+    facts, arrays = dict(good.facts), dict(good.arrays)
+    if kind == "bytes":
+        arrays["model"] = np.frombuffer(b"nonsense" * 100, dtype=np.uint8)
+    elif kind == "cut":
+        arrays["model"] = arrays["model"][:-100]
+    elif kind == "flipped":
+        arrays["model"] = arrays["model"].copy()
+        arrays["model"][2000] ^= 255
+    elif kind == "text":
+        facts["guarantee"] = "trust me"
+    elif kind == "cheaper":
+        facts["guarantee"] = {**facts["guarantee"], "epsilon": 0.1}
+    else:
+        arrays = {}
+    return Reply(party, facts, arrays)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "cut", "flipped", "text", "cheaper", "nothing"])
+def test_garbage_of_one_party_does_not_touch_the_others(tmp_path, digits, hull_task, kind) -> None:
+    X, y, X_test, y_test = digits
+    good = make_parties(X, y, tmp_path, scenario="random", n_parties=2, random_state=0)
+
+    def ask(request: Request) -> list[Reply]:
+        replies = [party.answer(request) for party in good]
+        return [*replies, garbage("villain", kind, replies[0])]
+
+    found = run_task(hull_task, ask)
+    assert list(found.rounds[0].refused) == ["villain"]
+    assert set(found.guarantees) == {"party-0", "party-1"}
+    assert found.model.score(X_test, y_test) > 0.9
+
+
+def test_too_few_usable_replies_are_an_error(hull_task) -> None:
+    with pytest.raises(FederationError, match="0 of at least 1"):
+        run_task(hull_task, lambda request: [Reply("a", refusal="no")])
+
+
+def test_parallel_composition_is_the_weakest_promise_under_its_condition() -> None:
+    strong, weak = Guarantee(0.5, 1e-6), Guarantee(1.0, 1e-5)
+    total = parallel(strong, weak)
+    assert (total.epsilon, total.delta, total.status) == (1.0, 1e-5, Status.CONDITIONAL)
+    assert total.conditions == (ONE_PARTY_EACH,)
+    assert parallel(strong) == strong
+    refuted = parallel(strong, Guarantee(None, status="refuted"))
+    assert refuted.epsilon is None
+
+
+def test_the_task_does_not_carry_a_ledger() -> None:
+    budget = Ledger().create("rows", epsilon=20.0, delta=1e-5, unit="entry")
+    task = HullTask("t", hulls(ledger=budget))
+    assert model_from(task.request().arrays["estimator"]).ledger is None
+    assert clone(task.estimator).ledger is budget

@@ -1,0 +1,72 @@
+"""``sfumato federate``: a simulated federation, and the files of a real one."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sfumato import load
+from tests.interfaces.running import confirmed, done, patients, refused
+
+BUDGET = ("--epsilon", "20", "--delta", "1e-5")
+QUICK = ("--set", "n_layers=1", "--set", "samples_per_gaussian=100")
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return patients(tmp_path).relative_to(tmp_path)
+
+
+def test_hulls_are_simulated(table: Path) -> None:
+    told = json.loads(
+        done(
+            *("federate", "simulate", table, *BUDGET, *QUICK, "--bounds", confirmed(table)),
+            *("--parties", 3, "--scenario", "random", "--test", table, "-o", "global.sfumato"),
+            *("--seed", 0, "--json"),
+        )
+    )
+    assert len(told["parties"]) == 3
+    assert told["accuracy"] > 0.6
+    assert told["total"]["conditions"]
+    assert load("global.sfumato").guarantee_.epsilon == told["total"]["epsilon"]
+
+
+def test_linear_classifiers_are_simulated(table: Path) -> None:
+    said = done(
+        *("federate", "simulate", table, *BUDGET, "--bounds", confirmed(table)),
+        *("--task", "linear", "--parties", 2, "--test", table, "--set", "n_components=2"),
+    )
+    assert "linear.subspace: 2 answered" in said
+    assert "accuracy on the test table" in said
+    assert "each person has records at one party only" in said
+
+
+def test_a_deployment_is_written(table: Path) -> None:
+    done(
+        *("federate", "deploy", "federation", *BUDGET, "--bounds", confirmed(table)),
+        *("--party", "clinic-a", "--party", "clinic-b", "--host", "hub.example.org"),
+        *("--name", "ill-1"),
+    )
+    run = tomllib.loads(Path("federation/run.toml").read_text())
+    assert run["task"] == "ill-1"
+    assert run["parties"] == 2
+    assert Path("federation/parties/clinic-b/supernode.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--scenario", "fair"), "scenario"),
+        (("--task", "forest"), "--task"),
+        (("--parties", 0), "n_parties"),
+        (("--task", "linear"), "n_components"),
+        (("--set", "colour=1"), "colour"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(table: Path, more: tuple, sentence: str) -> None:
+    words = ("federate", "simulate", table, *BUDGET, "--bounds", confirmed(table), *more)
+    assert sentence in refused(*words)
