@@ -1,0 +1,134 @@
+"""What private kernel machines share: public features, a certified minimiser, one release.
+
+``f = argmin_g (1/n) sum_i loss(g(x_i), y_i) + λ ||g||²`` over the space of a public, finite feature
+map (section 4.3 of the paper on private functions); then noise in the norm of that space.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.accounting.gaussian import mu_from_budget
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.functions.features import FeatureMap
+from sfumato.functions.maps import features_from_dict
+from sfumato.functions.sensitivity import minimiser_sensitivity
+from sfumato.functions.spaces import public_features
+from sfumato.guarantee import Mode, Relation
+from sfumato.kernels import GaussianKernel
+from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.private import PrivateEstimator
+
+__all__ = ["PrivateKernelMachine"]
+
+Array = NDArray[np.float64]
+
+MOST_EXACT = 2048
+LEAST_REGULARIZATION, LARGEST_REGULARIZATION = 1e-4, 1.0
+
+
+class PrivateKernelMachine(PrivateEstimator):
+    """Base of the classifier and the regressor; see there."""
+
+    offered_modes = (Mode.STRICT, Mode.PAPER)
+    aimed_noise: ClassVar[float]  # the public rule for λ aims at this deviation of a score
+
+    # Constructor arguments of both.
+    bandwidth: Any
+    regularization: float | None
+    n_fourier: int
+    tolerance: float
+    expected_rows: int | None
+    random_state: Any
+
+    def _check_choices(self) -> None:
+        replaces = Relation(self.relation) is Relation.REPLACE_ONE
+        if Mode(self.mode) is Mode.PAPER and not replaces:
+            raise UnsupportedModeError("mode='paper' is printed for relation 'replace_one' only.")
+        if not replaces and not (self.expected_rows and self.expected_rows >= 1):
+            raise MissingBoundsError(
+                "relation='add_or_remove_one' keeps the number of rows secret: give "
+                "'expected_rows', a public number by which the loss is divided."
+            )
+        if self.regularization is not None and not 0 < self.regularization < math.inf:
+            raise InvalidInputError(
+                f"'regularization' must be positive and finite. Got {self.regularization}."
+            )
+        if not 0 < self.tolerance <= 1:
+            raise InvalidInputError(f"'tolerance' must lie in (0, 1]. Got {self.tolerance}.")
+
+    def _map_rows(self, rows: Array, bounds: Bounds) -> Array:
+        """Clip rows to their bounds and map them; the features are public and kept."""
+        features = public_features(
+            GaussianKernel(self._public_bandwidth(bounds, rows.shape[1])),
+            bounds,
+            rows.shape[1],
+            fourier=self.n_fourier,
+            random_state=self.random_state,
+            most=MOST_EXACT,
+        )
+        self.features_ = features.to_dict()
+        return features.transform(bounds.clip(rows))
+
+    def _public_bandwidth(self, bounds: Bounds, n_features: int) -> Any:
+        if self.bandwidth is not None:
+            return self.bandwidth
+        return bounds.ball(n_features)[1] / 2
+
+    def _public_count(self, n_rows: int) -> int:
+        replaces = Relation(self.relation) is Relation.REPLACE_ONE
+        return n_rows if replaces else int(self.expected_rows or 1)
+
+    def _public_regularization(self, n_rows: int, lipschitz: float) -> float:
+        """Give λ, or the λ at which the noise of a score is as aimed at, whatever n and epsilon."""
+        if self.regularization is not None:
+            return float(self.regularization)
+        per_unit = minimiser_sensitivity(
+            self.relation, lipschitz=lipschitz, feature_norm=1.0, regularization=1.0, n_rows=n_rows
+        )
+        aimed = per_unit / mu_from_budget(self.epsilon, self.delta) / self.aimed_noise
+        return float(np.clip(aimed, LEAST_REGULARIZATION, LARGEST_REGULARIZATION))
+
+    def _mechanism(self, n_rows: int, lipschitz: float) -> tuple[GaussianProcessMechanism, float]:
+        """Give the mechanism for a minimiser of certified gap, and the gap to certify.
+
+        The gap adds the share `tolerance` to the sensitivity of the exact minimiser.
+        """
+        exact = minimiser_sensitivity(
+            self.relation,
+            lipschitz=lipschitz,
+            feature_norm=1.0,
+            regularization=self.regularization_,
+            n_rows=n_rows,
+        )
+        gap = self.regularization_ * (self.tolerance * exact / 2) ** 2
+        share = 1 + self.tolerance
+        if Mode(self.mode) is Mode.STRICT:
+            return self._calibrated(exact * share), gap
+        # The printed noise, with its true privacy for a minimiser that is not exact.
+        printed = self._calibrated(exact)
+        return replace(
+            printed,
+            sensitivity=printed.sensitivity * share,
+            noise_multiplier=printed.noise_multiplier / share,
+        ), gap
+
+    def _calibrated(self, sensitivity: float) -> GaussianProcessMechanism:
+        return GaussianProcessMechanism.calibrate(
+            sensitivity=sensitivity, epsilon=self.epsilon, delta=self.delta, mode=self.mode
+        )
+
+    def _scores(self, X: ArrayLike) -> Array:
+        """Released functions at rows (moved into the bounds), one column a function."""
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        features: FeatureMap = features_from_dict(self.features_)
+        return features.evaluate(self.coefficients_, self.bounds.clip(rows))

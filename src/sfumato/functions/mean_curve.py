@@ -1,0 +1,242 @@
+"""The private mean of curves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.functions.features import KnotFeatures
+from sfumato.functions.plotting import plot_curve
+from sfumato.functions.smoothing import smoothing_weights
+from sfumato.guarantee import Relation
+from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
+from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.private import PrivateEstimator
+
+__all__ = ["PrivateMeanCurve"]
+
+Array = NDArray[np.float64]
+
+KERNELS = ("gaussian", "matern32", "matern52", "exponential")
+
+
+class PrivateMeanCurve(PrivateEstimator):
+    r"""``(1/n) sum_i f_i`` plus a Gaussian process, f_i the smoothed and clipped curve i.
+
+    .. math:: f_i = \arg\min_f \frac1{m_i}\sum_j (f(t_j) - y_{ij})^2 + \lambda\|f\|^2,
+        \qquad \|f_i\| \le \tau \text{ by scaling.}
+
+    Rows are curves: the values of one curve at the public points t. A missing (or infinite) value
+    is a point at which that curve was not observed, so curves on different grids are rows on the
+    union of their grids.
+
+    Parameters
+    ----------
+    points : array-like, optional
+        The points t, increasing, one a column; by default equally spaced on [0, 1].
+    kernel : {"gaussian", "matern32", "matern52", "exponential"}, default="gaussian"
+        Kernel of the space in which curves are smoothed and noise is added.
+    length : float, default=0.2
+        Its length scale, as a share of the range of `points`.
+    smoothing : float, default=0.003
+        λ, for values scaled to [-1, 1].
+    norm : float, default=2.0
+        τ, the public norm to which smoothed curves are clipped, for values scaled to [-1, 1]. (A
+        constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.)
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget. ``epsilon=inf`` gives the mean without noise.
+    unit : {"record"}, default="record"
+        One whole curve is protected.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours.
+    mode : {"strict"}, default="strict"
+        The paper names functional data as an application and prints no algorithm.
+    bounds : Bounds
+        Public range of the values, a box; required.
+    ledger : DatasetBudget, optional
+        Who pays; see `sfumato.Ledger`.
+
+    Attributes
+    ----------
+    points_ : ndarray of shape (n_points,)
+        The points t.
+    coefficients_ : ndarray of shape (n_points,)
+        What was released: noisy coordinates of the mean curve.
+    noise_scale_ : float
+        Standard deviation of the noise of one coordinate.
+    guarantee_ : Guarantee
+        What is promised.
+
+    Privacy
+    -------
+    Unit and relation : record (a whole curve); replace_one or add_or_remove_one.
+    Released : the mean (or the sum and the count) of clipped curves, with Gaussian noise.
+    Sensitivity : ``2 τ / n`` (replace), ``√2 τ`` for sum and count (add or remove).
+    Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
+    Assumptions and numerics : range, points, kernel and τ are public; noise is float-safe. Proof:
+        docs/guarantees/mean-curve.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds
+    >>> from sfumato.functions import PrivateMeanCurve
+    >>> t = np.linspace(0, 1, 50)
+    >>> shifts = np.random.default_rng(0).normal(size=(2000, 1))
+    >>> X = np.sin(6 * t) + 0.2 * shifts
+    >>> model = PrivateMeanCurve(delta=1e-5, bounds=Bounds(lower=-2.0, upper=2.0)).fit(X)
+    >>> bool(np.abs(model.curve(t) - np.sin(6 * t)).max() < 0.3)
+    True
+    """
+
+    def __init__(
+        self,
+        points: ArrayLike | None = None,
+        *,
+        kernel: str = "gaussian",
+        length: float = 0.2,
+        smoothing: float = 0.003,
+        norm: float = 2.0,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        mode: str = "strict",
+        bounds: Bounds | None = None,
+        ledger: Any = None,
+    ) -> None:
+        self.points = points
+        self.kernel = kernel
+        self.length = length
+        self.smoothing = smoothing
+        self.norm = norm
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.mode = mode
+        self.bounds = bounds
+        self.ledger = ledger
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
+        """Smooth and clip each curve, and release their mean once."""
+        self._check_promise()
+        self._check_choices()
+        rows = self._check_rows(X)
+        self.points_ = self._public_points(rows.shape[1])
+        self._warn_if_weak(len(rows))
+
+        curves = self._smoothed(rows)  # [C1] each row alone, norm at most τ
+        mechanism = self._mechanism(len(rows))  # [C2] sensitivity
+        receipt = self._prepay(mechanism)  # [C3] charge, then draw
+        if Relation(self.relation) is Relation.REPLACE_ONE:
+            self.coefficients_ = mechanism.release(curves.mean(axis=0), ledger=receipt)
+            count = 1.0
+        else:
+            extended = np.column_stack([curves, np.full(len(curves), self.norm)])
+            released = mechanism.release(extended.sum(axis=0), ledger=receipt)
+            count = max(float(released[-1]) / self.norm, 1.0)  # [C4] no rows
+            self.coefficients_ = released[:-1] / count
+
+        self.noise_scale_ = math.sqrt(mechanism.variance()) / count
+        self.guarantee_ = self._guarantee(receipt, "points of the curves")
+        return self
+
+    def _check_choices(self) -> None:
+        if self.kernel not in KERNELS:
+            raise InvalidInputError(f"'kernel' must be one of {KERNELS}. Got {self.kernel!r}.")
+        for name in ("length", "smoothing", "norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInputError(
+                    f"'{name}' must be positive and finite. Got {getattr(self, name)} instead."
+                )
+
+    def _public_points(self, n_points: int) -> Array:
+        if self.points is None:
+            return np.linspace(0.0, 1.0, n_points) if n_points > 1 else np.zeros(1)
+        points = np.asarray(self.points, dtype=np.float64)
+        if points.shape != (n_points,):
+            raise InvalidInputError(
+                f"'points' must have one number a column. Got shape {points.shape} for "
+                f"{n_points} columns."
+            )
+        if not (np.isfinite(points).all() and (np.diff(points) > 0).all()):
+            raise InvalidInputError("'points' must be finite and increase strictly.")
+        return points
+
+    def _space(self) -> KnotFeatures:
+        """Functions spanned by the kernel at the public points."""
+        spread = float(self.points_[-1] - self.points_[0]) or 1.0
+        length = self.length * spread
+        kernel: Kernel
+        if self.kernel == "gaussian":
+            kernel = GaussianKernel(length)
+        elif self.kernel == "exponential":
+            kernel = ExponentialKernel(1 / length)
+        else:
+            kernel = MaternKernel(1.5 if self.kernel == "matern32" else 2.5, length)
+        return KnotFeatures(kernel, self.points_)
+
+    def _value_range(self) -> tuple[Array, Array]:
+        """Middle and half of the public range at each point."""
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        box = self.bounds.box(len(self.points_))
+        if box is None:
+            raise MissingBoundsError(
+                "PrivateMeanCurve needs the public range of the values: "
+                "bounds=Bounds(lower=..., upper=...)."
+            )
+        return (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
+
+    def _smoothed(self, rows: Array) -> Array:
+        """Coordinates of the smoothed curves, clipped to the norm τ; each row alone."""
+        middle, half = self._value_range()
+        seen = np.isfinite(rows)
+        scaled = np.clip((np.where(seen, rows, middle) - middle) / half, -1.0, 1.0)
+        features = self._space()
+        weights = smoothing_weights(features.kernel, features.knots, scaled, seen, self.smoothing)
+        return Bounds(norm=self.norm).clip(weights @ features.transform(features.knots))
+
+    def _mechanism(self, n_rows: int) -> GaussianProcessMechanism:
+        if Relation(self.relation) is Relation.REPLACE_ONE:
+            bound = 2 * self.norm / n_rows
+        else:
+            bound = math.sqrt(2) * self.norm  # a curve and the constant τ that counts it
+        return GaussianProcessMechanism.calibrate(
+            sensitivity=bound, epsilon=self.epsilon, delta=self.delta
+        )
+
+    def curve(self, points: ArrayLike) -> Array:
+        """Give the released mean at points, in the units of the values and inside their range."""
+        check_is_fitted(self)
+        at = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        middle, half = self._value_range()
+        values = np.clip(self._space().evaluate(self.coefficients_, at), -1.0, 1.0)
+        return np.asarray(
+            np.interp(at, self.points_, middle) + np.interp(at, self.points_, half) * values
+        )
+
+    def noise_std(self, points: ArrayLike) -> Array:
+        """Give the standard deviation of the noise at points: a public number."""
+        check_is_fitted(self)
+        at = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        lengths = np.linalg.norm(self._space().transform(at[:, None]), axis=1)
+        half = np.interp(at, self.points_, self._value_range()[1])
+        return np.asarray(half * self.noise_scale_ * lengths)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the released mean with a band of two standard deviations of the noise."""
+        check_is_fitted(self)
+        return plot_curve(self, ax=ax)

@@ -1,0 +1,96 @@
+"""Pictures of released functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.functions.domain import Domain
+
+__all__ = ["plot_curve", "plot_density"]
+
+Array = NDArray[np.float64]
+
+LINE, PLANE = 500, 120  # points drawn along an axis
+
+
+def plot_density(model: Any, *, ax: Any, raw: bool) -> Any:
+    """Draw a released density: a curve for one feature, a colour map for two.
+
+    Parameters
+    ----------
+    model : PrivateDensity
+        Fitted on rows with one or two features.
+    ax : matplotlib axes or None
+    raw : bool
+        Add the release itself, which may be negative; for one feature.
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    domain = Domain(model.bounds, model.n_features_in_)
+    if domain.n_features == 1:
+        return _curve(model, domain, _axes(ax), raw=raw)
+    if domain.n_features == 2:
+        return _map(model, domain, _axes(ax))
+    raise InvalidInputError(
+        f"A picture needs one or two features, the density has {domain.n_features}."
+    )
+
+
+def _curve(model: Any, domain: Domain, ax: Any, *, raw: bool) -> Any:
+    x = np.linspace(domain.lower[0], domain.upper[0], LINE)[:, None]
+    if len(model.classes_) == 1:
+        ax.plot(x, model.density(x), label="private density")
+    else:
+        for label, column in zip(model.classes_, model.class_densities(x).T, strict=True):
+            ax.plot(x, column, label=f"class {label}")
+    if raw:
+        ax.plot(x, model.raw_density(x), linewidth=0.8, linestyle=":", label="release")
+    ax.set_ylabel("density")
+    ax.legend()
+    return ax
+
+
+def _map(model: Any, domain: Domain, ax: Any) -> Any:
+    x, y = (np.linspace(domain.lower[j], domain.upper[j], PLANE) for j in range(2))
+    points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    picture = ax.pcolormesh(x, y, model.density(points).reshape(PLANE, PLANE), shading="auto")
+    ax.figure.colorbar(picture, ax=ax, label="density")
+    return ax
+
+
+def plot_curve(model: Any, *, ax: Any) -> Any:
+    """Draw a released mean curve with a band of two standard deviations of its noise.
+
+    Parameters
+    ----------
+    model : PrivateMeanCurve
+        Fitted.
+    ax : matplotlib axes or None
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    ax = _axes(ax)
+    t = np.linspace(model.points_[0], model.points_[-1], LINE)
+    curve, noise = model.curve(t), model.noise_std(t)
+    (line,) = ax.plot(t, curve, label="private mean curve")
+    ax.fill_between(
+        t, curve - 2 * noise, curve + 2 * noise, color=line.get_color(), alpha=0.2, label="noise"
+    )
+    ax.legend()
+    return ax
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt  # an optional dependency, needed for pictures only
+
+    return plt.subplots()[1]

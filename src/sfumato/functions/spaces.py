@@ -1,0 +1,193 @@
+"""The two spaces in which a kernel density estimate is released.
+
+In the space of its own Gaussian kernel (section 4.1 of the paper on private functions) the sum of
+kernels has coordinates in exact features (Taylor or periodic), or in public random Fourier
+features where those would be too many. In the Sobolev space of the exponential kernel (section
+4.2) it has the coordinates of its values on a public grid.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import RegularGridInterpolator
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.functions.domain import Domain
+from sfumato.functions.features import FeatureMap, TaylorFeatures
+from sfumato.functions.fourier import FourierFeatures
+from sfumato.functions.periodic import PeriodicFeatures
+from sfumato.functions.projection import Nodes
+from sfumato.functions.sensitivity import (
+    feature_sum_sensitivity,
+    printed_sobolev_sensitivity,
+    sobolev_sensitivity,
+)
+from sfumato.guarantee import Mode
+from sfumato.kernels import GaussianKernel, KernelExpansion
+from sfumato.kernels.bridge import MarkovLine
+
+__all__ = ["GaussianSpace", "SobolevSpace", "public_features"]
+
+Array = NDArray[np.float64]
+
+MOST_EXACT = 2**17
+LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
+KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
+
+
+def public_features(
+    kernel: GaussianKernel,
+    bounds: Bounds,
+    n_features: int,
+    *,
+    fourier: int,
+    random_state: Any,
+    most: int = MOST_EXACT,
+) -> FeatureMap:
+    """Give exact features of the kernel if there are at most `most`, else random ones.
+
+    Taylor or periodic features, whichever are fewer; else random Fourier features, whose own
+    kernel is then the kernel of the space. Bounds and kernel decide, never a row.
+    """
+    exact: list[FeatureMap] = []
+    for kind in (TaylorFeatures, PeriodicFeatures):
+        with suppress(InvalidInputError):
+            exact.append(kind(kernel, bounds, n_features))
+    fewest = min(exact, key=lambda features: features.size, default=None)
+    if fewest is not None and fewest.size <= most:
+        return fewest
+    return FourierFeatures(kernel, size=fourier, n_features=n_features, random_state=random_state)
+
+
+class GaussianSpace:
+    """Sums of ``exp(-½ (x - x_i)ᵀ H⁻¹ (x - x_i))`` as a finite vector.
+
+    Parameters
+    ----------
+    kernel : GaussianKernel
+    features : FeatureMap
+        Public features of the kernel.
+    domain : Domain
+        The box of the rows.
+    """
+
+    def __init__(self, kernel: GaussianKernel, features: FeatureMap, domain: Domain) -> None:
+        self.kernel = kernel
+        self.features = features
+        self.domain = domain
+        self.normaliser = kernel.normaliser(domain.n_features)
+
+    def sensitivity(self, relation: str, n_classes: int, mode: str) -> float:
+        """Norm by which one record moves the sums."""
+        # The kernel of Fourier features may fall below that of the rows, down to -1 for sure.
+        smallest = self._smallest_kernel() if isinstance(self.features, TaylorFeatures) else -1.0
+        if Mode(mode) is Mode.PAPER:
+            smallest = min(smallest, 0.0)
+        if smallest < 0 and n_classes > 1:  # one class may hold both rows
+            n_classes = 1
+        return feature_sum_sensitivity(relation, smallest_kernel=smallest, n_classes=n_classes)
+
+    def _smallest_kernel(self) -> float:
+        signs = np.stack(np.meshgrid(*[[-1.0, 1.0]] * self.domain.n_features), axis=-1)
+        corners = signs.reshape(-1, self.domain.n_features) * self.domain.width
+        least = float(self.kernel(np.zeros((1, self.domain.n_features)), corners).min())
+        return min(least, LARGEST_OVERLAP)
+
+    def statistic(self, rows: Array, weights: Array) -> Array:
+        """Coordinates of ``sum_i w_i K(., x_i)``, one column a class; exact, secret."""
+        return self.features.coordinates(KernelExpansion(self.kernel, rows, weights))
+
+    def values(self, release: Array, X: Array) -> Array:
+        """Released sums at points of the box, one column a class."""
+        return self.features.evaluate(release, X)
+
+    def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
+        """Released sums at all nodes, one column a class."""
+        if nodes.axes is None or not isinstance(self.features, TaylorFeatures):
+            return self.values(release, nodes.points)
+        columns = [self.features.evaluate_grid(c, nodes.axes).ravel() for c in release.T]
+        return np.stack(columns, axis=1)
+
+
+class SobolevSpace:
+    """Sums of ``prod_j N(x_j; x_ij, h_j)`` by their values on a grid, times ``prod_j h_j``.
+
+    Between grid points the released function is interpolated linearly.
+
+    Parameters
+    ----------
+    bandwidths : ndarray of shape (n_features,)
+        h; the exponential kernel of axis j has the rate ``1 / h_j``.
+    domain : Domain
+        The box of the rows.
+    """
+
+    def __init__(self, bandwidths: Array, domain: Domain) -> None:
+        if domain.n_features not in KNOTS_OF_AN_AXIS:
+            raise InvalidInputError(
+                f"space='sobolev' is offered for up to {max(KNOTS_OF_AN_AXIS)} features. Got "
+                f"{domain.n_features}; use space='gaussian'."
+            )
+        self.bandwidths = bandwidths
+        self.domain = domain
+        self.normaliser = float(np.prod(bandwidths))
+        count = KNOTS_OF_AN_AXIS[domain.n_features]
+        ends = zip(domain.lower, domain.upper, strict=True)
+        self.knots = [np.linspace(low, high, count) for low, high in ends]
+        self.lines = [MarkovLine(k, 1 / h) for k, h in zip(self.knots, bandwidths, strict=True)]
+
+    def sensitivity(self, relation: str, n_classes: int, mode: str) -> float:
+        """Norm by which one record moves the sums."""
+        if Mode(mode) is Mode.PAPER:
+            return printed_sobolev_sensitivity(self.domain.n_features)
+        widths = (self.domain.width / self.bandwidths).tolist()
+        moved = sobolev_sensitivity(relation, widths)
+        if n_classes > 1:  # a changed label moves two sums, each by the norm of one bump
+            alone = sobolev_sensitivity("add_or_remove_one", widths)
+            moved = max(moved, alone if relation == "add_or_remove_one" else math.sqrt(2) * alone)
+        return moved
+
+    def statistic(self, rows: Array, weights: Array) -> Array:
+        """Whitened values on the grid, one column a class; exact, secret."""
+        bumps = [self._bumps(rows[:, j], j) for j in range(rows.shape[1])]
+        shape = [len(k) for k in self.knots]
+        sums = np.stack([_outer_sum(bumps, w).reshape(shape) for w in weights.T], axis=-1)
+        return self._along_axes(sums, "whiten")
+
+    def _bumps(self, column: Array, axis: int) -> Array:
+        scaled = (self.knots[axis] - column[:, None]) / self.bandwidths[axis]
+        return np.asarray(np.exp(-(scaled**2) / 2) / math.sqrt(2 * math.pi))
+
+    def _along_axes(self, values: Array, step: str) -> Array:
+        for axis, line in enumerate(self.lines):
+            turned = np.ascontiguousarray(np.swapaxes(values, 0, axis))
+            values = np.swapaxes(getattr(line, step)(turned), 0, axis)
+        return values
+
+    def values(self, release: Array, X: Array) -> Array:
+        """Released sums at points of the box, one column a class."""
+        on_grid = self._along_axes(release, "colour")
+        return np.asarray(RegularGridInterpolator(self.knots, on_grid)(X))
+
+    def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
+        """Released sums at all nodes, one column a class."""
+        return self.values(release, nodes.points)
+
+
+def _outer_sum(bumps: list[Array], weights: Array) -> Array:
+    """``sum_i w_i bumps_1(i) ⊗ bumps_2(i) ⊗ ...``, in blocks of rows."""
+    first, *others = bumps
+    total = np.zeros((first.shape[1], math.prod(b.shape[1] for b in others)))
+    for start in range(0, len(first), 512):
+        part = slice(start, start + 512)
+        rest = np.ones((len(first[part]), 1))
+        for each in others:
+            rest = (rest[:, :, None] * each[part, None, :]).reshape(len(rest), -1)
+        total += (first[part] * weights[part, None]).T @ rest
+    return total

@@ -1,0 +1,133 @@
+"""The finite way out: plain numbers, any number of questions, one charge before the draw."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sfumato import Bounds, Ledger
+from sfumato.exceptions import BudgetExceededError, InvalidInputError
+from sfumato.functions import FourierFeatures, KnotFeatures, ReleasedFunction, release_function
+from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
+from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.mechanisms.tape import taped
+
+UNIT = Bounds(lower=0.0, upper=1.0)
+KERNEL = GaussianKernel(0.2)
+
+
+def calibrate(epsilon=1.0):
+    return GaussianProcessMechanism.calibrate(sensitivity=0.01, epsilon=epsilon, delta=1e-5)
+
+
+def density(rng, outputs=None):
+    weights = np.full(200, 1 / 200) if outputs is None else rng.uniform(size=(200, outputs)) / 200
+    return KernelExpansion(KERNEL, rng.uniform(size=(200, 1)), weights)
+
+
+def release(f, **options):
+    options = {"kernel": KERNEL, "mechanism": calibrate(), "domain": UNIT} | options
+    return release_function(f, how="features", **options)
+
+
+def test_without_noise_it_is_the_function(rng):
+    x = rng.uniform(size=(50, 1))
+    for f in (density(rng), density(rng, outputs=3)):
+        released = release(f, mechanism=calibrate(math.inf))
+        np.testing.assert_allclose(released(x), f(x), atol=1e-12)
+
+
+def test_noise_on_the_function_is_that_of_its_coordinates(rng):
+    f = density(rng)
+    with seeded(0), taped() as tape:
+        released = release(f)
+    (entry,) = tape.releases
+    assert entry.statistic.shape == (released.features.size,)
+    x = rng.uniform(size=(20, 1))
+    moved = released.features.transform(x) @ (entry.output - entry.statistic)
+    np.testing.assert_allclose(released(x) - f(x), moved, atol=1e-9)
+    with taped(playback=tape):
+        again = release(density(rng))  # other rows, the same released values
+    assert (again(x) == released(x)).all()
+
+
+def test_it_answers_without_state_and_comes_back_from_plain_values(rng):
+    released = release(density(rng))
+    x = rng.uniform(size=(20, 1))
+    told = released(x)
+    assert (released(x) == told).all()
+    plain = json.loads(json.dumps(released.to_dict(), default=np.ndarray.tolist))
+    for record in (released.to_dict(), plain):
+        assert (ReleasedFunction.from_dict(record)(x) == told).all()
+    assert (
+        repr(released) == f"ReleasedFunction({released.features.size} coordinates, status 'proved')"
+    )
+
+
+def test_no_raw_row_is_kept(rng):
+    f = density(rng)
+    released = release(f)
+    kept = json.dumps(released.to_dict(), default=np.ndarray.tolist)
+    assert not any(repr(float(row[0])) in kept for row in f.centres)
+
+
+def test_any_function_on_public_knots(rng):
+    kernel = ExponentialKernel(3.0)
+    knots = KnotFeatures(kernel, np.linspace(0, 1, 100))
+    released = release(
+        lambda X: X[:, 0] ** 2, kernel=kernel, features=knots, mechanism=calibrate(math.inf)
+    )
+    x = rng.uniform(size=30)
+    np.testing.assert_allclose(released(x), x**2, atol=2e-3)
+
+
+def test_own_kernel_of_fourier_features(rng):
+    f = density(rng)
+    features = FourierFeatures(KERNEL, 100, n_features=1)
+    released = release(f, features=features, mechanism=calibrate(math.inf))
+    x = rng.uniform(size=(5, 1))
+    own = features.transform(x) @ features.transform(f.centres).T @ f.weights
+    np.testing.assert_allclose(released(x), own, atol=1e-12)
+
+
+def test_charged_before_the_draw(tmp_path, rng):
+    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=1e-5)
+    f = density(rng)
+    release(f, ledger=budget)
+    assert budget.events() == (calibrate().event(),)
+
+    def no_words(count):
+        raise AssertionError("noise was drawn")
+
+    for how in ("features", "batch", "online"):
+        with drawing_from(no_words), pytest.raises(BudgetExceededError):
+            release_function(
+                f,
+                kernel=KERNEL,
+                mechanism=calibrate(),
+                how=how,
+                points=[0.5],
+                domain=UNIT,
+                ledger=budget,
+            )
+
+
+def test_seeded_noise_is_marked(rng):
+    with seeded(0):
+        assert release(density(rng)).status == "testing"
+    assert release(density(rng)).status == "proved"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"domain": None}, "domain"),
+        ({"kernel": ExponentialKernel(1.0)}, "KnotFeatures"),
+        ({"kernel": GaussianKernel(0.3)}, "KnotFeatures"),
+    ],
+)
+def test_what_cannot_be_released(options, message, rng):
+    with pytest.raises(InvalidInputError, match=message):
+        release(density(rng), **options)
