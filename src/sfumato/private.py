@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,9 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Guarantee, Mode, Relation, Unit
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+
+if TYPE_CHECKING:
+    from sfumato.auditing import AuditReport
 
 __all__ = ["PrivateEstimator"]
 
@@ -153,6 +156,26 @@ class PrivateEstimator(BaseEstimator):
                 "would already be allowed. Choose a smaller delta.",
                 stacklevel=3,
             )
+
+    def audit(self, *args: Any, **options: Any) -> AuditReport:
+        """Attack this estimator's own promise: a lower bound on epsilon, in seconds.
+
+        The estimator is fitted again and again on two neighbours made from its bounds, or only its
+        noise is drawn again where that is enough. No data are needed and no ledger is charged.
+
+        Parameters
+        ----------
+        *args, **options
+            See `sfumato.auditing.audit`.
+
+        Returns
+        -------
+        AuditReport
+            Its `consistent` is False where more was certified than is promised.
+        """
+        from sfumato.auditing import audit  # here, because audits stand above all estimators
+
+        return audit(self, *args, **options)
 
     def dp_events(self) -> list[Any]:
         """Give the releases of the last fit as `dp_accounting` events."""

@@ -1,0 +1,244 @@
+"""The report of an audit: what was promised, what was certified, what an attacker would learn."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.atomic_file import written_aside
+from sfumato.auditing.attack import MembershipAttack
+from sfumato.auditing.membership import DIAGNOSTIC, MembershipScore
+from sfumato.auditing.one_run import OneRun
+from sfumato.auditing.pictures import epsilon_bars, log_roc
+from sfumato.auditing.reidentification import Reidentification
+from sfumato.auditing.two_point import TwoPoint
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Guarantee
+from sfumato.report.chart import number
+from sfumato.report.parts import Audit
+from sfumato.report.report import Report, Result
+from sfumato.report.sections import audit_section
+
+__all__ = ["AuditReport"]
+
+BINS = 40
+REFUTES_ONLY = "An audit can refute a promise; that it finds nothing proves nothing."
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit has found; every part is optional.
+
+    Parameters
+    ----------
+    title : str
+        What was audited.
+    guarantee : Guarantee, optional
+        What is promised.
+    two_point : TwoPoint, optional
+        The lower bound on epsilon from two neighbours.
+    one_run : OneRun, optional
+        The lower bound on epsilon from one run.
+    score : MembershipScore, optional
+        Equation (69).
+    attack : MembershipAttack, optional
+        The threshold attack.
+    matches : Reidentification, optional
+        Matching of released rows.
+    when : datetime
+        With a time zone; by default now.
+    """
+
+    title: str
+    guarantee: Guarantee | None = None
+    two_point: TwoPoint | None = None
+    one_run: OneRun | None = None
+    score: MembershipScore | None = None
+    attack: MembershipAttack | None = None
+    matches: Reidentification | None = None
+    when: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, self.verdict, *self.notes])
+
+    @property
+    def consistent(self) -> bool | None:
+        """Whether what was certified fits what is promised; None where nothing was certified."""
+        bounds = [b for b in (self.two_point and self.two_point.bound, self.one_run) if b]
+        if not bounds:
+            return None
+        return not any(bound.refutes for bound in bounds) and self.leak is None
+
+    @property
+    def leak(self) -> str | None:
+        """What the taint test says of computations after the releases; None if nothing."""
+        return None if self.two_point is None else self.two_point.leak
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for a reader in a hurry."""
+        if self.consistent is None:
+            return "No promise was tested; the figures say what an attacker would learn."
+        if self.consistent:
+            return f"Nothing contradicts the promise. {REFUTES_ONLY}"
+        if self.leak is not None:
+            return f"The promise does NOT hold: {self.leak}"
+        return "The promise does NOT hold: more epsilon was certified than promised."
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The numbers worth a table."""
+        return dict(self._figures())
+
+    def _figures(self) -> Iterator[tuple[str, float]]:
+        if self.two_point is not None:
+            bound = self.two_point.bound
+            if bound.claimed is not None:
+                yield "epsilon promised", bound.claimed
+            yield "epsilon certified at least", bound.epsilon
+            yield f"epsilon that {bound.n_runs} runs could certify", bound.largest
+        if self.one_run is not None:
+            yield "epsilon certified at least, one run", self.one_run.epsilon
+        if self.score is not None:
+            yield f"membership score, per unit of {self.score.observation}", self.score.value
+        if self.attack is not None:
+            yield "AUC of the threshold attack", self.attack.auc.value
+            yield "balanced accuracy", self.attack.balanced_accuracy.value
+            for rate, found in self.attack.true_positive_rates.items():
+                yield f"true positive rate at false positive rate {rate:g}", found.value
+        if self.matches is not None:
+            yield "share of released rows traced to their source", self.matches.rate.value
+            yield "the same by a blind guess", self.matches.chance
+            if self.matches.closeness is not None:
+                yield "AUC of the closeness attack", self.matches.closeness.auc.value
+
+    @property
+    def notes(self) -> list[str]:
+        """Every finding as a sentence."""
+        bound = None if self.two_point is None else self.two_point.bound
+        parts = (bound, self.one_run, self.score, self.attack, self.matches)
+        sentences = [str(part).removesuffix(DIAGNOSTIC).strip() for part in parts if part]
+        measured = self.score or self.attack or self.matches
+        return [*sentences, DIAGNOSTIC] if measured else sentences
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all findings as plain JSON values; `Audit.from_dict` of the report reads them."""
+        parts = {
+            "guarantee": self.guarantee,
+            "two_point": self.two_point,
+            "one_run": self.one_run,
+            "membership_score": self.score,
+            "membership_attack": self.attack,
+            "reidentification": self.matches,
+        }
+        return {
+            "title": self.title,
+            "when": self.when.isoformat(),
+            "verdict": self.verdict,
+            "consistent": self.consistent,
+            "figures": {k: v if np.isfinite(v) else str(v) for k, v in self._figures()},
+            "rocs": [_roc(attack) for attack in self._attacks()],
+            "histograms": [] if self.score is None else [_histogram(self.score)],
+            "notes": self.notes,
+            **{name: part.to_dict() for name, part in parts.items() if part is not None},
+        }
+
+    def _attacks(self) -> list[MembershipAttack]:
+        close = None if self.matches is None else self.matches.closeness
+        return [attack for attack in (self.attack, close) if attack is not None]
+
+    def to_json(self) -> str:
+        """Give the report as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def to_markdown(self) -> str:
+        """Give the report as Markdown."""
+        rows = [f"| {name} | {number(value)} |" for name, value in self._figures()]
+        table = ["| figure | value |", "|---|---:|", *rows, ""] if rows else []
+        promise = [] if self.guarantee is None else [f"> {self.guarantee}", ""]
+        notes = [f"- {note}" for note in self.notes]
+        lines = [f"# {self.title}", "", self.verdict, "", *promise, *table, *notes]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def to_section(self) -> str:
+        """Give the report as one section of an HTML page of `sfumato.report`."""
+        return audit_section(Audit.from_dict(self.to_dict())) + self._pictures()
+
+    def to_html(self) -> str:
+        """Give the report as one self-contained page: no script, no network, light and dark."""
+        results = () if self.guarantee is None else (Result(self.title, self.guarantee),)
+        whole = Report(
+            self.title, results, audit=Audit.from_dict(self.to_dict()), when=self.when
+        ).to_html()
+        body, next_part, rest = whole.partition('<section aria-labelledby="guarantees">')
+        if not next_part:
+            body, next_part, rest = whole.rpartition("</main>")
+        return body + self._pictures() + next_part + rest
+
+    def _pictures(self) -> str:
+        drawn = [log_roc(attack.observation, *_thinned(attack)) for attack in self._attacks()]
+        if self.two_point is not None:
+            bound = self.two_point.bound
+            drawn.append(epsilon_bars(bound.claimed, bound.epsilon, bound.largest))
+        if not drawn:
+            return ""
+        figures = "".join(f"<figure>{picture}</figure>" for picture in drawn)
+        head = '<h2 id="audit-pictures">Where it matters: low false alarms, and epsilon</h2>'
+        return (
+            f'<section aria-labelledby="audit-pictures">{head}<div class="gallery">{figures}'
+            "</div></section>"
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, in the form that the suffix names: .html, .md or .json."""
+        forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
+        suffix = Path(path).suffix.lower()
+        if suffix not in forms:
+            raise InvalidInputError(
+                f"'path' must end in .html, .md or .json. Got the suffix '{suffix}' instead."
+            )
+        text = forms[suffix]()
+        with written_aside(path) as file:
+            file.write(text.encode("utf-8", "replace"))
+
+
+def _roc(attack: MembershipAttack) -> dict[str, Any]:
+    false, true = _thinned(attack)
+    return {
+        "name": f"threshold on {attack.observation}",
+        "false_positive_rate": false,
+        "true_positive_rate": true,
+    }
+
+
+def _thinned(attack: MembershipAttack) -> tuple[list[float], list[float]]:
+    """Give the curve at a few hundred points, dense where false alarms are few."""
+    false, true = attack.curve
+    last = len(false) - 1
+    spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
+    places = np.unique(np.append(0, spread.astype(int)))
+    return false[places].tolist(), true[places].tolist()
+
+
+def _histogram(score: MembershipScore) -> dict[str, Any]:
+    """Counts of the observation among members and others, as in the paper's Figure 13."""
+    both = np.concatenate([score.members, score.non_members])
+    low, high = np.quantile(both, [0.001, 0.999])
+    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    counts = [
+        np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0].tolist()
+        for side in (score.members, score.non_members)
+    ]
+    return {
+        "name": score.observation,
+        "edges": edges.tolist(),
+        "members": counts[0],
+        "non_members": counts[1],
+    }

@@ -1,0 +1,284 @@
+"""A lower bound on the epsilon of a private estimator, from fits on the worst two neighbours.
+
+What a private estimator has learned is computed from released values alone; the taint test shows
+it, to the bit. So it is enough to attack the released values, and each run may stop at its last
+release. The attack is the best one there is: the sum of the log-ratios of the releases. Where the
+taint test fails, all that was learned is attacked instead.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+
+from sfumato.auditing.empirical import EmpiricalEpsilon, epsilon_from_outputs
+from sfumato.auditing.neighbours import Data, Neighbourhood, pattern
+from sfumato.auditing.ratios import log_ratio, separation
+from sfumato.events import GaussianEvent, flatten
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.guarantee import Guarantee, Unit
+from sfumato.hulls.parallel import run_all
+from sfumato.mechanisms.tape import Released, Tape, taped
+from sfumato.testing.case import fit
+from sfumato.testing.inspection import equal_to_the_bit, leaves
+from sfumato.testing.taint import taint_test
+
+__all__ = ["TwoPoint", "learned_numbers", "two_point"]
+
+WIDTHS = (2, 3, 8, 32, 128)  # numbers of features tried, the least first
+DRAWS, FITS = 5_000, 400  # usual runs: where noise alone is drawn again, where each run is a fit
+
+
+@dataclass(frozen=True)
+class TwoPoint:
+    """What an audit of a private estimator on two neighbours has found.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the estimator promises.
+    bound : EmpiricalEpsilon
+        What was certified.
+    leak : str or None
+        What the taint test says: None if nothing after the releases reads the rows.
+    attacked : {"released values", "learned values"}
+        What the bound was found on.
+    """
+
+    guarantee: Guarantee
+    bound: EmpiricalEpsilon
+    leak: str | None
+    attacked: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the findings as plain JSON values."""
+        return {**self.bound.to_dict(), "leak": self.leak, "attacked": self.attacked}
+
+
+def two_point(
+    estimator: Any,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    edge: ArrayLike | None = None,
+    n_runs: int | None = None,
+    confidence: float = 0.99,
+    n_jobs: int | None = None,
+    verbose: bool = False,
+) -> TwoPoint:
+    """Certify a lower bound on the epsilon of a private estimator; see `sfumato.auditing.audit`.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        With a finite epsilon; it is cloned, and no ledger is charged.
+    X, y : array-like, optional
+        Public rows around the changed one; by default a pattern made from the bounds.
+    edge : array-like, optional
+        Rows to try in the place of the changed one.
+    n_runs : int, optional
+        Runs on each data set; by default 5,000 where noise alone must be drawn again, 400 where
+        later statistics depend on earlier releases, so that each run is a fit.
+    confidence, n_jobs, verbose
+        See `empirical_epsilon`.
+    """
+    model = _fixed(estimator)
+    model._check_promise()
+    if not np.isfinite(model.epsilon):
+        raise InvalidInputError("'epsilon' is infinite: nothing is promised, so nothing to audit.")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "delta=")  # the rows are few and mean nothing
+        warnings.simplefilter("ignore", RefutedGuaranteeWarning)
+        around = _around(model, X, y, edge)
+        attack = _Attack.prepare(model, around)
+        leak = attack.leak()
+        if leak is not None:
+            attack = attack.where_it_shows(around)
+        run, usual = attack.way(leak)
+        n_runs = usual if n_runs is None else n_runs
+        title = "auditing" if verbose else None
+        outputs = [
+            run_all(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
+            for side in (0, 1)
+        ]
+    promise = attack.guarantee
+    claimed = promise.claimed_epsilon if promise.epsilon is None else promise.epsilon
+    options: dict[str, Any] = {"delta": promise.delta, "confidence": confidence}
+    if leak is None and _is_gaussian(promise):
+        # The midpoint of two Gaussians is known beforehand, and so all runs certify.
+        options |= {"method": "gaussian", "threshold": 0.0}
+    bound = epsilon_from_outputs(*outputs, **options, claimed=claimed)
+    attacked = "learned values" if leak else "released values"
+    return TwoPoint(promise, bound, leak, attacked)
+
+
+def _fixed(estimator: Any) -> Any:
+    """Clone without ledger, and with public randomness fixed: an attacker knows it too."""
+    model = clone(estimator).set_params(ledger=None)
+    if "random_state" in model.get_params(deep=False) and model.random_state is None:
+        model.set_params(random_state=0)
+    return model
+
+
+def _is_gaussian(promise: Guarantee) -> bool:
+    events = flatten(promise.events)
+    return bool(events) and all(isinstance(event, GaussianEvent) for event in events)
+
+
+def _around(model: Any, X: Any, y: Any, edge: Any) -> Neighbourhood:
+    """Give the neighbourhood; without rows, one of the fewest features that can be fitted."""
+    edge = None if edge is None else np.asarray(edge)
+    if X is not None:
+        return Neighbourhood(model, np.asarray(X), None if y is None else np.asarray(y), edge)
+    listed = model.bounds.lower if model.bounds is not None else None
+    widths = (len(listed),) if isinstance(listed, tuple) else WIDTHS
+    for width in widths:
+        try:
+            data = pattern(model, width)
+            fit(clone(model), *data)
+        except InvalidInputError as error:
+            refusal = error
+        else:
+            return Neighbourhood(model, *data, edge)
+    raise InvalidInputError(
+        f"No data for an audit could be made from the bounds; give 'X' and 'y'. {refusal}"
+    )
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """An estimator, two neighbours, and the exact statistics of one run on each."""
+
+    model: Any
+    data: tuple[Data, Data]
+    guarantee: Guarantee
+    tape: Tape
+    n_releases: int
+
+    @classmethod
+    def prepare(cls, model: Any, around: Neighbourhood) -> _Attack:
+        members = around.members()
+        promise = fit(clone(model), *members[0]).guarantee_  # on tape it would read "testing"
+        with taped() as tape:
+            fit(clone(model), *members[0])
+        if not tape.releases:
+            raise InvalidInputError(
+                f"{type(model).__name__} releases nothing in 'fit' as it is set: there is nothing "
+                "to audit."
+            )
+        attack = cls(model, (members[0], members[0]), promise, tape, len(tape.releases))
+        found = [attack.statistics(data, tape) for data in members]
+        i, j = max(
+            around.pairs(len(members)), key=lambda pair: separation(found[pair[0]], found[pair[1]])
+        )
+        return replace(attack, data=(members[i], members[j]))
+
+    def leak(self) -> str | None:
+        """Say what reads the rows after the releases, if anything does.
+
+        Tried on the neighbours, and on data that differ in every row and in secret labels.
+        """
+        (X, y), near = self.data
+        middle = X.mean(axis=0)
+        is_public = Unit(self.model.unit) is Unit.ENTRY
+        y_far = y if y is None or is_public else np.roll(y, 1)
+        for X_other, y_other in (near, (middle + (X[::-1] - middle) / 100, y_far)):
+            try:
+                taint_test(self.model, X, X_other, y, y_other)
+            except AssertionError as sentence:
+                return str(sentence)
+        return None
+
+    def where_it_shows(self, around: Neighbourhood) -> _Attack:
+        """Give the attack on the pair whose learned values differ most, releases held fixed."""
+        members = around.members()
+        learned = []
+        for data in members:
+            with taped(self.tape):
+                learned.append(learned_numbers(fit(clone(self.model), *data)))
+        sizes = np.abs(np.stack(learned)).max(axis=0) + np.finfo(float).tiny
+        i, j = max(
+            around.pairs(len(members)),
+            key=lambda pair: float(np.max(np.abs(learned[pair[0]] - learned[pair[1]]) / sizes)),
+        )
+        return replace(self, data=(members[i], members[j]))
+
+    def way(self, leak: str | None) -> tuple[Callable[[int, int], Any], int]:
+        """Give the attack on one run of a side, and the usual number of runs."""
+        if leak is not None:
+            return self.on_learned_values, FITS
+        exact = [self.statistics(data, self.tape) for data in self.data]
+        again = [self.statistics(data, None) for data in self.data]
+        if any(_differ(a, b) for a, b in zip(exact, again, strict=True)):
+            return self.on_releases, FITS
+        return partial(_on_redrawn, exact), DRAWS
+
+    def statistics(self, data: Data, playback: Tape | None) -> Sequence[Released]:
+        """Run up to the last release, with outputs drawn or played back."""
+        with taped(playback) as tape:
+            tape.releases = _UpTo(self.n_releases)
+            with suppress(_LastReleaseError):
+                fit(clone(self.model), *data)
+        return tape.releases
+
+    def on_releases(self, side: int, _: int) -> float:
+        """Attack one run by its log-ratio, positive under the first data set."""
+        mine = self.statistics(self.data[side], None)
+        theirs = self.statistics(self.data[1 - side], Tape(releases=list(mine)))
+        ratio = log_ratio(mine, theirs)
+        return ratio if side == 0 else -ratio
+
+    def on_learned_values(self, side: int, _: int) -> NDArray[np.float64]:
+        """Give all numbers that one fit has learned."""
+        return learned_numbers(fit(clone(self.model), *self.data[side]))
+
+
+def _differ(first: Sequence[Released], second: Sequence[Released]) -> bool:
+    """Whether the statistics of a run depend on what was released before."""
+    return any(
+        not equal_to_the_bit(a.statistic, b.statistic) or a.mechanism != b.mechanism
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _on_redrawn(exact: Sequence[Sequence[Released]], side: int, _: int) -> float:
+    """Draw the noise of all releases again and give the log-ratio."""
+    mine = [
+        replace(r, output=getattr(r.mechanism, r.method)(r.statistic, ledger=None))
+        for r in exact[side]
+    ]
+    ratio = log_ratio(mine, exact[1 - side])
+    return ratio if side == 0 else -ratio
+
+
+class _LastReleaseError(Exception):
+    """Nothing after this release can tell more about the rows."""
+
+
+class _UpTo(list[Released]):
+    """A list of releases that ends the run when it is full."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def append(self, released: Released) -> None:
+        super().append(released)
+        if len(self) >= self.most:
+            raise _LastReleaseError
+
+
+def learned_numbers(fitted: Any) -> NDArray[np.float64]:
+    """Give all learned numbers of a fitted estimator in a row, those of parts included."""
+    learned = {k: v for k, v in vars(fitted).items() if k.endswith("_") and k != "guarantee_"}
+    found = [np.ravel(np.asarray(value)) for _, value in leaves(learned)]
+    numbers = [each.astype(np.float64) for each in found if each.dtype.kind in "biuf"]
+    return np.nan_to_num(np.concatenate(numbers)) if numbers else np.zeros(1)

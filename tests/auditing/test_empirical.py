@@ -1,0 +1,147 @@
+"""Lower bounds on epsilon: power against broken mechanisms, false alarms against right ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from sfumato.accounting import mu_from_budget
+from sfumato.auditing import empirical_epsilon
+from sfumato.auditing.empirical import epsilon_from_outputs, largest_certifiable
+from sfumato.auditing.intervals import lower_limit, upper_limit
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms import LaplaceMechanism
+from tests.auditing import broken
+
+CONFIDENCE = 0.999
+DELTA = 1e-5
+
+
+def laplace_bound(seed: int, claimed: float) -> bool:
+    draw = broken.laplace(np.random.default_rng(seed), 1.25)
+    found = empirical_epsilon(
+        draw, 1.0, 0.0, n_runs=20_000, batched=True, confidence=CONFIDENCE, claimed=claimed
+    )
+    return found.refutes
+
+
+def test_cheap_laplace_is_caught_in_50_of_50_seeds() -> None:
+    assert sum(laplace_bound(seed, 1.0) for seed in range(50)) == 50
+
+
+def test_right_laplace_is_never_accused_in_200_seeds() -> None:
+    """Stated false-alarm rate 0.1 %; 0.2 alarms would be expected at most."""
+    assert sum(laplace_bound(1000 + seed, 1.25) for seed in range(200)) == 0
+
+
+def test_gaussian_too_small_by_root_two_is_caught(seed: int) -> None:
+    scale = 1 / mu_from_budget(1.0, DELTA)
+    rng = np.random.default_rng(seed)
+    options = {"delta": DELTA, "method": "gaussian", "claimed": 1.0, "n_runs": 100_000}
+    shared = {"batched": True, "confidence": CONFIDENCE, **options}
+    cheap, right = broken.gaussian(rng, scale / math.sqrt(2)), broken.gaussian(rng, scale)
+    assert empirical_epsilon(cheap, 1.0, 0.0, **shared).refutes
+    assert not empirical_epsilon(right, 1.0, 0.0, **shared).refutes
+
+
+def test_false_alarms_stay_below_the_stated_rate() -> None:
+    """At 80 % confidence, at most 20 % of right mechanisms may be accused: 4 standard errors."""
+    alarms = 0
+    for seed in range(300):
+        draw = broken.laplace(np.random.default_rng(seed), 1.0)
+        found = empirical_epsilon(
+            draw, 1.0, 0.0, n_runs=400, batched=True, confidence=0.8, claimed=1.0
+        )
+        alarms += found.refutes
+    assert alarms <= 300 * 0.2 + 4 * math.sqrt(300 * 0.16)
+
+
+def test_vectors_are_projected_on_what_differs() -> None:
+    rng = np.random.default_rng(0)
+    shift = np.zeros(30)
+    shift[7] = 3.0
+
+    def noisy(there: float, n: int) -> np.ndarray:
+        return there * shift + rng.normal(size=(n, 30))
+
+    found = empirical_epsilon(noisy, 1.0, 0.0, n_runs=4000, batched=True, delta=1e-3)
+    assert found.epsilon > 3
+
+
+def test_atoms_are_found_without_being_told() -> None:
+    """A mechanism that sometimes publishes the exact value shows it, whatever its epsilon."""
+    rng = np.random.default_rng(0)
+
+    def leaky(value: float, n: int) -> np.ndarray:
+        return np.where(rng.random(n) < 0.05, value, value + rng.laplace(scale=5.0, size=n))
+
+    found = empirical_epsilon(leaky, 1.0, 0.0, n_runs=4000, batched=True, claimed=0.2)
+    assert found.refutes
+    assert found.epsilon > 1.5
+
+
+def test_a_mechanism_of_the_library_may_be_given() -> None:
+    right = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
+    found = empirical_epsilon(right, 1.0, 0.0, n_runs=2000, claimed=1.0, confidence=1 - 1e-6)
+    assert 0.2 < found.epsilon <= 1.0
+    assert "proves nothing" in str(found)
+
+
+def test_delta_is_given_away_first() -> None:
+    outputs = np.concatenate([np.ones(500), np.zeros(500)])
+    rng = np.random.default_rng(0)
+    sides = rng.permutation(outputs), np.zeros(1000)
+    assert epsilon_from_outputs(*sides).epsilon > 3
+    assert epsilon_from_outputs(*sides, delta=0.6).epsilon == 0
+
+
+@pytest.mark.parametrize(("n", "confidence"), [(50, 0.95), (400, 0.95), (2000, 0.999)])
+def test_certainty_certifies_the_largest_and_no_more(n: int, confidence: float) -> None:
+    found = epsilon_from_outputs(np.ones(n), np.zeros(n), threshold=0.5, confidence=confidence)
+    assert found.epsilon == pytest.approx(found.largest)
+    assert found.largest == pytest.approx(largest_certifiable(n, confidence=confidence))
+    assert found.largest == pytest.approx(math.log(n / math.log(2 / (1 - confidence))), abs=0.1)
+
+
+def test_halves_certify_with_half_of_the_runs() -> None:
+    found = epsilon_from_outputs(np.ones(400), np.zeros(400))
+    assert found.largest == largest_certifiable(200)
+    assert found.hits == (200, 200)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (700, 10_000)])
+def test_limits_are_those_of_clopper_and_pearson(k: int, n: int) -> None:
+    low = 0.0 if k == 0 else beta.ppf(0.01, k, n - k + 1)
+    high = 1.0 if k == n else beta.ppf(0.99, k + 1, n - k)
+    assert float(lower_limit(k, n, 0.01)) == pytest.approx(low)
+    assert float(upper_limit(k, n, 0.01)) == pytest.approx(high)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_runs": 2},
+        {"method": "guess"},
+        {"method": "gaussian"},
+        {"delta": 1.0},
+        {"confidence": 1.0},
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError):
+        empirical_epsilon(lambda value: value, 1.0, 0.0, **options)
+
+
+def test_a_threshold_needs_one_number() -> None:
+    with pytest.raises(InvalidInputError, match="statistic"):
+        epsilon_from_outputs(np.ones((9, 2)), np.ones((9, 2)), threshold=0.0)
+
+
+def test_workers_and_bar_change_nothing_but_the_time() -> None:
+    found = empirical_epsilon(
+        lambda value: value, 1.0, 0.0, n_runs=40, n_jobs=2, verbose=True, confidence=0.95
+    )
+    assert found.epsilon == pytest.approx(found.largest)
