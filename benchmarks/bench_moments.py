@@ -1,9 +1,14 @@
 """The record-level Gaussian classifier on MNIST: accuracy at several budgets, time to fit.
 
-SFUMATO_DATA=... python -m benchmarks.bench_moments
+SFUMATO_DATA=... python -m benchmarks.bench_moments [--held-out]
+
+``--held-out`` scores on 5,000 training rows that were set aside instead of the test rows, as when
+the parameters were chosen.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -11,12 +16,19 @@ from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, PrivateGaussianClassifier
 
 BUDGETS = (0.3, 1.0, 3.0, 8.0, np.inf)
-RUNS = 5
+RUNS = 3
 DELTA = 1e-5
+# Five runs before the record engine: moments about the origin, one Gaussian a class.
+ABOUT_THE_ORIGIN = {0.3: 0.8033, 1.0: 0.9239, 3.0: 0.95, 8.0: 0.958, np.inf: 0.9645}
 
 
 def main() -> None:
+    held_out = "--held-out" in sys.argv
     X, y, X_test, y_test = mnist()
+    if held_out:
+        order = np.random.default_rng(0).permutation(len(X))
+        aside, kept = order[:5000], order[5000:]
+        X, y, X_test, y_test = X[kept], y[kept], X[aside], y[aside]
     X, X_test = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, X_test))
     bounds = Bounds(norm=1.0, labels=range(10))
     numbers = []
@@ -34,10 +46,12 @@ def main() -> None:
                 "runs": len(accuracies),
                 "accuracy": round(float(np.mean(accuracies)), 4),
                 "accuracy_std": round(float(np.std(accuracies)), 4),
+                "accuracy_about_the_origin": None if held_out else ABOUT_THE_ORIGIN[epsilon],
                 "fit_wall_s": round(float(np.mean(seconds)), 2),
             }
         )
-    write("moments_mnist", numbers, seed=None, unit="record", relation="replace_one")
+    name = "moments_mnist" + "_held_out" * held_out
+    write(name, numbers, seed=None, unit="record", relation="replace_one")
 
 
 if __name__ == "__main__":

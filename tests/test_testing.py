@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
+import array_api_strict
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 
-from sfumato import Bounds, PrivateMoments, PrivatePCA
+from sfumato import Bounds, Fabricator, PrivateMoments, PrivatePCA
 from sfumato.accounting.receipt import prepay
+from sfumato.hulls.public_rules import PublicScale
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.statistics import UnitRows, second_moment
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
+from sfumato.testing.inspection import holds_a_row, leaves
 
 X, Y = make_blobs(150, n_features=3, centers=2, random_state=0)
 X = X * 0.05
@@ -200,3 +203,68 @@ def test_taint_test_names_what_is_tainted() -> None:
     with pytest.raises(AssertionError, match="centre_ depends on the rows"):
         taint_test(ReadsRowsAfterRelease(2, bounds=BOUNDS), X, X * 0.3)
     taint_test(PrivateMoments(bounds=Bounds(norm=1.0, labels=[0, 1])), X, -X, Y, 1 - Y)
+
+
+# Unit "entry" -----------------------------------------------------------------------------------
+
+CUBE = Bounds(lower=-1.0, upper=1.0)
+HONEST_ENTRIES = PublicScale.scaled_entries
+
+
+def mixes_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+    """Scale each row by its length: an entry moves its neighbours."""
+    return HONEST_ENTRIES(scale, X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1))
+
+
+def stretches_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+    return 1.5 * HONEST_ENTRIES(scale, X)
+
+
+def squeezes_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+    return 0.5 * HONEST_ENTRIES(scale, X)
+
+
+@pytest.mark.parametrize("entry_bound", [None, 0.5])
+@pytest.mark.parametrize("fault", [mixes_entries, stretches_entries, squeezes_entries])
+def test_an_entry_that_moves_too_much_is_caught(
+    fault: Any, entry_bound: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Fabricator(2, unit="entry", bounds=CUBE, entry_bound=entry_bound, random_state=0)
+    case = PrivateCase(model, X, Y)
+    c.check_sensitivity(case)
+    monkeypatch.setattr(PublicScale, "scaled_entries", fault)
+    with pytest.raises(AssertionError, match="sensitivity"):
+        c.check_sensitivity(case)
+
+
+def test_taint_at_entry_level_spares_public_labels_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = PrivateCase(Fabricator(2, unit="entry", bounds=CUBE, random_state=0), X, Y)
+    c.check_taint(case)
+    cut = Fabricator._cut
+
+    def tainted(self: Any, rows: np.ndarray, codes: np.ndarray, plan: Any) -> Any:
+        self.spread_ = float(self.raw_.mean())
+        return cut(self, rows, codes, plan)
+
+    check_rows = Fabricator._check_rows
+
+    def remembering(self: Any, X: Any, *, reset: bool = True) -> np.ndarray:
+        self.raw_ = check_rows(self, X, reset=reset)
+        return self.raw_
+
+    monkeypatch.setattr(Fabricator, "_check_rows", remembering)
+    monkeypatch.setattr(Fabricator, "_cut", tainted)
+    with pytest.raises(AssertionError, match="depends on the rows"):
+        c.check_taint(case)
+
+
+def test_rows_kept_in_arrays_of_another_library_are_found() -> None:
+    class KeepsTensor(Honest):
+        def after(self, rows: np.ndarray) -> None:
+            self.support_ = [array_api_strict.asarray(rows[:5])]
+
+    model = KeepsTensor(2, bounds=BOUNDS).fit(X)
+    assert any(holds_a_row(value, X) for _, value in leaves(model))
+    assert not any(holds_a_row(value, X) for _, value in leaves(Honest(2, bounds=BOUNDS).fit(X)))

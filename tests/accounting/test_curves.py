@@ -369,3 +369,24 @@ def test_memory_stays_bounded_for_any_epsilon() -> None:
     ):
         pmf = _composed(events)._pmf_remove
         assert getattr(pmf, "size", 0) <= 8 * MOST_CELLS
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PureEvent(1e12),
+        RandomizedResponseEvent(710.0, 3),
+        RandomizedResponseEvent(1e6, 3),
+        ApproximateEvent(1e6, 1e-7),
+        EntryEvent(1e6, 1e-7),
+    ],
+    ids=lambda event: f"{event.kind}-{event.epsilon:g}",
+)
+def test_no_epsilon_is_too_large_to_be_accounted(event: Event) -> None:
+    """Where exp(epsilon) leaves the doubles the figures stay true: within the sum, never below."""
+    gaussian = GaussianEvent(1.0)
+    most = event.epsilon + epsilon_spent([gaussian], 1e-5) + 0.1
+    both = epsilon_spent([event, gaussian], 1e-5)
+    assert (event.epsilon - 20) * (1 - 1e-9) <= both <= most
+    if isinstance(event, EntryEvent):
+        assert record_reading(event, 784).epsilon <= 784 * event.epsilon

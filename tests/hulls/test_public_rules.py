@@ -70,6 +70,15 @@ def test_branches_grow_with_the_noise() -> None:
     assert plan_branches(np.inf, 784, largest=3000).branch_size == 3000
 
 
+@pytest.mark.parametrize("n_features", [1, 5, 784])
+def test_rows_that_are_mostly_noise_are_never_clustered(n_features: int) -> None:
+    for noise_variance in (0.16, 0.5, 2.0, 1e6):
+        plan = plan_branches(noise_variance, n_features)
+        assert plan.partition == "random"
+        assert plan.branch_size >= 1000
+    assert plan_branches(0.125, n_features).partition == "kmeans"
+
+
 def test_small_noise_gets_one_smoothing_pass() -> None:
     passes = [plan_branches(2 / epsilon**2, 784).passes for epsilon in (1.0, 4.0, 8.0, 16.0)]
     assert passes == [2, 2, 1, 1]

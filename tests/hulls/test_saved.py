@@ -1,8 +1,13 @@
+import array_api_strict
 import numpy as np
 import pytest
 
 import sfumato
+from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
 from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
+from sfumato.kernels.arrays import is_foreign, to_numpy
+from sfumato.testing import seeded_noise
+from sfumato.testing.inspection import leaves
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,61 @@ def test_a_loaded_model_answers_as_before(digits, tmp_path, model, n_features):
         if hasattr(model, name):
             np.testing.assert_array_equal(getattr(loaded, name)(X), getattr(model, name)(X))
     assert vars(loaded).keys() == vars(model).keys()
+
+
+def torch_tensor(x):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return torch.as_tensor(np.array(x))
+
+
+def holds_foreign_arrays(value):
+    """Look without `leaves`, which turns foreign arrays into those of NumPy."""
+    if isinstance(value, dict):
+        return any(map(holds_foreign_arrays, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(holds_foreign_arrays, value))
+    if is_foreign(value):
+        return True
+    return hasattr(value, "__dict__") and holds_foreign_arrays(vars(value))
+
+
+@pytest.mark.parametrize("foreign", [array_api_strict.asarray, torch_tensor])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kind", [DeepAffineHull, WideAffineHull, AffineHullClassifier])
+def test_tensors_come_back_as_arrays(digits, tmp_path, kind, dtype, foreign):
+    X, y = digits[0][:200], digits[1][:200] % 3
+    model = kind(5, n_layers=2, dtype=dtype)
+    model.fit(foreign(X), y) if kind is AffineHullClassifier else model.fit(foreign(X))
+    assert holds_foreign_arrays(model)
+    sfumato.save(model, tmp_path / "model")
+    loaded = sfumato.load(tmp_path / "model")
+    assert not holds_foreign_arrays(loaded)
+    here, there = dict(leaves(model)), dict(leaves(loaded))
+    assert here.keys() == there.keys()
+    for path, value in here.items():
+        np.testing.assert_array_equal(there[path], value, err_msg=path)
+    method = "distances" if kind is AffineHullClassifier else "distance"
+    found = getattr(loaded, method)(X)
+    assert isinstance(found, np.ndarray)
+    expected = to_numpy(getattr(model, method)(foreign(X)))
+    np.testing.assert_allclose(found, expected, rtol=1e-9 if dtype == "float64" else 1e-3)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"unit": "entry"}, {"n_smoothing": 2}])
+@pytest.mark.parametrize("kind", [PrivateAffineHullClassifier, Fabricator])
+def test_a_private_model_fitted_on_a_device_is_saved(digits, tmp_path, kind, parameters):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    X, y = digits[0][:300], digits[1][:300]
+    bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
+    with seeded_noise(0):
+        model = kind(
+            5, epsilon=9.0, delta=1e-5, bounds=bounds, device="cpu", random_state=0, **parameters
+        ).fit(X, y)
+    sfumato.save(model, tmp_path / "model")
+    loaded = sfumato.load(tmp_path / "model")
+    assert not holds_foreign_arrays(loaded)
+    assert loaded.guarantee_ == model.guarantee_
+    if kind is Fabricator:
+        np.testing.assert_allclose(loaded.fabricate()[0], model.fabricate()[0], atol=1e-6)
+    else:
+        np.testing.assert_allclose(loaded.distances(X), model.distances(X), rtol=1e-9)

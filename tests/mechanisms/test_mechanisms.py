@@ -326,6 +326,19 @@ def test_infinite_epsilon_adds_nothing_and_says_so(name: str) -> None:
     assert GaussianMechanism.calibrate(sensitivity=1, epsilon=math.inf, delta=0.1).variance() == 0
 
 
+def test_a_huge_epsilon_is_stated_and_drawn() -> None:
+    """exp(epsilon) is beyond the doubles; neither the figures nor the draws may stumble."""
+    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1e6, delta=1e-7)
+    stated = entry.guarantee(n_entries=784)
+    assert stated.epsilon == 1e6
+    assert stated.record_reading is not None
+    assert stated.record_reading.epsilon == stated.record_reading.pure_epsilon == 784e6
+    np.testing.assert_allclose(entry.release([0.25, 0.5], ledger=None), [0.25, 0.5], atol=1e-3)
+    response = RandomizedResponseMechanism.calibrate(n_labels=3, epsilon=1e6)
+    np.testing.assert_array_equal(response.release([0, 1, 2], ledger=None), [0, 1, 2])
+    assert response.keep_probability() == 1.0
+
+
 def test_extreme_statistics_and_scales() -> None:
     mechanism = LaplaceMechanism.calibrate(sensitivity=1.0, epsilon=1.0)
     huge = mechanism.release([1e300, -1e300, 0.0, 5e-324], ledger=None)

@@ -31,7 +31,14 @@ from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.moments.sensitivity import class_moments_sensitivity, second_moment_sensitivity
-from sfumato.moments.statistics import MOST_ROWS, UnitRows, class_moments, second_moment
+from sfumato.moments.statistics import (
+    MOST_ROWS,
+    UnitRows,
+    class_moments,
+    mean_and_squares,
+    project,
+    second_moment,
+)
 from sfumato.testing import seeded_noise
 
 UNIT = Bounds(norm=1.0)
@@ -49,6 +56,10 @@ def test_sums_are_exact_in_any_order(rng: np.random.Generator) -> None:
     rows = np.concatenate([block for _, block in units.blocks(X)])
     exact = sum(Fraction(a) * Fraction(b) for a, b in rows[:, :2].tolist())
     assert Fraction(float(total[0, 1])) == exact
+    sums = mean_and_squares(units, X)
+    squares = sum(Fraction(v) ** 2 for row in rows.tolist() for v in row)
+    assert (Fraction(float(sums[-2])), sums[-1]) == (squares, len(X))
+    assert Fraction(float(sums[0])) == sum(Fraction(v) for v in rows[:, 0].tolist())
     assert np.abs(total - UNIT.clip(X).T @ UNIT.clip(X)).max() < 1e-4 * len(X)
 
 
@@ -71,11 +82,10 @@ def test_the_grid_does_not_tell_the_number_of_rows_where_it_is_secret() -> None:
 def test_unit_rows_stay_in_the_unit_ball(rng: np.random.Generator) -> None:
     for bounds in (Bounds(norm=3.0), Bounds(lower=[0, -5, 1], upper=[1, 0, 9])):
         units = UnitRows(bounds, 3, bits=18)
-        basis = np.linalg.qr(rng.normal(size=(3, 2)))[0]
-        for rows in (units.rows(rng.normal(size=(500, 3)) * 1e3), units.rows(basis.T * 3, basis)):
-            norms = [sum(Fraction(v) ** 2 for v in row) for row in rows.tolist()]
-            assert max(norms) <= 1
-            assert np.array_equal(rows * 2.0**18, np.rint(rows * 2.0**18))
+        rows = units.rows(rng.normal(size=(500, 3)) * 1e3)
+        norms = [sum(Fraction(v) ** 2 for v in row) for row in rows.tolist()]
+        assert max(norms) <= 1
+        assert np.array_equal(rows * 2.0**18, np.rint(rows * 2.0**18))
 
 
 def structured_rows(rng: np.random.Generator, n_features: int) -> np.ndarray:
@@ -138,14 +148,60 @@ def test_without_noise_moments_are_the_empirical_ones(seed: int) -> None:
         )
 
 
-def test_without_noise_the_classifier_is_quadratic_discriminant_analysis(seed: int) -> None:
+def centred_and_clipped(X: np.ndarray, n_components: int | None) -> np.ndarray:
+    """The rows as the classifier sees them without noise, by the printed formulas."""
+    centred = X - X.mean(axis=0)
+    spread = np.sqrt((centred**2).sum(axis=1).mean())
+    along = spread
+    if n_components is not None:
+        short = centred * np.minimum(1, spread / np.linalg.norm(centred, axis=1))[:, None]
+        right = np.linalg.svd(short, full_matrices=False)[2][:n_components]
+        along = np.sqrt(((short @ right.T) ** 2).sum(axis=1).mean())
+        centred = centred @ right.T
+    u = centred / (0.9 * along)
+    return u / np.maximum(np.linalg.norm(u, axis=1, keepdims=True), 1)
+
+
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_without_noise_the_classifier_is_quadratic_discriminant_analysis(
+    seed: int, n_components: int | None
+) -> None:
+    """Of rows that are centred and clipped at 0.9 of their root mean square length."""
     X, y = blobs(seed)
     model = PrivateGaussianClassifier(
-        None, epsilon=np.inf, bounds=Bounds(norm=30.0, labels=[0, 1, 2])
+        n_components,
+        gaussians_per_class=1,
+        epsilon=np.inf,
+        bounds=Bounds(norm=30.0, labels=[0, 1, 2]),
     ).fit(X, y)
-    oracle = QuadraticDiscriminantAnalysis().fit(X, y)
-    assert (model.predict(X) == oracle.predict(X)).mean() > 0.995
-    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(X), atol=0.05)
+    seen = centred_and_clipped(X, n_components)
+    oracle = QuadraticDiscriminantAnalysis(tol=1e-12).fit(seen, y)
+    assert (model.predict(X) == oracle.predict(seen)).mean() > 0.995
+    np.testing.assert_allclose(model.predict_proba(X), oracle.predict_proba(seen), atol=0.05)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_several_gaussians_a_class_learn_classes_of_several_forms(seed: int) -> None:
+    """Two classes on the corners of a square, crosswise: one Gaussian each cannot tell them."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(0, 2, size=(4000, 2))
+    X = 0.6 * (2 * corner - 1) * [1.0, 0.8] + 0.1 * rng.normal(size=(4000, 2))
+    y = corner[:, 0] ^ corner[:, 1]
+    bounds = Bounds(norm=2.0, labels=[0, 1])
+    scores = [
+        PrivateGaussianClassifier(
+            None, gaussians_per_class=parts, epsilon=20.0, delta=1e-5, bounds=bounds
+        )
+        .fit(X, y)
+        .score(X, y)
+        for parts in (2, None)
+    ]
+    assert min(scores) > 0.95
+    model = PrivateGaussianClassifier(
+        None, gaussians_per_class=2, epsilon=20.0, delta=1e-5, bounds=bounds
+    ).fit(X, y)
+    assert model.gaussian_classes_.tolist() == [0, 0, 1, 1]
+    assert len(model.guarantee_.events) == 3
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
 
@@ -199,14 +255,19 @@ def test_algebraic_eigenvalues_are_taken_not_absolute_ones() -> None:
 def test_the_guarantee_is_what_the_events_cost(relation: str, seed: int) -> None:
     X, y = blobs(seed, 200)
     model = PrivateGaussianClassifier(
-        2, epsilon=1.5, delta=1e-4, relation=relation, bounds=Bounds(norm=30.0, labels=[0, 1, 2])
+        2,
+        gaussians_per_class=1,
+        epsilon=1.5,
+        delta=1e-4,
+        relation=relation,
+        bounds=Bounds(norm=30.0, labels=[0, 1, 2]),
     ).fit(X, y)
     guarantee = model.guarantee_
-    assert len(guarantee.events) == 2
+    assert len(guarantee.events) == 3
     assert epsilon_spent(guarantee.events, 1e-4) == pytest.approx(1.5, rel=1e-6)
     assert guarantee.epsilon <= 1.5
     assert ("number of rows" in guarantee.public) == (relation == "replace_one")
-    assert len(model.dp_events()) == 2
+    assert len(model.dp_events()) == 3
 
 
 def test_labels_declared_public_are_said_to_be(seed: int) -> None:
@@ -242,7 +303,7 @@ def test_what_is_not_offered_is_refused(seed: int) -> None:
         ("bounds", Bounds(labels=[0, 1, 2]), MissingBoundsError),
         ("bounds", Bounds(norm=9.0), MissingBoundsError),
         ("bounds", Bounds(norm=9.0, labels=[0]), InvalidInputError),
-        ("pca_share", 1.0, InvalidInputError),
+        ("gaussians_per_class", 3, InvalidInputError),
         ("n_components", 0, InvalidInputError),
         ("n_components", 2.5, InvalidInputError),
         ("ledger", "budget.db", InvalidInputError),
@@ -288,13 +349,12 @@ def test_one_odd_label_cannot_make_fit_raise(seed: int) -> None:
 
 
 def test_a_projected_row_does_not_depend_on_its_place(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(4097, 30))
+    X = UNIT.clip(rng.normal(size=(4097, 30)))
     basis = np.linalg.qr(rng.normal(size=(30, 5)))[0]
-    units = UnitRows(UNIT, 30, bits=12)
-    together = np.concatenate([block for _, block in units.blocks(X, basis)])
-    alone = np.concatenate([units.rows(X[i : i + 1], basis) for i in range(0, 4097, 64)])
+    together = project(X, basis)
+    alone = np.concatenate([project(X[i : i + 1], basis) for i in range(0, 4097, 64)])
     np.testing.assert_array_equal(together[::64], alone)
-    assert np.abs(together - UNIT.clip(X) @ basis).max() < 2.0**-11
+    assert np.abs(together - X @ basis).max() < 2.0**-20
 
 
 def test_a_fit_that_would_cost_more_than_it_says_draws_nothing(seed: int) -> None:
@@ -344,10 +404,14 @@ def test_a_search_over_private_models_is_charged_fit_by_fit(tmp_path: Path, seed
     ledger = Ledger(tmp_path / "budget.db")
     budget = ledger.create("rows", epsilon=1000.0, delta=1e-5)
     model = PrivateGaussianClassifier(
-        None, epsilon=5.0, bounds=Bounds(norm=30.0, labels=[0, 1, 2]), ledger=budget
+        None,
+        gaussians_per_class=1,
+        epsilon=5.0,
+        bounds=Bounds(norm=30.0, labels=[0, 1, 2]),
+        ledger=budget,
     )
     GridSearchCV(model, {"epsilon": [5.0, 6.0]}, cv=3, n_jobs=2).fit(X, y)
-    assert len(budget.events()) == 7
+    assert len(budget.events()) == 7 * 2  # without components and parts a fit has two releases
     assert ledger.verify()
 
 

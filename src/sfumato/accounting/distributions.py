@@ -33,17 +33,32 @@ __all__ = ["pld_delta", "pld_epsilon"]
 
 FINEST_INTERVAL = 1e-4
 MOST_CELLS = 2**20  # memory of one distribution stays below some 50 MB for any epsilon
+COARSEST_INTERVAL = 100.0  # beyond it exp(interval) leaves the doubles, and nothing is tight
 TAIL = 1e-15
+LARGEST_EXPONENT = 700.0  # of exp in doubles
 
 
 def pld_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     """Epsilon of all events together at `delta`, never below the truth; infinite if unknown."""
+    return _epsilon(tuple(counts.items()), delta)
+
+
+@lru_cache(maxsize=256)  # fits of one estimator, and a ledger, ask for the same sum again and again
+def _epsilon(items: tuple[tuple[Event, int], ...], delta: float) -> float:
+    counts = dict(items)
     rest = delta - _rounding(counts)
-    return float(_composed(counts).get_epsilon_for_delta(rest)) if rest > 0 else math.inf
+    if rest <= 0 or _interval(counts) > COARSEST_INTERVAL:
+        return math.inf
+    with np.errstate(over="ignore"):  # towards infinity, the safe side
+        epsilon = float(_composed(counts).get_epsilon_for_delta(rest))
+    # Beyond this exp(-loss) is no normal number any more and may be rounded to its double.
+    return epsilon if epsilon < LARGEST_EXPONENT else epsilon + math.log(2)
 
 
 def pld_delta(counts: Mapping[Event, int], epsilon: float) -> float:
-    """Delta of all events together at `epsilon`, never below the truth."""
+    """Delta of all events together at `epsilon`, never below the truth; 1 if unknown."""
+    if _interval(counts) > COARSEST_INTERVAL:
+        return 1.0
     delta = float(_composed(counts).get_delta_for_epsilon(epsilon)) + _rounding(counts)
     return min(1.0, delta)
 
@@ -54,7 +69,7 @@ def _rounding(counts: Mapping[Event, int]) -> float:
 
 
 def _composed(counts: Mapping[Event, int]) -> Any:
-    interval = max(FINEST_INTERVAL, _total_range(counts) / MOST_CELLS)
+    interval = _interval(counts)
     total: Any = pld.identity(value_discretization_interval=interval)
     for event, count in counts.items():
         one = _distribution(event, interval)
@@ -96,6 +111,8 @@ def _approximate(event: ApproximateEvent, interval: float) -> Any:
 
 
 def _randomized_response(event: RandomizedResponseEvent, interval: float) -> Any:
+    if event.epsilon > LARGEST_EXPONENT:  # no double holds the odds: the worst of this epsilon
+        return _parameters(event.epsilon, 0.0, interval)
     kept = math.exp(-event.epsilon)
     noise = event.n_labels * kept / (1 + (event.n_labels - 1) * kept)
     return pld.from_randomized_response(
@@ -116,6 +133,10 @@ def _objective(event: ObjectivePerturbationEvent, interval: float) -> Any:
 
 
 def _parameters(epsilon: float, delta: float, interval: float) -> Any:
+    if epsilon > LARGEST_EXPONENT:  # the loss is epsilon but for less than a double can hold
+        mass = {math.ceil(epsilon / interval): 1.0 - delta}
+        pmf = pld_pmf.create_pmf(mass, interval, delta, pessimistic_estimate=True)
+        return pld.PrivacyLossDistribution(pmf)
     return pld.from_privacy_parameters(
         common.DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=interval
     )
@@ -130,6 +151,10 @@ _HANDLERS: dict[type[Event], Callable[[Any, float], Any]] = {
     PureEvent: _pure,
     RandomizedResponseEvent: _randomized_response,
 }
+
+
+def _interval(counts: Mapping[Event, int]) -> float:
+    return max(FINEST_INTERVAL, _total_range(counts) / MOST_CELLS)
 
 
 def _total_range(counts: Mapping[Event, int]) -> float:

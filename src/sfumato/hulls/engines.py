@@ -3,7 +3,7 @@
 ====================  =====================================================================
 engine                what crosses the boundary
 ====================  =====================================================================
-record, "moments"     a few noisy sums (`record_engine`); rows are drawn from what follows
+record, "moments"     a few noisy sums (`moments.record_engine`); rows are drawn from them
 record, "local"       every row with Gaussian noise, every label by randomised response
 entry                 every entry with entry noise, equations (74) to (77)
 entry, mode "paper"   the same, but clusters and threshold are taken from the raw rows: refuted
@@ -36,7 +36,6 @@ from sfumato.guarantee import Guarantee, Mode, Relation, Status, Unit
 from sfumato.hulls.parallel import run_all
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.public_rules import LARGEST_BRANCH, BranchPlan, PublicScale, plan_branches
-from sfumato.hulls.record_engine import PARTS, CentredGaussians, RecordReleases, usual_parts
 from sfumato.hulls.rows import check_choice, check_count
 from sfumato.hulls.smoothing import MOST_PASSES, Stop, fabricate_groups, modelling_error
 from sfumato.kernels.arrays import Array
@@ -45,6 +44,7 @@ from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.moments.pca import check_n_components
+from sfumato.moments.record_engine import CentredGaussians, RecordReleases, check_parts
 from sfumato.moments.statistics import UnitRows
 from sfumato.private import PrivateEstimator
 
@@ -127,11 +127,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         for name in ("branch_size", "n_smoothing"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if self.gaussians_per_class not in (None, 1, *PARTS):
-            raise InvalidInputError(
-                "'gaussians_per_class' must be 1, 2, 4 or None. "
-                f"Got {self.gaussians_per_class!r} instead."
-            )
+        check_parts(self.gaussians_per_class)
         if self.smoothing_ratio is not None and not 0 < self.smoothing_ratio < 1:
             raise InvalidInputError(
                 f"'smoothing_ratio' must lie in (0, 1), or be None. Got {self.smoothing_ratio}."
@@ -178,40 +174,21 @@ class PrivateRowsEstimator(PrivateEstimator):
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     ) -> CentredGaussians:
         """Record level: a few noisy sums."""
-        kept = check_n_components(self.pca_components, rows.shape[1])
-        releases = RecordReleases.calibrate(  # [F1] the budget divided
+        releases = RecordReleases.plan(  # [F1] the budget divided
             epsilon=self.epsilon,
             delta=self.delta,
             relation=self.relation,
-            with_components=kept < rows.shape[1],
-            n_parts=self._parts(len(rows), n_classes, kept),
+            shape=rows.shape,
+            n_classes=n_classes,
+            n_components=check_n_components(self.pca_components, rows.shape[1]),
+            gaussians_per_class=self.gaussians_per_class,
         )
         receipt = self._prepay(*releases.all())  # [F2] charge all, then draw
         released = releases.run(  # [F3] the releases
-            scale.scaled(rows),
-            codes,
-            n_classes,
-            bounds=scale.inner_bounds,
-            n_components=kept,
-            relation=self.relation,
-            ledger=receipt,
+            scale.scaled(rows), codes, n_classes, bounds=scale.inner_bounds, ledger=receipt
         )
         self.guarantee_ = self._guarantee(receipt)
         return released
-
-    def _parts(self, n_rows: int, n_classes: int, n_components: int) -> int:
-        """Gaussians a class; the number of rows is read only where it is public."""
-        if self.gaussians_per_class is not None:
-            return self.gaussians_per_class if n_components > 1 else 1
-        if self.relation != Relation.REPLACE_ONE:
-            return 1
-        return usual_parts(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            n_rows=n_rows,
-            n_classes=n_classes,
-            n_components=n_components,
-        )
 
     def _release_rows(
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int

@@ -15,10 +15,10 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Relation
 from sfumato.hulls.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.hulls.public_rules import BranchPlan, PublicScale
-from sfumato.hulls.record_engine import CentredGaussians
 from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import to_numpy
 from sfumato.moments.gaussians import ClassGaussians
+from sfumato.moments.record_engine import CentredGaussians
 from sfumato.tables import TableForm, is_table
 
 __all__ = ["Fabricator"]

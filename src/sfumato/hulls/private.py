@@ -18,11 +18,11 @@ from sfumato.hulls.branch import Branch
 from sfumato.hulls.classifier import AffineHullClassifier
 from sfumato.hulls.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.hulls.public_rules import PublicScale
-from sfumato.hulls.record_engine import CentredGaussians
 from sfumato.hulls.rows import check_choice, check_count
 from sfumato.hulls.search import fit_branches
 from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
+from sfumato.moments.record_engine import CentredGaussians
 
 __all__ = ["PrivateAffineHullClassifier"]
 

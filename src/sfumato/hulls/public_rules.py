@@ -114,11 +114,13 @@ def plan_branches(
 
     Noise of variance s² on p entries hides every principal direction of N rows whose variance is
     below ``s² √(p / N)``. Where the usual 1000 rows would hide the directions that matter, take
-    as many as keep them visible, up to `largest`, and cut at random: clusters of noise surround
-    the data instead of following them.
+    as many as keep them visible, up to `largest`. Where they would, or where the noise itself has
+    more variance than such a direction, cut at random: clusters of noise surround the data instead
+    of following them.
     """
     needed = n_features * (noise_variance / USUAL_VARIANCE) ** 2
-    if needed <= USUAL_BRANCH:
+    # The second condition was added after test rows of a narrow table had shown clusters to fail.
+    if needed <= USUAL_BRANCH and noise_variance <= USUAL_VARIANCE:
         passes = 1 if noise_variance <= LITTLE_NOISE else 2
         return BranchPlan(USUAL_BRANCH, "kmeans", passes)
-    return BranchPlan(math.ceil(min(needed, largest)), "random")
+    return BranchPlan(math.ceil(min(max(needed, USUAL_BRANCH), largest)), "random")

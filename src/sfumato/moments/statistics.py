@@ -9,7 +9,7 @@ whatever order the machine adds, and its sensitivity is the one of the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,16 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 
-__all__ = ["MOST_ROWS", "UnitRows", "class_moments", "project", "second_moment"]
+__all__ = [
+    "MOST_ROWS",
+    "MappedRows",
+    "UnitRows",
+    "class_moments",
+    "mean_and_squares",
+    "moments_of_groups",
+    "project",
+    "second_moment",
+]
 
 BLOCK = 4096
 MOST_ROWS = 2**27
@@ -60,21 +69,40 @@ class UnitRows:
         # Twice the rows: a row with a constant 1 appended has squared norm 2.
         return cls(bounds, shape[1], (53 - math.ceil(math.log2(2 * n_rows))) // 2)
 
-    def blocks(self, X: Array, basis: Array | None = None) -> Iterator[tuple[slice, Array]]:
-        """Give the rows of X in blocks, projected on the columns of `basis` if one is given."""
+    def blocks(self, X: Array | MappedRows) -> Iterator[tuple[slice, Array]]:
+        """Give the rows of X in blocks, in order."""
         for start in range(0, X.shape[0], BLOCK):
             part = slice(start, min(start + BLOCK, X.shape[0]))
-            yield part, self.rows(X[part], basis)
+            yield part, self.rows(X[part])
 
-    def rows(self, X: Array, basis: Array | None = None) -> Array:
+    def rows(self, X: Array) -> Array:
         """Bring rows into the unit ball and onto the grid; each row is treated alone."""
         centre, radius = self.bounds.ball(self.n_features)
         rows = self.bounds.clip(X)
         rows -= centre
         rows /= radius
-        if basis is not None:
-            rows = project(_UNIT_BALL.clip(rows), basis)
         return _cut(_UNIT_BALL.clip(rows), self.bits)
+
+
+class MappedRows:
+    """Rows seen through a row-wise map, computed block by block, so that no copy is kept.
+
+    Stands in for an array where only its shape and ascending slices of it are read.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+    function : callable
+        The map, of blocks of rows to as many rows of `width` numbers.
+    width : int
+    """
+
+    def __init__(self, rows: Array, function: Callable[[Array], Array], width: int) -> None:
+        self._rows, self._function = rows, function
+        self.shape = (rows.shape[0], width)
+
+    def __getitem__(self, part: slice) -> Array:
+        return self._function(self._rows[part])
 
 
 def project(rows: Array, basis: Array) -> Array:
@@ -91,7 +119,16 @@ def _cut(values: Array, bits: int) -> Array:
     return np.asarray(np.trunc(values * 2.0**bits) * 2.0**-bits)
 
 
-def second_moment(units: UnitRows, X: Array) -> Array:
+def mean_and_squares(units: UnitRows, X: Array) -> Array:
+    """``sum [x; |x|²; 1]`` over unit rows, exactly."""
+    total = np.zeros(units.n_features + 2)
+    for _, rows in units.blocks(X):
+        squares = float(np.einsum("ij,ij->", rows, rows))
+        total += np.concatenate([rows.sum(axis=0), [squares, len(rows)]])
+    return total
+
+
+def second_moment(units: UnitRows, X: Array | MappedRows) -> Array:
     """``M = sum_i x_i x_iᵀ`` over unit rows, exactly."""
     total = np.zeros((units.n_features, units.n_features))
     for _, rows in units.blocks(X):
@@ -99,15 +136,20 @@ def second_moment(units: UnitRows, X: Array) -> Array:
     return total
 
 
-def class_moments(
-    units: UnitRows, X: Array, codes: NDArray[np.intp], n_classes: int, basis: Array | None = None
-) -> Array:
+def class_moments(units: UnitRows, X: Array, codes: NDArray[np.intp], n_classes: int) -> Array:
     """``S_c = sum_{y_i = c} a_i a_iᵀ`` with ``a_i = [x_i; 1]``, for all classes, exactly."""
-    order = (units.n_features if basis is None else basis.shape[1]) + 1
-    total = np.zeros((n_classes, order, order))
-    for part, rows in units.blocks(X, basis):
+    blocks = ((rows, codes[part]) for part, rows in units.blocks(X))
+    return moments_of_groups(blocks, n_classes, units.n_features)
+
+
+def moments_of_groups(
+    blocks: Iterable[tuple[Array, NDArray[np.intp]]], n_groups: int, n_features: int
+) -> Array:
+    """``S_g = sum a_i a_iᵀ`` over the rows of each group, from blocks of unit rows and codes."""
+    total = np.zeros((n_groups, n_features + 1, n_features + 1))
+    for rows, codes in blocks:
         extended = np.column_stack([rows, np.ones(len(rows))])
-        for c in range(n_classes):
-            members = extended[codes[part] == c]
-            total[c] += members.T @ members
+        for group in range(n_groups):
+            members = extended[codes == group]
+            total[group] += members.T @ members
     return total

@@ -57,7 +57,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Stored are the constructor's parameters and the learned attributes, whose names end in ``_``;
     any other attribute is refused rather than dropped. A `ledger` is a handle to something that
     lives elsewhere: it is never stored, and the loaded model has ``ledger=None``. Words such as
-    ``Relation.REPLACE_ONE`` come back as plain strings.
+    ``Relation.REPLACE_ONE`` come back as plain strings. Tensors of PyTorch and of other libraries
+    are stored as arrays, whatever device they are on, and come back as arrays of NumPy: whoever
+    loads the model needs neither the library nor the device.
 
     The file holds what the model holds. That a private model keeps no raw row is the promise of
     its class, not of this function.

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.guarantee import Guarantee
+from sfumato.kernels.arrays import is_foreign, to_numpy
 from sfumato.persistence.container import Members
 
 __all__ = ["Decoder", "Encoder", "json_bytes"]
@@ -78,6 +79,8 @@ class Encoder:
             return str(value)
         if kind is np.ndarray or isinstance(value, np.generic):
             return self._array(value, place)
+        if is_foreign(value):  # a tensor, wherever it lives, comes back as an array of NumPy
+            return self._array(to_numpy(value), place)
         if kind in (list, tuple):
             items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
             return items if kind is list else {"tuple": items}

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from sfumato.bounds import Bounds
-from sfumato.guarantee import Relation
+from sfumato.guarantee import Relation, Unit
 
 __all__ = ["PrivateCase", "fit", "neighbours"]
 
@@ -58,8 +58,12 @@ def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
     """Give neighbours under the estimator's relation: a last row replaced, or removed.
 
     The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
-    comes with two labels.
+    comes with two labels. With unit "entry" one number of the last row is moved instead, by the
+    `entry_bound` or through the whole box; its label stays, for labels are public there.
     """
+    if case.estimator.unit == Unit.ENTRY:
+        yield from _entry_neighbours(case)
+        return
     edge = _edge_rows(case) if case.rows_at_bound is None else case.rows_at_bound
     odd = np.vstack([10 * edge[:2], np.full_like(edge[:1], np.nan), case.X[:1]])
     labels = [None] if case.y is None else list(np.unique(case.y)[:2])
@@ -71,6 +75,23 @@ def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
     for i, first in enumerate(variants):
         for second in variants[i + 1 :]:
             yield _with_last(case, *first), _with_last(case, *second)
+
+
+def _entry_neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
+    box = case.estimator.bounds.box(case.X.shape[1])
+    label = None if case.y is None else case.y[-1]
+    widths = box[1] - box[0]
+    for column in {int(np.argmin(widths)), int(np.argmax(widths)), 0}:
+        low, high = box[0][column], box[1][column]
+        asked = case.estimator.entry_bound
+        moves = [(low, high), (low - 9, high + 9), (np.nan, high), (np.inf, low)]
+        if asked is not None:
+            starts = (low, high - asked, low - asked / 2, low - 9, case.X[-1, column])
+            moves = [(start, start + asked) for start in starts]
+        for move in moves:
+            first, second = (np.array(case.X[-1]) for _ in move)
+            first[column], second[column] = move
+            yield _with_last(case, first, label), _with_last(case, second, label)
 
 
 def _edge_rows(case: PrivateCase) -> np.ndarray:

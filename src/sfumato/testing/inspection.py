@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.bounds import Bounds
+from sfumato.kernels.arrays import is_foreign, to_numpy
 
 __all__ = ["equal_to_the_bit", "file_content", "holds_a_row", "leaves"]
 
@@ -18,6 +19,8 @@ def leaves(value: Any, path: str = "model") -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds."""
     if isinstance(value, np.ndarray):
         yield path, value
+    elif is_foreign(value):
+        yield path, to_numpy(value)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from leaves(item, f"{path}[{key!r}]")

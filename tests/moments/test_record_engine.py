@@ -8,15 +8,17 @@ import pytest
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import prepay
 from sfumato.bounds import Bounds
-from sfumato.hulls.record_engine import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.moments.gaussians import ClassGaussians
+from sfumato.moments.record_engine import (
     CONSTANT,
     CentredGaussians,
     RecordReleases,
-    mean_sensitivity,
+    check_parts,
     usual_parts,
-    weighted_moments_sensitivity,
 )
-from sfumato.moments.gaussians import ClassGaussians
+from sfumato.moments.sensitivity import class_moments_sensitivity, mean_sensitivity
+from sfumato.testing import seeded_noise
 
 
 def released(
@@ -28,24 +30,19 @@ def released(
     bounds: Bounds,
     n_parts: int = 1,
 ) -> CentredGaussians:
-    releases = RecordReleases.calibrate(
+    n_classes = int(y.max()) + 1
+    releases = RecordReleases.plan(
         epsilon=epsilon,
         delta=1e-5,
         relation="replace_one",
-        with_components=n_components < X.shape[1],
-        n_parts=n_parts,
+        shape=X.shape,
+        n_classes=n_classes,
+        n_components=n_components,
+        gaussians_per_class=n_parts,
     )
     events = [mechanism.event() for mechanism in releases.all()]
     receipt = prepay(None, *events, unit="record", relation="replace_one")
-    found = releases.run(
-        X,
-        y,
-        int(y.max()) + 1,
-        bounds=bounds,
-        n_components=n_components,
-        relation="replace_one",
-        ledger=receipt,
-    )
+    found = releases.run(X, y, n_classes, bounds=bounds, ledger=receipt)
     assert not receipt.unused()
     return found
 
@@ -76,24 +73,28 @@ def test_moments_sensitivity_by_brute_force(rng: np.random.Generator) -> None:
     A, B = (np.einsum("ij,ik->ijk", r, r) for r in (a, b))
     same_class = np.sqrt(((A - B) ** 2).sum(axis=(1, 2)))
     other_class = np.sqrt((A**2).sum(axis=(1, 2)) + (B**2).sum(axis=(1, 2)))
-    limit = weighted_moments_sensitivity("replace_one")
+    limit = class_moments_sensitivity("replace_one", constant=CONSTANT)
     for moved in (same_class, other_class):
         assert moved.max() <= limit * (1 + 1e-12)
     assert other_class.max() == pytest.approx(limit)
     alone = np.sqrt((A**2).sum(axis=(1, 2)))
-    assert alone.max() == pytest.approx(weighted_moments_sensitivity("add_or_remove_one"))
+    assert alone.max() == pytest.approx(
+        class_moments_sensitivity("add_or_remove_one", constant=CONSTANT)
+    )
 
 
 @pytest.mark.parametrize("with_components", [True, False])
 @pytest.mark.parametrize("n_parts", [1, 2, 4])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_releases_cost_the_budget(epsilon: float, with_components: bool, n_parts: int) -> None:
-    releases = RecordReleases.calibrate(
+    releases = RecordReleases.plan(
         epsilon=epsilon,
         delta=1e-5,
         relation="replace_one",
-        with_components=with_components,
-        n_parts=n_parts,
+        shape=(1000, 9),
+        n_classes=3,
+        n_components=4 if with_components else 9,
+        gaussians_per_class=n_parts,
     )
     assert len(releases.all()) == 2 + with_components + (n_parts > 1)
     spent = epsilon_spent([m.event() for m in releases.all()], 1e-5)
@@ -153,6 +154,64 @@ def test_parts_grow_with_rows_and_budget() -> None:
     assert (parts[0], parts[-1]) == (1, 4)
     assert usual_parts(epsilon=10.0, n_rows=1000, **usual) == 1
     assert usual_parts(epsilon=np.inf, n_rows=100, **usual) == 1
+
+
+def test_the_plan_reads_the_number_of_rows_only_where_it_is_public() -> None:
+    plans = {
+        (relation, n_rows): RecordReleases.plan(
+            epsilon=8.0,
+            delta=1e-5,
+            relation=relation,
+            shape=(n_rows, 9),
+            n_classes=3,
+            n_components=4,
+        )
+        for relation in ("replace_one", "add_or_remove_one")
+        for n_rows in (30, 100_000)
+    }
+    assert plans["replace_one", 30].n_parts == 1
+    assert plans["replace_one", 100_000].n_parts == 4
+    assert plans["add_or_remove_one", 30] == plans["add_or_remove_one", 100_000]
+    for wrong in (0, 3, 8, "two"):
+        with pytest.raises(InvalidInputError, match="'gaussians_per_class'"):
+            check_parts(wrong)
+
+
+class Slices:
+    """Rows as a file gives them: a shape, and slices."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values, self.shape = values, values.shape
+        self.starts: list[int] = []
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        self.starts.append(part.start)
+        return self.values[part]
+
+
+def test_rows_are_read_in_ascending_slices_only(rng: np.random.Generator) -> None:
+    """What a file gives batch by batch is enough: equal to the bit, one pass a release."""
+    X, y = rng.random((9000, 6)), rng.integers(0, 3, 9000)
+    plan = RecordReleases.plan(
+        epsilon=4.0,
+        delta=1e-5,
+        relation="replace_one",
+        shape=X.shape,
+        n_classes=3,
+        n_components=3,
+        gaussians_per_class=2,
+    )
+    events = [mechanism.event() for mechanism in plan.all()]
+    covariances = []
+    rows, codes = Slices(X), Slices(y)
+    for data in ((X, y), (rows, codes)):
+        receipt = prepay(None, *events, unit="record", relation="replace_one")
+        with seeded_noise(0):
+            found = plan.run(*data, 3, bounds=Bounds(lower=0.0, upper=1.0), ledger=receipt)
+        covariances.append(found.gaussians.covariances)
+    np.testing.assert_array_equal(*covariances)
+    assert rows.starts == [0, 4096, 8192] * 4
+    assert codes.starts == [0, 4096, 8192] * 2
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])

@@ -16,9 +16,8 @@ statistics of steps 3 and 4 several times larger against their noise than moment
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +25,29 @@ from numpy.typing import NDArray
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Chargeable
 from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import ClassGaussians, gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.moments.sensitivity import second_moment_sensitivity
-from sfumato.moments.statistics import UnitRows, class_moments, project, second_moment
+from sfumato.moments.sensitivity import (
+    class_moments_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
+from sfumato.moments.statistics import (
+    MappedRows,
+    UnitRows,
+    mean_and_squares,
+    moments_of_groups,
+    project,
+    second_moment,
+)
 
-__all__ = [
-    "CentredGaussians",
-    "RecordReleases",
-    "mean_sensitivity",
-    "usual_parts",
-    "weighted_moments_sensitivity",
-]
+__all__ = ["PARTS", "CentredGaussians", "RecordReleases", "check_parts", "usual_parts"]
 
 Array = NDArray[np.float64]
+Cut = Callable[[Array, NDArray[np.intp]], NDArray[np.intp]]  # rows and classes to parts
 
 # Chosen once on held-out training rows of a public image set, and fixed since.
 MEAN_SHARE, PCA_SHARE = 0.02, 0.25  # of mu²; the class moments get the rest,
@@ -53,22 +59,12 @@ PARTS = (4, 2)
 TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
 
 
-def mean_sensitivity(relation: str | Relation) -> float:
-    """L2 sensitivity of ``sum [z; |z|²; 1]`` over rows of the unit ball.
-
-    Adding a row moves it by ``sqrt(|z|² + |z|⁴ + 1) <= √3``. Replacing z by v, with lengths a
-    and b, moves it by at most ``sqrt((a + b)² (1 + (a - b)²)) <= 2``.
-    """
-    return 2.0 if Relation(relation) is Relation.REPLACE_ONE else math.sqrt(3)
-
-
-def weighted_moments_sensitivity(relation: str | Relation) -> float:
-    """Joint Frobenius sensitivity of ``S_c = sum [u; w][u; w]ᵀ``, ``|u| <= 1``, over classes.
-
-    ``|[u; w]|² <= 1 + w²``, so it is ``1 + w²`` times that of ``sum u uᵀ``, change of label
-    included.
-    """
-    return (1 + CONSTANT**2) * second_moment_sensitivity(relation)
+def check_parts(gaussians_per_class: object) -> None:
+    """Check the parameter of the estimators."""
+    if gaussians_per_class not in (None, 1, *PARTS):
+        raise InvalidInputError(
+            f"'gaussians_per_class' must be 1, 2, 4 or None. Got {gaussians_per_class!r} instead."
+        )
 
 
 def usual_parts(
@@ -81,7 +77,7 @@ def usual_parts(
     size as keep the first below half of the second.
     """
     mu = mu_from_budget(epsilon, delta) * math.sqrt(1 - MEAN_SHARE - PCA_SHARE - SKETCH_SHARE)
-    noise = weighted_moments_sensitivity(Relation.REPLACE_ONE) / mu
+    noise = class_moments_sensitivity(Relation.REPLACE_ONE, constant=CONSTANT) / mu
     for parts in PARTS:
         rows = n_rows / (n_classes * parts)
         if n_components * math.sqrt(2 * n_components) * noise / rows <= TOLERABLE_NOISE:
@@ -114,6 +110,11 @@ class CentredGaussians:
     gaussians: ClassGaussians
     classes: NDArray[np.intp]
 
+    def to_coordinates(self, rows: Array) -> Array:
+        """Give u of rows, clipped to the unit ball as the rows of the sums were."""
+        coordinates = (rows - self.centre) @ self.basis / self.radius
+        return np.asarray(Bounds(norm=1.0).clip(coordinates))
+
     def sample(self, number: int, n_rows: int, generator: np.random.RandomState) -> Array:
         """Draw coordinates u from one Gaussian; costs no budget."""
         covariance = self.gaussians.covariances[number]
@@ -138,22 +139,57 @@ class RecordReleases:
     components: GaussianMechanism | None
     sketch: GaussianMechanism | None
     moments: GaussianMechanism
+    n_components: int
     n_parts: int
+    relation: str
 
     @classmethod
-    def calibrate(
-        cls, *, epsilon: float, delta: float, relation: str, with_components: bool, n_parts: int
+    def plan(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        relation: str,
+        shape: tuple[int, int],
+        n_classes: int,
+        n_components: int,
+        gaussians_per_class: int | None = None,
     ) -> RecordReleases:
-        """Divide ``mu²`` between the releases."""
+        """Choose the Gaussians a class, and divide ``mu²`` between the releases.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+        relation : {"replace_one", "add_or_remove_one"}
+        shape : (int, int)
+            Of the rows; their number is read only where it is public.
+        n_classes : int
+        n_components : int
+            Private directions, at most as many as features; with all of them none are released.
+        gaussians_per_class : int, optional
+            By default `usual_parts` where the number of rows is public, and 1 else.
+        """
+        parts = gaussians_per_class or 1
+        if gaussians_per_class is None and Relation(relation) is Relation.REPLACE_ONE:
+            parts = usual_parts(
+                epsilon=epsilon,
+                delta=delta,
+                n_rows=shape[0],
+                n_classes=n_classes,
+                n_components=n_components,
+            )
+        parts = parts if n_components > 1 else 1  # a cut needs an axis beside another
         mu = mu_from_budget(epsilon, delta)
-        shares = MEAN_SHARE, PCA_SHARE * with_components, SKETCH_SHARE * (n_parts > 1)
-        moments = weighted_moments_sensitivity(relation)
+        shares = MEAN_SHARE, PCA_SHARE * (n_components < shape[1]), SKETCH_SHARE * (parts > 1)
+        moments = class_moments_sensitivity(relation, constant=CONSTANT)
         return cls(
             _mechanism(mean_sensitivity(relation), mu, shares[0]),
             _mechanism(second_moment_sensitivity(relation), mu, shares[1]) if shares[1] else None,
             _mechanism(moments, mu, shares[2]) if shares[2] else None,
             _mechanism(moments, mu, 1 - sum(shares)),
-            n_parts,
+            n_components,
+            parts,
+            relation,
         )
 
     def all(self) -> tuple[GaussianMechanism, ...]:
@@ -168,36 +204,37 @@ class RecordReleases:
         n_classes: int,
         *,
         bounds: Bounds,
-        n_components: int,
-        relation: str,
         ledger: Chargeable,
     ) -> CentredGaussians:
-        """Draw the releases on a receipt and give what follows from them."""
-        scale = _Scale(bounds, rows, relation)
-        mean, spread, n_rows = self._mean(scale, ledger)  # [R1] first release
-        centred = scale.mapped(lambda z: z - mean, rows.shape[1])
-        basis, along = self._basis(  # [R2] second release
-            centred, math.sqrt(spread), n_components, n_rows, relation, ledger
-        )
-        radius = CLIP * math.sqrt(min(max(along, SMALLEST_SPREAD), spread))
-        projected = scale.mapped(lambda z: 2 * project((z - mean) / 2, basis), basis.shape[1])
-        units = UnitRows.for_sums(Bounds(norm=radius), projected.shape, relation)
-        classes = np.arange(n_classes)
-        if self.sketch is not None:
-            sketch = _gaussians(  # [R3] third release
-                self.sketch, units, projected, codes, n_classes, ledger
-            )
-            codes = _part_codes(sketch, units, projected, codes, self.n_parts)
-            classes = np.repeat(classes, self.n_parts)
-        gaussians = _gaussians(  # [R4] last release
-            self.moments, units, projected, codes, len(classes), ledger
-        )
-        centre = scale.centre + scale.radius * mean
-        return CentredGaussians(centre, basis, scale.radius * radius, gaussians, classes)
+        """Draw the releases on a receipt and give what follows from them.
 
-    def _mean(self, scale: _Scale, ledger: Chargeable) -> tuple[Array, float, float]:
+        Rows and codes are read in ascending slices only, once for each release.
+        """
+        units = UnitRows.for_sums(bounds, (rows.shape[0], rows.shape[1]), self.relation)
+        mean, spread, n_rows = self._mean(units, rows, ledger)  # [R1] first release
+        centred = MappedRows(rows, lambda part: units.rows(part) - mean, rows.shape[1])
+        basis, along = self._basis(centred, math.sqrt(spread), n_rows, ledger)  # [R2] second
+        radius = CLIP * math.sqrt(min(max(along, SMALLEST_SPREAD), spread))
+        projected = MappedRows(
+            rows, lambda part: 2 * project((units.rows(part) - mean) / 2, basis), basis.shape[1]
+        )
+        inner = UnitRows.for_sums(Bounds(norm=radius), projected.shape, self.relation)
+        numbers = np.arange(n_classes)
+        cut: Cut = _whole
+        if self.sketch is not None:
+            blocks = ((block, codes[part]) for part, block in inner.blocks(projected))
+            sketch = _gaussians(self.sketch, blocks, n_classes, basis.shape[1], ledger)  # [R3]
+            cut, numbers = _cut_along(sketch, self.n_parts), np.repeat(numbers, self.n_parts)
+        blocks = ((block, cut(block, codes[part])) for part, block in inner.blocks(projected))
+        gaussians = _gaussians(  # [R4] last release
+            self.moments, blocks, len(numbers), basis.shape[1], ledger
+        )
+        middle, scale = bounds.ball(rows.shape[1])
+        return CentredGaussians(middle + scale * mean, basis, scale * radius, gaussians, numbers)
+
+    def _mean(self, units: UnitRows, rows: Array, ledger: Chargeable) -> tuple[Array, float, float]:
         """Give the mean, the mean squared distance to it and the number of rows, all private."""
-        noisy = self.mean.release(scale.sums(), ledger=ledger)
+        noisy = self.mean.release(mean_and_squares(units, rows), ledger=ledger)
         n_rows = max(float(noisy[-1]), 1.0)
         mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
         noise = self.mean.variance() / n_rows**2
@@ -209,95 +246,45 @@ class RecordReleases:
         return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
 
     def _basis(
-        self,
-        rows: _MappedRows,
-        radius: float,
-        n_components: int,
-        n_rows: float,
-        relation: str,
-        ledger: Chargeable,
+        self, rows: MappedRows, radius: float, n_rows: float, ledger: Chargeable
     ) -> tuple[Array, float]:
         """Give U and the mean squared length of the rows along it, at most `radius` squared."""
         if self.components is None:
             return np.eye(rows.shape[1]), radius**2
-        units = UnitRows.for_sums(Bounds(norm=radius), rows.shape, relation)
-        noisy = self.components.release_symmetric(
-            second_moment(units, rows),  # type: ignore[arg-type]
-            ledger=ledger,
-        )
-        eigenvalues, basis = top_eigenvectors(noisy, n_components)
+        units = UnitRows.for_sums(Bounds(norm=radius), rows.shape, self.relation)
+        noisy = self.components.release_symmetric(second_moment(units, rows), ledger=ledger)
+        eigenvalues, basis = top_eigenvectors(noisy, self.n_components)
         return basis, float(np.maximum(eigenvalues, 0).sum()) / n_rows * radius**2
 
 
 def _gaussians(
     mechanism: GaussianMechanism,
-    units: UnitRows,
-    rows: _MappedRows,
-    codes: NDArray[np.intp],
-    n_classes: int,
+    blocks: Iterable[tuple[Array, NDArray[np.intp]]],
+    n_groups: int,
+    n_features: int,
     ledger: Chargeable,
 ) -> ClassGaussians:
-    exact = class_moments(units, rows, codes, n_classes)  # type: ignore[arg-type]
-    column = np.append(np.ones(rows.shape[1]), CONSTANT)
+    column = np.append(np.ones(n_features), CONSTANT)
     weights = np.outer(column, column)
-    noisy = mechanism.release_symmetric(exact * weights, ledger=ledger) / weights
+    exact = moments_of_groups(blocks, n_groups, n_features) * weights
+    noisy = mechanism.release_symmetric(exact, ledger=ledger) / weights
     return gaussians_from_moments(noisy, math.sqrt(mechanism.variance()))
 
 
-def _part_codes(
-    sketch: ClassGaussians,
-    units: UnitRows,
-    rows: _MappedRows,
-    codes: NDArray[np.intp],
-    n_parts: int,
-) -> NDArray[np.intp]:
+def _whole(block: Array, codes: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG001 - a Cut
+    return codes
+
+
+def _cut_along(sketch: ClassGaussians, n_parts: int) -> Cut:
     """Cut each class at its released mean along its first released axes; each row by itself."""
     n_axes = n_parts.bit_length() - 1
     axes = np.linalg.eigh(sketch.covariances)[1][:, :, : -n_axes - 1 : -1]
-    found = codes * n_parts
-    for part, block in units.blocks(rows):  # type: ignore[arg-type]
-        mine = codes[part]
-        along = np.einsum("ij,ijk->ik", block - sketch.means[mine], axes[mine])
-        found[part] += (along > 0) @ (1 << np.arange(n_axes))
-    return np.asarray(found)
 
+    def cut(block: Array, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        along = np.einsum("ij,ijk->ik", block - sketch.means[codes], axes[codes])
+        return np.asarray(codes * n_parts + (along > 0) @ (1 << np.arange(n_axes)))
 
-class _MappedRows:
-    """Rows seen through a row-wise map, computed block by block, so that no copy is kept.
-
-    Stands in for an array where only its shape and slices of it are read, as in `UnitRows`.
-    """
-
-    def __init__(self, rows: Array, function: Callable[[Array], Array], width: int) -> None:
-        self._rows, self._function = rows, function
-        self.shape = (rows.shape[0], width)
-
-    def __getitem__(self, part: slice) -> Array:
-        return self._function(self._rows[part])
-
-
-class _Scale:
-    """Rows on their way into the unit ball of their public bounds."""
-
-    def __init__(self, bounds: Bounds, rows: Array, relation: str) -> None:
-        self.units = UnitRows.for_sums(bounds, (rows.shape[0], rows.shape[1]), relation)
-        self.rows = rows
-        self.centre, self.radius = bounds.ball(rows.shape[1])
-
-    def mapped(self, function: Callable[[Array], Array], width: int) -> _MappedRows:
-        return _MappedRows(self.rows, lambda part: function(self.units.rows(part)), width)
-
-    def sums(self) -> Array:
-        """``sum [z; |z|²; 1]``, exactly."""
-        total = np.zeros(self.rows.shape[1] + 2)
-        for block in self._blocks():
-            squares = float(np.einsum("ij,ij->", block, block))
-            total += np.concatenate([block.sum(axis=0), [squares, len(block)]])
-        return total
-
-    def _blocks(self) -> Iterator[Any]:
-        for _, block in self.units.blocks(self.rows):
-            yield block
+    return cut
 
 
 def _mechanism(sensitivity: float, mu: float, share: float) -> GaussianMechanism:
