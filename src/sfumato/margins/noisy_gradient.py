@@ -1,0 +1,112 @@
+"""Gradient descent on all rows, every gradient released with Gaussian noise.
+
+Each row is treated alone and exactly: rows are multiples of 2**-18 and weights of 2**-25, so that
+scores are exact doubles; slopes are cut to multiples of 2**-18, and the products are summed
+exactly (`rows.exact_product`). What is released is therefore the exact real sum of terms that
+depend on one row each, in whatever order the machine adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.kernels.arrays import Array, like, namespace_of
+from sfumato.margins.losses import Loss, over_scores
+from sfumato.margins.rows import HAIR, ROW_BITS, cut, exact_product
+
+__all__ = ["Descent", "clipped_gradient", "descend", "on_weight_grid"]
+
+WEIGHT_BITS = 25
+LARGEST_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
+
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The public settings of a descent.
+
+    Parameters
+    ----------
+    n_steps : int
+        T, the number of gradients released.
+    learning_rate : float
+        Step along the mean gradient.
+    momentum : float
+        Share of the last move that is made again.
+    averaged : float
+        Share of the steps, the last ones, whose weights are averaged.
+    """
+
+    n_steps: int
+    learning_rate: float
+    momentum: float
+    averaged: float
+
+
+def clipped_gradient(
+    loss: Loss, clip: float, rows: Array, targets: Array, weights: Weights
+) -> Weights:
+    """``sum_i g_i aᵢᵀ`` with slopes g scaled back to length `clip`, exactly.
+
+    Parameters
+    ----------
+    loss : Loss
+    clip : float
+        Largest length of the slopes of a row, below 2.
+    rows : array of shape (n, m)
+        In the unit ball, multiples of ``2**-ROW_BITS``.
+    targets : array of shape (n, n_scores)
+    weights : ndarray of shape (n_scores, m)
+        As `on_weight_grid` gives them.
+    """
+    scores = rows @ like(rows, np.ascontiguousarray(weights.T))
+    slopes = loss.slopes(scores, targets)
+    lengths = namespace_of(scores).sqrt(over_scores(slopes * slopes))
+    return exact_product(cut(slopes * _shrinkage(lengths, clip), ROW_BITS), rows)
+
+
+def _shrinkage(lengths: Array, clip: float) -> Array:
+    xp = namespace_of(lengths)
+    limit = clip * (1 - HAIR) * xp.ones_like(lengths)
+    return limit / xp.where(lengths > limit, lengths, limit)
+
+
+def on_weight_grid(weights: Weights) -> Weights:
+    """Bring weights to the grid and the ball on which scores are exact; they are public."""
+    lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+    limit = LARGEST_WEIGHTS * (1 - HAIR)
+    return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
+
+
+def descend(
+    released_gradient: Callable[[Weights], Weights],
+    shape: tuple[int, int],
+    n_rows: float,
+    plan: Descent,
+) -> Weights:
+    """Descend from zero along released gradients; give the average of the last weights.
+
+    Parameters
+    ----------
+    released_gradient : callable
+        Gives the noisy sum of gradients at public weights; called `n_steps` times.
+    shape : (int, int)
+        Shape of the weights.
+    n_rows : float
+        The public, or released, number of rows.
+    plan : Descent
+    """
+    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    first_averaged = int(plan.n_steps * (1 - plan.averaged))
+    for step in range(plan.n_steps):
+        gradient = released_gradient(weights) / n_rows
+        move = plan.momentum * move - plan.learning_rate * gradient
+        weights = on_weight_grid(weights + move)
+        if step >= first_averaged:
+            total += weights
+    return total / (plan.n_steps - first_averaged)

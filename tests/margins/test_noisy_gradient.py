@@ -1,0 +1,92 @@
+"""Noisy gradient descent: exact clipped sums, their sensitivity, the descent itself."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sfumato import Bounds
+from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
+from sfumato.guarantee import Relation
+from sfumato.margins.linear_budget import LinearBudget, Repeated
+from sfumato.margins.losses import loss_named
+from sfumato.margins.noisy_gradient import Descent, clipped_gradient, descend, on_weight_grid
+from sfumato.margins.rows import RowMap
+
+
+@pytest.fixture
+def data(rng):
+    rows = RowMap(Bounds(norm=1.0), False)(rng.normal(0, 0.4, (60, 4)))
+    return rows, rng.integers(3, size=60)
+
+
+def literal(loss, clip, rows, codes, weights):
+    total = np.zeros_like(weights)
+    for row, code in zip(rows, codes, strict=True):
+        scores = (weights @ row)[None, :]
+        slopes = loss.slopes(scores, loss.targets(np.array([code]), scores))[0]
+        total += np.outer(slopes * min(1.0, clip / max(np.linalg.norm(slopes), 1e-300)), row)
+    return total
+
+
+@pytest.mark.parametrize("clip", [0.05, 0.5, 1.9])
+@pytest.mark.parametrize("name", ["softmax", "huber"])
+def test_clipped_gradient_literally(name, clip, data, rng):
+    rows, codes = data
+    loss = loss_named(name, 3)
+    weights = on_weight_grid(rng.normal(0, 3, (3, 4)))
+    found = clipped_gradient(loss, clip, rows, loss.targets(codes, rows), weights)
+    np.testing.assert_allclose(found, literal(loss, clip, rows, codes, weights), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "huber", "hinge"])
+def test_one_row_moves_the_gradient_by_its_own_exact_term(name, data, rng):
+    """The sum is the exact sum of terms of one row each: removing a row removes its term."""
+    rows, codes = data
+    loss = loss_named(name, 3)
+    targets = loss.targets(codes, rows)
+    for scale in (0.1, 30.0):
+        weights = on_weight_grid(rng.normal(0, scale, (3, 4)))
+        whole = clipped_gradient(loss, 0.1, rows, targets, weights)
+        for i in range(0, 60, 7):
+            others = np.delete(np.arange(60), i)
+            rest = clipped_gradient(loss, 0.1, rows[others], targets[others], weights)
+            term = clipped_gradient(loss, 0.1, rows[i : i + 1], targets[i : i + 1], weights)
+            np.testing.assert_array_equal(rest + term, whole)
+            assert np.linalg.norm(term) <= 0.1
+
+
+def test_weights_stay_where_scores_are_exact():
+    huge = on_weight_grid(np.full((2, 4), 1e9))
+    assert np.all(np.linalg.norm(huge, axis=1) <= 2.0**10)
+    np.testing.assert_array_equal(on_weight_grid(huge), huge)
+
+
+def test_descent_literally(rng):
+    target = rng.normal(size=(2, 3))
+    plan = Descent(n_steps=7, learning_rate=0.3, momentum=0.5, averaged=0.5)
+    found = descend(lambda w: 10 * (w - target), (2, 3), 10.0, plan)
+    w, v, kept = np.zeros((2, 3)), np.zeros((2, 3)), []
+    for step in range(7):
+        v = 0.5 * v - 0.3 * (w - target)
+        w = w + v
+        if step >= 3:
+            kept.append(w)
+    np.testing.assert_allclose(found, np.mean(kept, axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_the_releases_cost_exactly_the_budget(relation, share):
+    budget = LinearBudget(1.5, 1e-5, relation, loss_named("softmax", 4), projection_share=share)
+    steps = budget.gradients(0.2, 50)
+    paid = [m for m in (budget.second_moment(), budget.count(), Repeated(steps, 50)) if m]
+    mu = 0.0
+    for mechanism in paid:
+        event = mechanism.event()
+        count = getattr(event, "count", 1)
+        inner = getattr(event, "event", event)
+        mu += count / inner.noise_multiplier**2
+    assert math.sqrt(mu) == pytest.approx(mu_from_budget(1.5, 1e-5), rel=1e-12)
+    assert epsilon_from_mu(math.sqrt(mu), 1e-5) == pytest.approx(1.5, rel=1e-6)
+    assert steps.sensitivity == (0.4 if relation is Relation.REPLACE_ONE else 0.2)

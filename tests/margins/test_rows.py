@@ -1,0 +1,96 @@
+"""Rows: bounded, exact, and the same whatever stands beside them."""
+
+from fractions import Fraction
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato import Bounds
+from sfumato.kernels.arrays import to_numpy
+from sfumato.margins.rows import RowMap, cut, exact_product, unit_rows
+from sfumato.margins.whitening import second_moment, whitening_projection
+
+BOUNDS = [
+    Bounds(norm=2.0),
+    Bounds(lower=-1.0, upper=3.0),
+    Bounds(norm=2.0, lower=-1.0, upper=3.0),
+]
+
+
+@pytest.fixture
+def wild(rng):
+    rows = rng.normal(0, 2, (40, 5))
+    rows[3], rows[4, 1], rows[5, 0], rows[6], rows[7] = np.nan, np.inf, -np.inf, 1e200, 0.0
+    return rows
+
+
+@pytest.mark.parametrize("bounds", BOUNDS, ids=repr)
+def test_unit_rows_of_another_library_are_the_same(bounds, wild):
+    here = unit_rows(bounds, wild)
+    there = to_numpy(unit_rows(bounds, array_api_strict.asarray(wild)))
+    np.testing.assert_allclose(there, here, atol=2.0**-25)
+    assert np.linalg.norm(here, axis=1).max() <= 1
+    assert np.linalg.norm(there, axis=1).max() <= 1
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("unit_length", [False, True])
+def test_a_row_does_not_depend_on_its_neighbours(wild, unit_length, foreign, rng):
+    basis = np.linalg.qr(rng.normal(size=(5, 5)))[0] * [1, 0.5, 0.3, 0.2, 0.1]
+    mapping = RowMap(Bounds(norm=3.0), True, basis, unit_length)
+    give = array_api_strict.asarray if foreign else np.asarray
+    whole = to_numpy(mapping(give(wild)))
+    for i in range(len(wild)):
+        np.testing.assert_array_equal(to_numpy(mapping(give(wild[i : i + 1])))[0], whole[i])
+    np.testing.assert_array_equal(to_numpy(mapping(give(wild[::-1].copy())))[::-1], whole)
+    assert np.linalg.norm(whole, axis=1).max() <= 1
+    np.testing.assert_array_equal(whole, cut(whole, 18))
+    lengths = np.linalg.norm(whole[:, :-1], axis=1) * np.sqrt(2)
+    if unit_length:
+        assert np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
+    assert np.all(np.abs(whole[:, -1] - np.sqrt(0.5)) < 1e-5)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_products_are_exact(seed):
+    rng = np.random.default_rng(seed)
+    left = cut(rng.uniform(-1.4, 1.4, (37, 2)), 18)
+    right = cut(rng.uniform(-1, 1, (37, 3)), 18)
+    found = exact_product(left, right)
+    for i in range(2):
+        for j in range(3):
+            terms = zip(left[:, i], right[:, j], strict=True)
+            assert Fraction(float(found[i, j])) == sum(Fraction(a) * Fraction(b) for a, b in terms)
+
+
+def test_products_of_many_blocks_are_exact(rng, monkeypatch):
+    left = cut(rng.uniform(-1, 1, (1000, 2)), 18)
+    whole = exact_product(left, left)
+    monkeypatch.setattr("sfumato.margins.rows.SUMMED", 64)
+    np.testing.assert_array_equal(exact_product(left, left), whole)
+    np.testing.assert_array_equal(exact_product(left[::-1], left[::-1]), whole)
+
+
+def test_second_moment_moves_by_its_sensitivity(rng):
+    rows = unit_rows(Bounds(norm=1.0), rng.normal(size=(50, 4)))
+    one, two = rows.copy(), rows.copy()
+    one[-1], two[-1] = [1, 0, 0, 0], [0, 1, 0, 0]
+    moved = np.linalg.norm(second_moment(one) - second_moment(two))
+    assert moved == pytest.approx(np.sqrt(2), abs=1e-4)
+    np.testing.assert_allclose(second_moment(rows), rows.T @ rows, atol=1e-3)
+
+
+def test_whitening_flattens_what_stands_above_the_noise(rng):
+    X = rng.normal(size=(5000, 4)) * [4, 2, 1, 0.5]
+    moment = X.T @ X
+    exact = whitening_projection(moment, 4, 0.0, X)
+    variances = np.linalg.eigvalsh(exact.T @ moment @ exact)
+    assert variances[-1] / variances[0] < 1.001
+    assert np.linalg.norm(exact, 2) <= 1
+    floor = whitening_projection(moment, 4, 1e7, X)  # nothing stands above that
+    np.testing.assert_allclose(floor.T @ floor, np.eye(4), atol=0.1)
+    assert whitening_projection(moment, 2, 0.0, X).shape == (4, 2)
