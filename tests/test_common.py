@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.neighbors import KernelDensity
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sfumato
@@ -18,27 +19,68 @@ from sfumato import (
     Bounds,
     DeepAffineHull,
     Fabricator,
+    HOGFeatures,
     KernelAffineHull,
+    LargeMarginGaussianClassifier,
+    LinearClassifier,
+    MembershipAutoencoder,
+    MembershipClassifier,
+    MembershipMapping,
     PrivateAffineHullClassifier,
+    PrivateDensity,
     PrivateGaussianClassifier,
+    PrivateKernelClassifier,
+    PrivateKernelRegressor,
+    PrivateLargeMarginGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateMeanCurve,
     PrivateMoments,
     PrivatePCA,
+    PrivateTransferClassifier,
+    ScatteringFeatures,
     WideAffineHull,
+    WideMembershipAutoencoder,
 )
 from sfumato.private import PrivateEstimator
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase
 
 WIDE = Bounds(norm=1e3, labels="public")
+WIDE_BOX = Bounds(lower=-20.0, upper=20.0, labels="public")
 
 # One instance a public estimator, with settings under which scikit-learn's small data make sense.
 INSTANCES: dict[str, Any] = {
     "PrivatePCA": PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
     "PrivateMoments": PrivateMoments(epsilon=np.inf, bounds=WIDE),
+    "PrivateTransferClassifier": PrivateTransferClassifier(epsilon=np.inf, bounds=WIDE),
+    "MembershipMapping": MembershipMapping(random_state=0),
+    "MembershipAutoencoder": MembershipAutoencoder(n_layers=2, random_state=0),
+    "WideMembershipAutoencoder": WideMembershipAutoencoder(branch_size=20, random_state=0),
+    "MembershipClassifier": MembershipClassifier(n_layers=2, branch_size=20, random_state=0),
     "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
     "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
     "PrivateAffineHullClassifier": PrivateAffineHullClassifier(
         n_layers=1, samples_per_gaussian=100, epsilon=np.inf, bounds=WIDE, random_state=0
     ),
+    "PrivateDensity": PrivateDensity(4.0, n_fourier=256, epsilon=np.inf, bounds=WIDE_BOX),
+    "PrivateKernelClassifier": PrivateKernelClassifier(
+        bandwidth=4.0, n_fourier=256, epsilon=np.inf, bounds=WIDE_BOX
+    ),
+    "PrivateKernelRegressor": PrivateKernelRegressor(
+        target_bounds=(-500.0, 500.0),
+        bandwidth=4.0,
+        n_fourier=256,
+        epsilon=np.inf,
+        bounds=WIDE_BOX,
+    ),
+    "PrivateMeanCurve": PrivateMeanCurve(epsilon=np.inf, bounds=WIDE_BOX),
+    "PrivateLargeMarginGaussianClassifier": PrivateLargeMarginGaussianClassifier(
+        epsilon=np.inf, bounds=WIDE
+    ),
+    "LargeMarginGaussianClassifier": LargeMarginGaussianClassifier(tol=1e-2),
+    "PrivateLinearClassifier": PrivateLinearClassifier(epsilon=np.inf, bounds=WIDE),
+    "LinearClassifier": LinearClassifier(),
+    "HOGFeatures": HOGFeatures(),
+    "ScatteringFeatures": ScatteringFeatures(n_orientations=4),
     "KernelAffineHull": KernelAffineHull(),
     "DeepAffineHull": DeepAffineHull(),
     "WideAffineHull": WideAffineHull(branch_size=20),
@@ -48,6 +90,11 @@ VARIANTS = [
     KernelAffineHull(dtype="float32"),
     WideAffineHull(branch_size=20, partition="random"),
     AffineHullClassifier(search="pruned", dtype="float32"),
+    LinearClassifier(loss="huber", fit_intercept=False),
+    PrivateLinearClassifier(solver="objective", epsilon=np.inf, bounds=WIDE),
+    LargeMarginGaussianClassifier(
+        regularizer="frobenius", positivity="shift", n_ellipsoids=2, tol=1e-2, random_state=0
+    ),
 ]
 
 # Checks of scikit-learn that a private estimator fails on purpose, with the reason.
@@ -55,9 +102,17 @@ NOT_RAISED = (
     "an infinite target is mapped to a public default: raising would tell that such a row exists"
 )
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {
+    "PrivateTransferClassifier": {
+        "check_supervised_y_no_nan": NOT_RAISED,
+        "check_fit_score_takes_y": "two domains: fit(source, y_source, target, y_target)",
+    },
     "PrivateMoments": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateGaussianClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateAffineHullClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateKernelClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateKernelRegressor": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateLargeMarginGaussianClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateLinearClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
 }
 
 
@@ -113,9 +168,166 @@ def classifier_oracle(model: Any, X: np.ndarray, y: Any) -> None:
     assert model.score(X, y) > 0.95
 
 
+def plane_case() -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    return X, (X[:, 0] * 3).astype(int)
+
+
+def curves_case() -> np.ndarray:
+    heights = np.random.default_rng(0).normal(size=(150, 1))
+    return np.asarray(np.sin(6 * np.linspace(0, 1, 20)) + 0.3 * heights)
+
+
+def density_oracle(model: Any, X: np.ndarray, _: Any) -> None:
+    literal = KernelDensity(bandwidth=0.1).fit(X).score_samples(X[:50])
+    raw = np.reshape(model.raw_density(X[:50]), (50, -1)).sum(axis=1)
+    np.testing.assert_allclose(raw, np.exp(literal), rtol=1e-8)
+
+
+def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return case[0], (case[1] > 0).astype(int)
+
+
 HULLS = {"n_components": 5, "epsilon": 2.0, "delta": 1e-5, "pca_components": 8, "random_state": 0}
+CUBE = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
+# Engines that release one row for each row.
+ONE_BY_ONE: list[tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]] = [
+    ({"unit": "entry", "bounds": CUBE}, digits_case()),
+    ({"unit": "entry", "entry_bound": 0.25, "branch_size": 40, "bounds": CUBE}, digits_case()),
+    ({"engine": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2])}, blobs_case()),
+]
+# A heavy ridge keeps the loss linear in all scores: a turned label then moves the machine by all
+# of its sensitivity.
+RIDGE = {"regularization": 1.0, "bandwidth": 0.4, "delta": 1e-5}
+# Without the constant, opposite rows attain the sensitivity; many labels, for the noise on few
+# numbers is only seen in many draws.
+LINEAR = {"epsilon": 2.0, "delta": 1e-5, "fit_intercept": False}
+IN_BALL = Bounds(norm=2.0, labels=[0, 1, 2])
 CASES: dict[str, list[PrivateCase]] = {
+    # `fit` without a target is the private part: it makes the source's side.
+    "PrivateTransferClassifier": [
+        PrivateCase(
+            PrivateTransferClassifier(
+                epsilon=2.0,
+                delta=1e-5,
+                pca_components=5,
+                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                random_state=0,
+            ),
+            *digits_case(),
+            oracle=classifier_oracle,
+        ),
+        PrivateCase(
+            PrivateTransferClassifier(
+                relation="add_or_remove_one",
+                pca_components=5,
+                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                random_state=0,
+            ),
+            *digits_case(),
+        ),
+        PrivateCase(
+            PrivateTransferClassifier(unit="entry", bounds=CUBE, random_state=0), *digits_case()
+        ),
+        PrivateCase(
+            PrivateTransferClassifier(
+                unit="entry", mode="paper", delta=1e-3, bounds=CUBE, random_state=0
+            ),
+            *digits_case(),
+        ),
+    ],
+    "PrivateLinearClassifier": [
+        PrivateCase(
+            PrivateLinearClassifier(
+                whiten=True,
+                n_steps=3,
+                learning_rate=0.05,
+                bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
+                **LINEAR,
+            ),
+            *digits_case(),
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(
+                whiten=False,
+                relation="add_or_remove_one",
+                n_steps=4,
+                learning_rate=0.05,
+                bounds=Bounds(norm=2.0, labels=range(20)),
+                **LINEAR,
+            ),
+            *blobs_case(),
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(loss="huber", solver="objective", bounds=IN_BALL, **LINEAR),
+            *blobs_case(),
+            oracle=classifier_oracle,
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(
+                loss="huber",
+                solver="objective",
+                relation="add_or_remove_one",
+                bounds=IN_BALL,
+                **LINEAR,
+            ),
+            *blobs_case(),
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(
+                loss="hinge", solver="output", regularization=1e4, bounds=IN_BALL, **LINEAR
+            ),
+            *blobs_case(),
+        ),
+    ],
+    "PrivateDensity": [
+        PrivateCase(
+            PrivateDensity(0.1, delta=1e-5, bounds=CUBE), *plane_case(), oracle=density_oracle
+        ),
+        PrivateCase(
+            PrivateDensity(0.1, space="sobolev", delta=1e-5, bounds=CUBE),
+            plane_case()[0],
+            rows_at_bound=np.array([[0.32, 0.5], [0.65, 0.5]]),
+        ),
+        PrivateCase(
+            PrivateDensity(0.2, relation="add_or_remove_one", delta=1e-5, bounds=CUBE),
+            *plane_case(),
+        ),
+        PrivateCase(
+            PrivateDensity(delta=1e-5, bounds=CUBE),
+            plane_case()[0],
+            rows_at_bound=np.array([[0.0, 0.0], [1.0, 1.0]]),
+        ),
+    ],
+    "PrivateKernelClassifier": [
+        PrivateCase(
+            PrivateKernelClassifier(bounds=CUBE_OF_TWO, **RIDGE), *two_classes(plane_case())
+        ),
+        PrivateCase(
+            PrivateKernelClassifier(
+                "hinge", relation="add_or_remove_one", expected_rows=200, bounds=CUBE, **RIDGE
+            ),
+            *plane_case(),
+        ),
+    ],
+    "PrivateKernelRegressor": [
+        PrivateCase(
+            PrivateKernelRegressor("absolute", target_bounds=(0.0, 1.0), bounds=CUBE, **RIDGE),
+            *two_classes(plane_case()),
+        ),
+    ],
+    "PrivateMeanCurve": [
+        PrivateCase(
+            PrivateMeanCurve(
+                norm=1.0, relation=relation, delta=1e-5, bounds=Bounds(lower=-2.0, upper=2.0)
+            ),
+            curves_case(),
+        )
+        for relation in ("replace_one", "add_or_remove_one")
+    ],
     "Fabricator": [
+        *(PrivateCase(Fabricator(**each, **HULLS), *data) for each, data in ONE_BY_ONE),
         PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **HULLS), *digits_case()),
         PrivateCase(
             Fabricator(
@@ -127,6 +339,10 @@ CASES: dict[str, list[PrivateCase]] = {
         ),
     ],
     "PrivateAffineHullClassifier": [
+        *(
+            PrivateCase(PrivateAffineHullClassifier(n_layers=1, **each, **HULLS), *data)
+            for each, data in ONE_BY_ONE
+        ),
         PrivateCase(
             PrivateAffineHullClassifier(
                 n_layers=2,
@@ -152,6 +368,25 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(PrivatePCA(3, bounds=Bounds(norm=8.0)), digits_case()[0], oracle=pca_oracle),
         PrivateCase(
             PrivatePCA(2, relation="add_or_remove_one", bounds=Bounds(norm=2.0)), blobs_case()[0]
+        ),
+    ],
+    "PrivateLargeMarginGaussianClassifier": [
+        PrivateCase(
+            PrivateLargeMarginGaussianClassifier(
+                epsilon=2.0, delta=1e-5, bounds=Bounds(norm=2.0, labels=[0, 1, 2])
+            ),
+            *blobs_case(),
+            oracle=classifier_oracle,
+        ),
+        PrivateCase(
+            PrivateLargeMarginGaussianClassifier(
+                epsilon=2.0,
+                delta=1e-5,
+                relation="add_or_remove_one",
+                unit_rows=True,
+                bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
+            ),
+            *blobs_case(),
         ),
     ],
     "PrivateMoments": [

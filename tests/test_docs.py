@@ -72,10 +72,12 @@ def test_tags_of_the_proofs_stand_in_the_code() -> None:
         ("gaussian-classifier", "moments/classifier.py"),
         ("fabrication", "hulls/engines.py"),
         ("hull-classifier", "hulls/private.py"),
+        ("large-margin", "margins/private_large_margin.py"),
+        ("linear-classifier", "margins/private_linear.py"),
     ):
         text = (ROOT / "docs" / "guarantees" / f"{sheet}.md").read_text()
         code = (ROOT / "src" / "sfumato" / source).read_text()
-        tags = set(re.findall(r"\[([PMGFH]\d)\]", text))
+        tags = set(re.findall(r"\[([PMGFHL]\d)\]", text))
         assert tags
         assert all(f"[{tag}]" in code for tag in tags), tags
 

@@ -80,6 +80,16 @@ def test_show_one_as_json(spent):
     assert len(json.loads(run("show", spent, "--json").stdout)) == 2
 
 
+def test_create_and_verify_as_json(path):
+    words = ("create", path, "patients", "--epsilon", "2", "--delta", "1e-5", "--json")
+    assert json.loads(run(*words).stdout)["left"] == 2.0
+    head = Ledger(path).dataset("patients").head()
+    assert json.loads(run("verify", path, "--json").stdout) == {
+        "charges": 0,
+        "heads": {"patients": head},
+    }
+
+
 def test_verify_prints_the_heads_and_accepts_them_later(spent):
     result = run("verify", spent)
     assert result.exit_code == 0

@@ -1,5 +1,6 @@
-"""The report: what was promised and what was achieved, for a person to read."""
+"""The report: what was promised and what was achieved, as JSON, Markdown and one HTML page."""
 
+from sfumato.report.parts import Audit, LedgerExtract, Marginal
 from sfumato.report.report import Report, Result
 
-__all__ = ["Report", "Result"]
+__all__ = ["Audit", "LedgerExtract", "Marginal", "Report", "Result"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Point", "aligned", "draw", "number"]
+__all__ = ["Point", "aligned", "draw", "drawable", "number"]
 
 _LINE_HEIGHT = 18.0  # of a label, in pixels
 _CHARACTER = 6.9  # mean width of one, generously, at the 12.5 pixels of the labels
@@ -70,6 +70,11 @@ def number(value: float | None, form: str = ".4g") -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return format(value, form).replace("-", "−")
+
+
+def drawable(value: float) -> bool:
+    """Tell whether a number can be drawn: not infinite or missing, and no scale overflows."""
+    return abs(value) < 1e100
 
 
 def draw(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import os
 import platform
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,15 +19,11 @@ from typing import Any
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
-from sfumato.report.page import (
-    COVERAGE,
-    event_rows,
-    facts,
-    figures,
-    page,
-    standing,
-    together_sentence,
-)
+from sfumato.report.chart import Point, drawable
+from sfumato.report.markdown import markdown
+from sfumato.report.page import page
+from sfumato.report.parts import Audit, LedgerExtract, Marginal
+from sfumato.report.words import protection
 
 __all__ = ["Report", "Result"]
 
@@ -104,6 +98,14 @@ class Report:
         The same metrics without privacy, on the same task: what privacy is measured against.
     settings : mapping
         Parameters worth knowing; shown as text.
+    ledger : LedgerExtract, optional
+        What was released when, and what is left of the budget.
+    curve : mapping of str to sequence of (epsilon, value)
+        Metrics of the same model at other budgets. Sensitive.
+    marginals : tuple of Marginal
+        Columns of fabricated rows beside those of real ones. Sensitive.
+    audit : Audit, optional
+        What an audit has measured. Sensitive.
     versions : mapping of str to str, optional
         Software; by default Sfumato, Python, NumPy and scikit-learn as they run now.
     when : datetime, optional
@@ -111,8 +113,8 @@ class Report:
 
     Notes
     -----
-    Metrics and the ceiling are measured on rows and are covered by no guarantee; every form of
-    the report says so.
+    Metrics, the ceiling and what is called sensitive above are measured on rows and are covered by
+    no guarantee; every form of the report says so.
 
     Examples
     --------
@@ -130,6 +132,10 @@ class Report:
     results: tuple[Result, ...] = ()
     ceiling: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    ledger: LedgerExtract | None = None
+    curve: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    marginals: tuple[Marginal, ...] = ()
+    audit: Audit | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: _running_versions())
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -140,6 +146,8 @@ class Report:
         object.__setattr__(self, "title", str(self.title))
         object.__setattr__(self, "results", rows)
         object.__setattr__(self, "ceiling", _figures("ceiling", self.ceiling))
+        object.__setattr__(self, "curve", _curves(self.curve))
+        object.__setattr__(self, "marginals", tuple(self.marginals))
         for name in ("settings", "versions"):
             texts = {str(key): str(value) for key, value in dict(getattr(self, name)).items()}
             object.__setattr__(self, name, MappingProxyType(texts))
@@ -158,6 +166,16 @@ class Report:
         """Every metric of any result or of the ceiling, in order of first mention."""
         rows = [*(result.metrics for result in self.results), self.ceiling]
         return tuple(dict.fromkeys(name for row in rows for name in row))
+
+    def points(self, metric: str) -> dict[str, list[Point]]:
+        """Give the results that can be drawn, by what their epsilon protects."""
+        groups: dict[str, list[Point]] = {}
+        for result in self.results:
+            epsilon, value = result.guarantee.epsilon, result.metrics.get(metric, math.nan)
+            if epsilon is not None and drawable(epsilon) and drawable(value):
+                point = Point(result.name, epsilon, value, proved=result.warning is None)
+                groups.setdefault(protection(result.guarantee), []).append(point)
+        return groups
 
     def together(self) -> Guarantee | None:
         """Compose all results by adding epsilons and deltas, as if made from the same rows.
@@ -182,22 +200,19 @@ class Report:
             "together": None if together is None else together.to_dict(),
             "ceiling": {name: _json_number(value) for name, value in self.ceiling.items()},
             "settings": dict(self.settings),
+            "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "sensitive": {
+                "curve": {name: [list(point) for point in own] for name, own in self.curve.items()},
+                "marginals": [each.to_dict() for each in self.marginals],
+                "audit": None if self.audit is None else self.audit.to_dict(),
+            },
             "versions": dict(self.versions),
         }
         return json.dumps(record, indent=2, allow_nan=False, default=float) + "\n"
 
     def to_markdown(self) -> str:
         """Give the report as Markdown with tables."""
-        results = [line for result in self.results for line in _guarantee_lines(result)]
-        lines = [
-            *(f"# {_md(self.title)}", "", f"Privacy report, {self.when.isoformat()}", ""),
-            *_warning_lines(self),
-            *_result_lines(self),
-            *("## Guarantees", "", *results),
-            *_pair_lines("Settings", self.settings),
-            *_pair_lines("Software", self.versions),
-        ]
-        return "\n".join(lines).rstrip() + "\n"
+        return markdown(self)
 
     def to_html(self) -> str:
         """Give the report as one self-contained page: no script, no network, light and dark."""
@@ -225,6 +240,21 @@ def _figures(name: str, values: Mapping[str, Any]) -> Mapping[str, float]:
         ) from None
 
 
+def _curves(curves: Mapping[str, Any]) -> Mapping[str, tuple[tuple[float, float], ...]]:
+    try:
+        found = {
+            str(name): tuple((float(epsilon), float(value)) for epsilon, value in own)
+            for name, own in curves.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidInputError(
+            "'curve' must map names to pairs, such as {'accuracy': [(1.0, 0.9), (3.0, 0.93)]}."
+        ) from None
+    if not all(math.isfinite(number) for own in found.values() for pair in own for number in pair):
+        raise InvalidInputError("'curve' must hold finite numbers.")
+    return MappingProxyType(found)
+
+
 def _sentences(notes: Sequence[str] | str) -> tuple[str, ...]:
     return (notes,) if isinstance(notes, str) else tuple(str(note) for note in notes)
 
@@ -237,53 +267,3 @@ def _running_versions() -> dict[str, str]:
     packages = {"Sfumato": "sfumato", "NumPy": "numpy", "scikit-learn": "scikit-learn"}
     found = {name: metadata.version(package) for name, package in packages.items()}
     return {**found, "Python": platform.python_version()}
-
-
-# Markdown -------------------------------------------------------------------------------------
-
-
-def _md(text: str) -> str:
-    """Make text mean itself in Markdown: one line, no markup, no HTML."""
-    line = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", line)
-
-
-def _warning_lines(report: Report) -> list[str]:
-    if not report.warnings:
-        return []
-    warned = [f"> - {_md(warning)}" for warning in report.warnings]
-    return ["> **WARNING: not everything here is proved**", ">", *warned, ""]
-
-
-def _result_lines(report: Report) -> list[str]:
-    heads = [[result.name, standing(result.guarantee)] for result in report.results]
-    heads.append(["Without privacy", "–"])
-    lines = [_row([*head, *cells]) for head, cells in zip(heads, figures(report), strict=False)]
-    names = ["Release", "Status", "ε", "δ", *report.metric_names]
-    rule = "|---|---|" + "---:|" * (len(names) - 2)
-    notes = [line for note in (together_sentence(report), COVERAGE) if note for line in (note, "")]
-    return ["## Results", "", _row(names), rule, *lines, "", *notes]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_md, cells)) + " |"
-
-
-def _guarantee_lines(result: Result) -> list[str]:
-    guarantee = result.guarantee
-    lines = [f"### {_md(result.name)}", "", f"> {_md(str(guarantee))}", ""]
-    lines += [f"- {name}: {_md(value)}" for name, value in facts(guarantee)]
-    for title, items in (
-        ("Conditions", guarantee.conditions),
-        ("Assumed public", guarantee.public),
-        ("Notes", result.notes),
-    ):
-        lines += [f"- {title}: {_md(str(item))}" for item in items]
-    events = [_row(row) for row in event_rows(guarantee)]
-    table = ["| Event | Parameters | Times |", "|---|---|---:|", *events] if events else []
-    return [*lines, "", *table, ""]
-
-
-def _pair_lines(title: str, values: Mapping[str, str]) -> list[str]:
-    pairs = [f"- {_md(name)}: {_md(value)}" for name, value in values.items()]
-    return [f"## {title}", "", *pairs, ""] if pairs else []

@@ -1,1 +1,1 @@
-"""To be described."""
+"""The command line, one file a command."""

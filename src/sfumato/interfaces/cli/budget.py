@@ -37,10 +37,19 @@ def create(
     delta: Annotated[float, typer.Option(help="At this delta; 0 admits pure releases only.")] = 0.0,
     unit: Annotated[Unit, typer.Option(help="What one change may touch.")] = Unit.RECORD,
     relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Set the budget of a dataset, once and for all."""
+    """Set the budget of a dataset, once and for all.
+
+    Example: sfumato budget create budget.db patients --epsilon 4 --delta 1e-5
+    """
     with plain_errors():
-        Ledger(ledger).create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
+        budget = Ledger(ledger).create(
+            name, epsilon=epsilon, delta=delta, unit=unit, relation=relation
+        )
+    if as_json:
+        typer.echo(json.dumps(budget.statement().to_dict(), indent=2))
+        return
     typer.echo(
         f"Budget of '{name}': epsilon {epsilon:g} at delta {delta:g}, unit {unit}, "
         f"relation {relation}."
@@ -53,7 +62,10 @@ def show(
     name: Annotated[str | None, typer.Argument(help="Only this dataset.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print budget, spent, left and number of charges of each dataset."""
+    """Print budget, spent, left and number of charges of each dataset.
+
+    Example: sfumato budget show budget.db
+    """
     with plain_errors():
         opened = Ledger(ledger)
         names = opened.datasets() if name is None else [name]
@@ -71,10 +83,17 @@ def verify(
         list[str] | None,
         typer.Option(metavar="NAME=HASH", help="A head noted earlier; may be repeated."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the chain of every dataset and print the heads, to be noted elsewhere."""
+    """Check the chain of every dataset and print the heads, to be noted elsewhere.
+
+    Example: sfumato budget verify budget.db --head patients=6f1c
+    """
     with plain_errors():
         result = Ledger(ledger).verify(_noted(head or []))
+    if as_json:
+        typer.echo(json.dumps({"charges": result.charges, "heads": dict(result.heads)}, indent=2))
+        return
     typer.echo(str(result))
     for name, last in result.heads.items():
         typer.echo(f"{name}={last}")

@@ -21,6 +21,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
         "sfumato-report.html"
     ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a private classifier on embedded digits at several budgets and write a report.
 
@@ -30,6 +31,9 @@ def demo(
     with plain_errors():
         report = _run(console)
         report.write(output)
+    if as_json:
+        typer.echo(report.to_json())
+        return
     console.print(_table(report))
     for result in report.results:
         console.print(f"epsilon {result.guarantee.epsilon:g}: {result.guarantee}", highlight=False)

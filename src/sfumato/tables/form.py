@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["TableForm", "is_table"]
+__all__ = ["TableForm", "arrow_kind", "is_table"]
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 TABLE_CLASSES = ("DataFrame", "Table")
 NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
+_ARROW_KINDS = {
+    "bool": "b",
+    "int": "i",
+    "uint": "u",
+    "halffloat": "f",
+    "float": "f",
+    "double": "f",
+}
 
 
 def is_table(X: object) -> bool:
@@ -91,7 +99,7 @@ class TableForm:
         blocks = [
             _one_hot(_values(table, name), self.categories[name])
             if name in self.categories
-            else np.asarray(_values(table, name), dtype=np.float64)[:, None]
+            else _numbers(table, name)[:, None]
             for name in self.columns
         ]
         return np.concatenate(blocks, axis=1)
@@ -99,8 +107,14 @@ class TableForm:
     def decode(self, rows: NDArray[np.float64]) -> Any:
         """Give numbers as a table of this form."""
         values, start = {}, 0
-        for name, kind, width in zip(self.columns, self.kinds, self._widths(), strict=True):
-            values[name] = self._column(name, kind, rows[:, start : start + width])
+        parts = zip(self.columns, self.kinds, self.types, self._widths(), strict=True)
+        for name, kind, type_name, width in parts:
+            numbers = rows[:, start : start + width]
+            if kind == "c":
+                choices = np.array(self.categories[name])
+                values[name] = np.asarray(choices[numbers.argmax(axis=1)])
+            else:
+                values[name] = _rounded(numbers[:, 0], kind, type_name)
             start += width
         return _table(self.library, values, dict(zip(self.columns, self.types, strict=True)))
 
@@ -125,15 +139,6 @@ class TableForm:
     def _widths(self) -> list[int]:
         return [len(self.categories.get(name, "1")) for name in self.columns]
 
-    def _column(self, name: str, kind: str, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        if kind == "c":
-            choices = np.array(self.categories[name])
-            return np.asarray(choices[numbers.argmax(axis=1)])
-        column = numbers[:, 0]
-        if kind == "b":
-            return np.asarray(column >= 0.5)
-        return np.asarray(np.rint(column).astype(np.int64) if kind in "iu" else column)
-
 
 def _library_of(X: object) -> str:
     return type(X).__module__.partition(".")[0]
@@ -147,13 +152,25 @@ def _values(table: Any, name: str) -> NDArray[Any]:
     return np.asarray(table[name])
 
 
+def _numbers(table: Any, name: str) -> NDArray[np.float64]:
+    if _library_of(table) == "pyarrow":  # a missing value of any type becomes a missing number
+        column = table[name]
+        if str(column.type) == "bool":
+            column = column.cast("uint8")
+        return np.asarray(column.cast("float64", safe=False))
+    return np.asarray(_values(table, name), dtype=np.float64)
+
+
 def _type_name(table: Any, name: str) -> str:
     column = table[name]
     return str(column.type if _library_of(table) == "pyarrow" else column.dtype)
 
 
 def _number_kind(table: Any, name: str) -> str:
-    kind = _values(table, name).dtype.kind
+    if _library_of(table) == "pyarrow":  # by its type: a missing value would make it a float
+        kind = arrow_kind(_type_name(table, name))
+    else:
+        kind = _values(table, name).dtype.kind
     if kind not in NUMBERS:
         raise InvalidInputError(
             f"The column {name!r} does not hold numbers. List its possible values in 'categories' "
@@ -162,8 +179,26 @@ def _number_kind(table: Any, name: str) -> str:
     return kind
 
 
+def arrow_kind(type_name: str) -> str:
+    """Give the NumPy kind of a type of Arrow, or an empty text where it holds no numbers."""
+    return _ARROW_KINDS.get(type_name.rstrip("0123456789"), "")
+
+
 def _one_hot(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
     return np.stack([np.asarray(values == each, dtype=np.float64) for each in categories], axis=1)
+
+
+def _rounded(numbers: NDArray[np.float64], kind: str, type_name: str) -> NDArray[Any]:
+    """Give numbers as the kind of their column; whole ones inside the range of their type."""
+    if kind == "b":
+        return np.asarray(numbers >= 0.5)
+    if kind == "f":
+        return numbers
+    width = type_name.lower().lstrip("uint")
+    range_of = np.iinfo(f"{'u' if kind == 'u' else ''}int{width if width.isdigit() else 64}")
+    # The largest double below 2**64 is not its last whole number; steps of 2048 lie between.
+    highest = np.nextafter(float(range_of.max), 0) if range_of.bits == 64 else range_of.max
+    return np.rint(np.clip(numbers, range_of.min, highest)).astype(range_of.dtype)
 
 
 def _table(library: str, values: dict[str, NDArray[Any]], types: dict[str, str]) -> Any:

@@ -1,0 +1,5 @@
+"""Public data sets: three come along, others are read from a folder or fetched from OpenML."""
+
+from sfumato.datasets.catalogue import Dataset, available, load
+
+__all__ = ["Dataset", "available", "load"]

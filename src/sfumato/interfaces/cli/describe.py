@@ -1,0 +1,99 @@
+"""``sfumato describe``: the columns of a table, and proposed bounds for its owner to confirm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.interfaces.cli.console import (
+    console_table,
+    printed_json,
+    progress_bar,
+    ready_to_write,
+    told,
+)
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.options import Json, TablePath, TargetName
+from sfumato.tables.bounds_file import Column
+from sfumato.tables.files import TableFile
+from sfumato.tables.proposal import ColumnSummary, Description, describe_table
+
+__all__ = ["describe"]
+
+
+def describe(
+    table: TablePath,
+    target: TargetName = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The bounds file to write (.toml).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the columns of a table and propose public bounds, to be confirmed by you.
+
+    What is shown is read off the rows and is not private. The bounds file is a proposal: replace
+    each figure by what is known without the data, then set confirmed = true in it.
+
+    Example: sfumato describe patients.csv --target diagnosis -o bounds.toml
+    """
+    with plain_errors():
+        if output is not None:
+            ready_to_write(output, ".toml")
+        with progress_bar(f"reading {table}"):
+            found = describe_table(TableFile(table), target)
+        if output is not None:
+            found.bounds.write(output)
+    if as_json:
+        printed_json(_record(found, output))
+        return
+    console_table(("column", "type", "missing", "proposed, not private"), _rows(found))
+    told(f"{found.n_rows} rows, {len(found.columns)} columns.")
+    if output is not None:
+        told(
+            f"Proposed bounds: {output}. They were read off the data. Replace them by what is "
+            "known without the data,",
+            "then set confirmed = true in that file.",
+        )
+
+
+def _rows(found: Description) -> list[list[str]]:
+    proposed = {column.name: column for column in found.bounds.columns}
+    return [
+        [seen.name, seen.type, str(seen.missing), _proposal(seen, proposed, found)]
+        for seen in found.columns
+    ]
+
+
+def _proposal(seen: ColumnSummary, proposed: dict[str, Column], found: Description) -> str:
+    target = found.bounds.target
+    if target is not None and seen.name == target.name:
+        return f"target: {_listed(target.labels)}"
+    column = proposed[seen.name]
+    if column.left_out:
+        return column.note.partition(":")[0].lower() + ", see the bounds file"
+    if column.categories is not None:
+        return _listed(column.categories)
+    return f"{column.lower:g} to {column.upper:g}"
+
+
+def _listed(values: Any, most: int = 6) -> str:
+    shown = ", ".join(str(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"
+
+
+def _record(found: Description, output: Path | None) -> dict[str, Any]:
+    bounds = found.bounds
+    return {
+        "rows": found.n_rows,
+        "private": False,
+        "bounds_file": None if output is None else str(output),
+        "target": None if bounds.target is None else vars(bounds.target),
+        "columns": [
+            {**vars(column), "missing": seen.missing}
+            for column in bounds.columns
+            for seen in found.columns
+            if seen.name == column.name
+        ],
+    }

@@ -1,0 +1,67 @@
+"""``sfumato fabricate``: private rows of the same columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.guarantee import Relation, Unit
+from sfumato.interfaces.cli import options
+from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.fit import stated
+from sfumato.persistence import save
+from sfumato.pipeline import fabricate_table
+from sfumato.tables.files import FORMATS, write_table
+
+__all__ = ["fabricate"]
+
+
+def fabricate(
+    table: options.TablePath,
+    epsilon: options.Epsilon,
+    bounds: options.Bounds,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
+    target: options.TargetName = None,
+    rows: Annotated[
+        int | None, typer.Option(help="How many to make; by default as many as were seen.", min=1)
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Also write the fabricator (.sfumato), to draw more rows.")
+    ] = None,
+    delta: options.Delta = 1e-6,
+    unit: options.ProtectedUnit = Unit.RECORD,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    ledger: options.LedgerPath = None,
+    dataset: options.Dataset = None,
+    settings: options.Settings = None,
+    as_json: options.Json = False,
+) -> None:
+    """Make private rows that behave like those of a table; anything may be trained on them.
+
+    Columns and types are those of the table, less those that the bounds leave out. Parquet and
+    Feather files carry the guarantee inside, others in a file beside them.
+
+    Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
+    private.parquet
+    """
+    with plain_errors():
+        ready_to_write(output, *FORMATS)
+        if model is not None:
+            ready_to_write(model, ".sfumato")
+        source, known = options.bounded_table(table, bounds)
+        promise = options.promise_of(epsilon, delta, unit, relation, ledger, dataset)
+        chosen = options.settings_from(settings)
+        with progress_bar(f"fabricating rows like {table}"):
+            made, fabricator = fabricate_table(
+                source, known, promise, target=target, n_rows=rows, options=chosen
+            )
+            record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
+            if model is not None:
+                save(fabricator, model)
+            beside = write_table(made, output, record)
+    stated(fabricator, output, promise, as_json=as_json)
+    if beside is not None and not as_json:
+        told(f"Its guarantee: {beside}")

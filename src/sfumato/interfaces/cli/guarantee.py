@@ -1,0 +1,94 @@
+"""``sfumato guarantee``: what a file promises, read from its header alone."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import sfumato
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Guarantee
+from sfumato.interfaces.cli.console import printed_json, told
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.options import Json
+from sfumato.persistence.container import opened
+from sfumato.report.words import event_rows
+from sfumato.tables.files import FORMATS, TableFile, metadata_beside
+
+__all__ = ["guarantee", "promised_by"]
+
+
+def guarantee(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A model (.sfumato), or a fabricated table.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print what a model or a fabricated table promises; no array is loaded.
+
+    Example: sfumato guarantee model.sfumato
+    """
+    with plain_errors():
+        found = promised_by(file)
+    if as_json:
+        printed_json(found)
+        return
+    promised = Guarantee.from_dict(found["guarantee"])
+    told(f"{file}: {found['class']}", str(promised))
+    for kind, parameters, times in event_rows(promised):
+        told(f"  released: {kind}, {parameters}, {times} x")
+    told(f"  public: {'; '.join(promised.public) or 'nothing is recorded'}")
+    told(f"  proof: {found['proof'] or 'no sheet is known'}")
+
+
+def promised_by(file: Path) -> dict[str, Any]:
+    """Give class, guarantee, proof sheet and, for a model of a table, its columns."""
+    if not file.is_file():
+        raise InvalidInputError(f"There is no file '{file}'.")
+    record = _of_table(file) if file.suffix.lower() in FORMATS else _of_model(file)
+    if record["guarantee"] is None:
+        raise InvalidInputError(f"'{file}' states no guarantee: it is not private.")
+    return {**record, "proof": _proof_sheet(record["class"])}
+
+
+def _of_model(file: Path) -> dict[str, Any]:
+    with opened(file) as members:
+        header = members.header()
+    model = header["model"]
+    encoding = model["learned"].get("encoding_")
+    return {
+        "class": model["class"],
+        "sfumato_version": header["sfumato_version"],
+        "guarantee": header["guarantee"],
+        "columns": None if encoding is None else _columns(encoding),
+    }
+
+
+def _columns(encoding: Any) -> list[str]:
+    """Find the names of the columns in a header, without building the model."""
+    names: list[str] = encoding["dict"]["form"]["dict"]["columns"]["tuple"]
+    return names
+
+
+def _of_table(file: Path) -> dict[str, Any]:
+    beside = metadata_beside(file)
+    try:
+        stored: Any = (
+            json.loads(beside.read_text()) if beside.is_file() else TableFile(file).metadata()
+        )
+        return {"class": stored["class"], "guarantee": stored["guarantee"]}
+    except (TypeError, KeyError, ValueError):
+        raise InvalidInputError(
+            f"'{file}' carries no guarantee: it is an ordinary table, or was rewritten since."
+        ) from None
+
+
+def _proof_sheet(name: str) -> str | None:
+    text = inspect.getdoc(getattr(sfumato, name, None)) or ""
+    found = re.search(r"docs/guarantees/[\w-]+\.md", text)
+    return found[0] if found else None

@@ -1,0 +1,48 @@
+"""``sfumato query``: ask a released function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sfumato.function_stores import query_store
+from sfumato.interfaces.cli.console import printed_json, ready_to_write, told
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.options import Json
+from sfumato.persistence import load
+from sfumato.publishing import query_table
+from sfumato.tables.files import FORMATS, TableFile, write_table
+
+__all__ = ["query"]
+
+
+def query(
+    release: Annotated[
+        str,
+        typer.Argument(
+            metavar="RELEASE", help="A file of `sfumato release` (.sfumato), or its store."
+        ),
+    ],
+    points: Annotated[Path, typer.Option(help="A table of points.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
+    name: Annotated[str | None, typer.Option(help="Name of the release in a store.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Answer points by a released density or curve; any number of them, at no cost.
+
+    Example: sfumato query density.sfumato --points points.csv -o answers.csv
+    """
+    with plain_errors():
+        ready_to_write(output, *FORMATS)
+        source = TableFile(points)
+        if name is None:
+            found = query_table(load(release), source)
+        else:
+            found = query_store(release, name, source)
+        write_table(found, output)
+    if as_json:
+        printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})
+    else:
+        told(f"{output}: {len(found)} answers.")

@@ -1,0 +1,96 @@
+"""``sfumato release``: a private density or mean curve of a table, as one small file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.guarantee import Relation
+from sfumato.interfaces.cli import options
+from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.fit import stated
+from sfumato.interfaces.cli.release_store import release_store
+from sfumato.persistence import save
+from sfumato.publishing import grid_table, offered_functions, release_table
+from sfumato.tables.files import FORMATS, write_table
+
+__all__ = ["release_app"]
+
+release_app = typer.Typer(
+    help="Release a private function of a table: a density, or the mean of curves.",
+    no_args_is_help=True,
+)
+
+DENSITY = """Release the density of some columns of numbers as a file that answers any point.
+
+    Example: sfumato release density patients.csv --columns age --epsilon 1 --bounds bounds.toml -o
+    density.sfumato --grid density.csv
+    """
+CURVE = """Release the mean of curves, a row each, as a file that answers any point.
+
+    Columns are the points; names that are increasing numbers are taken for them.
+
+    Example: sfumato release curve growth.csv --epsilon 1 --bounds bounds.toml -o mean.sfumato
+    """
+
+
+def _command(function: str, text: str) -> Callable[..., None]:
+    def release(
+        table: options.TablePath,
+        epsilon: options.Epsilon,
+        bounds: options.Bounds,
+        output: Annotated[
+            Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")
+        ],
+        columns: Annotated[
+            str, typer.Option(help="Columns to use, with commas between; by default all.")
+        ] = "",
+        grid: Annotated[
+            Path | None, typer.Option(help="Also write its values on a grid to this table.")
+        ] = None,
+        grid_size: Annotated[int, typer.Option(help="Points of the grid along an axis.")] = 50,
+        delta: options.Delta = 1e-6,
+        relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+        ledger: options.LedgerPath = None,
+        dataset: options.Dataset = None,
+        settings: options.Settings = None,
+        as_json: options.Json = False,
+    ) -> None:
+        with plain_errors():
+            ready_to_write(output, ".sfumato")
+            if grid is not None:
+                ready_to_write(grid, *FORMATS)
+            source, known = options.bounded_table(table, bounds)
+            promise = options.promise_of(epsilon, delta, "record", relation, ledger, dataset)
+            with progress_bar(f"releasing the {function} of {table}"):
+                released = release_table(
+                    source,
+                    known,
+                    promise,
+                    function=function,
+                    columns=options.names_from(columns),
+                    options=options.settings_from(settings),
+                )
+                save(released, output)
+                if grid is not None:
+                    write_table(grid_table(released, grid_size), grid, _record(released))
+        stated(released, output, promise, as_json=as_json)
+        if grid is not None and not as_json:
+            told(f"Its values on a grid: {grid}")
+
+    release.__doc__ = text
+    return release
+
+
+def _record(released: Any) -> dict[str, Any]:
+    return {"class": type(released).__name__, "guarantee": released.guarantee_.to_dict()}
+
+
+for _name, _text in (("density", DENSITY), ("curve", CURVE)):
+    if _name in offered_functions():
+        release_app.command(_name)(_command(_name, _text))
+release_app.command("store")(release_store)

@@ -1,0 +1,119 @@
+"""The report as Markdown."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sfumato.report.chart import number
+from sfumato.report.parts import LedgerExtract
+from sfumato.report.words import (
+    COVERAGE,
+    LIMITS,
+    RAW,
+    event_rows,
+    facts,
+    figures,
+    standing,
+    together_sentence,
+)
+
+if TYPE_CHECKING:
+    from sfumato.report.report import Report, Result
+
+__all__ = ["markdown"]
+
+
+def _md(text: str) -> str:
+    """Make text mean itself in Markdown: one line, no markup, no HTML."""
+    line = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", line)
+
+
+def markdown(report: Report) -> str:
+    """Give the whole report."""
+    results = [line for result in report.results for line in _guarantee_lines(result)]
+    lines = [
+        *(f"# {_md(report.title)}", "", f"Privacy report, {report.when.isoformat()}", ""),
+        *_warning_lines(report),
+        *_result_lines(report),
+        *_ledger_lines(report.ledger),
+        *_sensitive_lines(report),
+        *("## Guarantees", "", *results),
+        *("## What this does not protect", "", *(f"- {_md(limit)}" for limit in LIMITS), ""),
+        *_pair_lines("Settings", report.settings),
+        *_pair_lines("Software", report.versions),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _ledger_lines(extract: LedgerExtract | None) -> list[str]:
+    if extract is None:
+        return []
+    figures = (
+        f"Budget of {_md(extract.name)}: epsilon {number(extract.epsilon)} at delta "
+        f"{extract.delta:g}, spent {number(extract.spent)}, left {number(extract.left)}."
+    )
+    rows = [_row(line) for line in extract.lines]
+    table = ["| When (UTC) | Release | Parameters |", "|---|---|---|", *rows] if rows else []
+    return ["## What was released when", "", figures, "", *table, ""]
+
+
+def _sensitive_lines(report: Report) -> list[str]:
+    """Give what was measured on raw rows, under a heading that says so."""
+    lines = [
+        f"- {_md(metric)} at epsilon {number(epsilon)}: {number(value)}"
+        for metric, points in report.curve.items()
+        for epsilon, value in points
+    ]
+    lines += [
+        f"- {_md(each.column)}: distance of fabricated and real {number(each.distance, '.3f')}"
+        for each in report.marginals
+    ]
+    if report.audit is not None:
+        lines.append(f"- {_md(report.audit.title)}: {_md(report.audit.verdict)}")
+        lines += [f"- {_md(k)}: {number(v)}" for k, v in report.audit.figures.items()]
+    return ["## Sensitive", "", f"**{RAW}**", "", *lines, ""] if lines else []
+
+
+def _warning_lines(report: Report) -> list[str]:
+    if not report.warnings:
+        return []
+    warned = [f"> - {_md(warning)}" for warning in report.warnings]
+    return ["> **WARNING: not everything here is proved**", ">", *warned, ""]
+
+
+def _result_lines(report: Report) -> list[str]:
+    heads = [[result.name, standing(result.guarantee)] for result in report.results]
+    heads.append(["Without privacy", "–"])
+    lines = [_row([*head, *cells]) for head, cells in zip(heads, figures(report), strict=False)]
+    names = ["Release", "Status", "ε", "δ", *report.metric_names]
+    rule = "|---|---|" + "---:|" * (len(names) - 2)
+    notes = [line for note in (together_sentence(report), COVERAGE) if note for line in (note, "")]
+    return ["## Results", "", _row(names), rule, *lines, "", *notes]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_md, cells)) + " |"
+
+
+def _guarantee_lines(result: Result) -> list[str]:
+    guarantee = result.guarantee
+    lines = [f"### {_md(result.name)}", "", f"> {_md(str(guarantee))}", ""]
+    lines += [f"- {name}: {_md(value)}" for name, value in facts(guarantee)]
+    for title, items in (
+        ("Conditions", guarantee.conditions),
+        ("Assumed public", guarantee.public),
+        ("Notes", result.notes),
+    ):
+        lines += [f"- {title}: {_md(str(item))}" for item in items]
+    events = [_row(row) for row in event_rows(guarantee)]
+    table = ["| Event | Parameters | Times |", "|---|---|---:|", *events] if events else []
+    return [*lines, "", *table, ""]
+
+
+def _pair_lines(title: str, values: Mapping[str, str]) -> list[str]:
+    pairs = [f"- {_md(name)}: {_md(value)}" for name, value in values.items()]
+    return [f"## {title}", "", *pairs, ""] if pairs else []

@@ -1,0 +1,163 @@
+"""Optional parts of a report: the ledger's releases, marginals of fabricated rows, an audit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sfumato.accounting import ledger_store
+from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.accounting.ledger_chain import decode_event
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Guarantee
+from sfumato.report.words import event_rows
+
+__all__ = ["Audit", "Histogram", "LedgerExtract", "Marginal", "Roc"]
+
+
+@dataclass(frozen=True)
+class LedgerExtract:
+    """What was released when, as the ledger has it; `lines` are time, kind and parameters."""
+
+    name: str
+    epsilon: float
+    delta: float
+    unit: str
+    relation: str
+    spent: float
+    left: float
+    head: str
+    lines: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def of(cls, budget: DatasetBudget) -> LedgerExtract:
+        """Read the budget of a dataset, its chain checked, and every charge."""
+        statement = budget.statement().to_dict()
+        with budget._database.reading() as connection:  # the handle has no times
+            charges = ledger_store.charges(connection, budget.name)
+        lines = []
+        for charge in charges:
+            (row,) = event_rows(Guarantee(epsilon=0.0, events=(decode_event(charge),)))
+            times = "" if row[2] == "1" else f", {row[2]} times"
+            lines.append((charge.time, row[0], row[1] + times))
+        kept = {name: value for name, value in statement.items() if name != "charges"}
+        words = {name: str(kept[name]) for name in ("unit", "relation")}
+        return cls(**{**kept, **words}, lines=tuple(lines))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the extract as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Shares of the values of one column, among real rows and among fabricated ones."""
+
+    column: str
+    labels: tuple[str, ...]
+    real: tuple[float, ...]
+    fabricated: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.labels) == len(self.real) == len(self.fabricated) > 0:
+            raise InvalidInputError(
+                f"The marginal of {self.column!r} needs one share for each of its labels."
+            )
+
+    @property
+    def distance(self) -> float:
+        """Total variation distance of the two."""
+        pairs = zip(self.real, self.fabricated, strict=True)
+        return sum(abs(a - b) for a, b in pairs) / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the shares as plain JSON values."""
+        return {**asdict(self), "distance": self.distance}
+
+
+@dataclass(frozen=True)
+class Roc:
+    """True against false positive rates of one attack."""
+
+    name: str
+    false_positive_rate: tuple[float, ...]
+    true_positive_rate: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of one score, among members and non-members."""
+
+    name: str
+    edges: tuple[float, ...]
+    members: tuple[float, ...]
+    non_members: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit has measured; made from its JSON by `from_dict`."""
+
+    title: str
+    verdict: str
+    consistent: bool | None
+    figures: Mapping[str, float]
+    rocs: tuple[Roc, ...]
+    histograms: tuple[Histogram, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Audit:
+        """Read the JSON of an audit; keys that a report does not show are passed over."""
+        try:
+            return cls(
+                title=str(record["title"]),
+                verdict=str(record["verdict"]),
+                consistent=record.get("consistent"),
+                figures={str(k): float(v) for k, v in record.get("figures", {}).items()},
+                rocs=tuple(_roc(each) for each in record.get("rocs", ())),
+                histograms=tuple(_histogram(each) for each in record.get("histograms", ())),
+                notes=tuple(str(note) for note in record.get("notes", ())),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InvalidInputError(
+                "The audit must be the JSON that `sfumato audit --output` writes: an object with "
+                "'title' and 'verdict'."
+            ) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the audit as plain JSON values."""
+        figures = {k: v if math.isfinite(v) else str(v) for k, v in self.figures.items()}
+        return {
+            "title": self.title,
+            "verdict": self.verdict,
+            "consistent": self.consistent,
+            "figures": figures,
+            "rocs": [asdict(each) for each in self.rocs],
+            "histograms": [asdict(each) for each in self.histograms],
+            "notes": list(self.notes),
+        }
+
+
+def _roc(record: Mapping[str, Any]) -> Roc:
+    rates = [_numbers(record[f"{kind}_positive_rate"], 0, 1) for kind in ("false", "true")]
+    if len(rates[0]) != len(rates[1]) or len(rates[0]) < 2:
+        raise ValueError("rates of different length")
+    return Roc(str(record["name"]), rates[0], rates[1])
+
+
+def _histogram(record: Mapping[str, Any]) -> Histogram:
+    edges = _numbers(record["edges"], -math.inf, math.inf)
+    counts = [_numbers(record[kind], 0, math.inf) for kind in ("members", "non_members")]
+    if not len(edges) - 1 == len(counts[0]) == len(counts[1]) > 0:
+        raise ValueError("counts and edges do not fit")
+    return Histogram(str(record["name"]), edges, counts[0], counts[1])
+
+
+def _numbers(values: Sequence[Any], low: float, high: float) -> tuple[float, ...]:
+    found = tuple(float(value) for value in values)
+    if not all(math.isfinite(value) and low <= value <= high for value in found):
+        raise ValueError("a number out of range")
+    return found

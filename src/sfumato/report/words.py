@@ -1,0 +1,150 @@
+"""Words and numbers of a report, which its page and its Markdown share."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from sfumato.events import flatten
+from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.report.chart import aligned, number
+
+if TYPE_CHECKING:
+    from sfumato.report.report import Report
+
+__all__ = [
+    "COVERAGE",
+    "LIMITS",
+    "RAW",
+    "RELATIONS",
+    "event_rows",
+    "facts",
+    "figures",
+    "protected_unit",
+    "protection",
+    "standing",
+    "together_sentence",
+    "unbroken",
+]
+
+COVERAGE = (
+    "A guarantee covers what was released, not the metrics: those, and the figures without "
+    "privacy, are measured on rows and can themselves reveal something about them."
+)
+RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release."
+LIMITS = (
+    "What is true of everybody. If smoking harms, a private study finds that it does, and that "
+    "says something about every smoker, whether in the data or not.",
+    "Groups. The guarantee is for one record. For k records of one family, or of one "
+    "patient who came k times, epsilon is k times as large.",
+    "Facts that were taken for public: the bounds, the labels, the columns, and whatever else is "
+    "listed under a guarantee.",
+    "Other releases. What was published from the same rows without the ledger adds up, and nobody "
+    "counts it.",
+    "The rows themselves, where they are stored, and everything that is marked as sensitive here.",
+    "The chance delta. With that probability the promise may fail.",
+)
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def figures(report: Report) -> list[list[str]]:
+    """Give the numbers of the table: epsilon, delta and metrics of each result, then the ceiling.
+
+    The row of the ceiling is there only if the report has one.
+    """
+    guarantees = [result.guarantee for result in report.results]
+    rows = [*(result.metrics for result in report.results), report.ceiling]
+    columns = [
+        aligned([*(g.epsilon for g in guarantees), math.inf]),
+        ["–" if g.epsilon is None else _scientific(g.delta) for g in guarantees] + ["–"],
+        *(aligned([row.get(name) for row in rows]) for name in report.metric_names),
+    ]
+    table = [list(row) for row in zip(*columns, strict=True)]
+    return table if report.ceiling else table[:-1]
+
+
+def _scientific(value: float) -> str:
+    """Write a small probability: 1e-05 as 10⁻⁵."""
+    mantissa, _, exponent = f"{value:.3g}".partition("e")
+    if not exponent:
+        return mantissa
+    power = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
+    return power if mantissa == "1" else f"{mantissa}\u00a0×\u00a0{power}"
+
+
+def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Give the figures of a guarantee as pairs of name and text."""
+    epsilon = "none proved" if guarantee.epsilon is None else number(guarantee.epsilon)
+    found = [("Epsilon", epsilon)]
+    if guarantee.claimed_epsilon is not None:
+        found.append(("Epsilon as printed, not proved", number(guarantee.claimed_epsilon)))
+    found += [("Delta", _scientific(guarantee.delta)), ("Protects", protected_unit(guarantee))]
+    found.append(("Neighbouring data sets", RELATIONS[guarantee.relation]))
+    reading = guarantee.record_reading
+    if reading is not None:
+        found.append(
+            (
+                f"For a whole record of {reading.n_entries} numbers",
+                f"epsilon {number(reading.epsilon)}, delta {_scientific(reading.delta)}",
+            )
+        )
+    return [*found, ("Status", standing(guarantee))]
+
+
+def standing(guarantee: Guarantee) -> str:
+    """Give the status in a word; an infinite epsilon is never called proved."""
+    infinite = guarantee.epsilon is not None and math.isinf(guarantee.epsilon)
+    return "no privacy" if infinite else str(guarantee.status)
+
+
+RELATIONS = {
+    Relation.REPLACE_ONE: "one record replaced; the number of records is public",
+    Relation.ADD_OR_REMOVE_ONE: "one record added or removed",
+}
+
+
+def protected_unit(guarantee: Guarantee) -> str:
+    """Say what one change may touch."""
+    if guarantee.unit is Unit.ENTRY:
+        return f"one number of one record, up to a change of {guarantee.entry_bound:g}"
+    return "one whole record"
+
+
+def event_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
+    """Give kind, parameters and count of every different event."""
+    rows = []
+    for event, count in flatten(guarantee.events).items():
+        values = {k: v for k, v in event.to_dict().items() if k != "kind"}
+        told = ", ".join(f"{k.replace('_', ' ')} {_plain(v)}" for k, v in values.items())
+        rows.append((event.kind.replace("_", " "), told or "–", str(count)))
+    return rows
+
+
+def _plain(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def together_sentence(report: Report) -> str | None:
+    """Say what all results promise together, if they were made from the same rows."""
+    if len(report.results) < 2:
+        return None
+    opening = "Each guarantee stands for its own release. Releases from the same rows add up"
+    total = report.together()
+    if total is None or not total.is_private:
+        return f"{opening}; no common guarantee can be stated for these."
+    return (
+        f"{opening}: all {len(report.results)} together have at most epsilon "
+        f"{number(total.epsilon)} and delta {_scientific(total.delta)} (plain sums; a ledger may "
+        "show less)."
+    )
+
+
+def protection(guarantee: Guarantee) -> str:
+    """Say what an epsilon protects; only epsilons of one protection compare."""
+    return f"{protected_unit(guarantee)}; {RELATIONS[guarantee.relation].partition(';')[0]}"
+
+
+def unbroken(text: str) -> str:
+    """Keep a browser from breaking the line after the minus sign of 1e-05."""
+    return re.sub(r"[0-9.]+e-[0-9]+", r'<span class="number">\g<0></span>', text)

@@ -1,0 +1,119 @@
+"""The Gaussian classifier from rows that do not fit into memory: one pass a release.
+
+Its `fit` touches rows only in ascending blocks, to add them up, and the sums are exact. So rows may
+be read while they are added, in whatever batches a file gives them, and the model is the same to
+the bit as the one of `fit`. Nothing of the algorithm stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.moments import PrivateGaussianClassifier
+
+__all__ = ["fit_in_batches"]
+
+Array = NDArray[np.float64]
+Batches = Callable[[], Iterator[tuple[Array, NDArray[Any]]]]
+
+
+def fit_in_batches(
+    model: PrivateGaussianClassifier, read: Batches, *, n_rows: int, n_features: int
+) -> PrivateGaussianClassifier:
+    """Fit `model` on rows that are read in order.
+
+    Parameters
+    ----------
+    model : PrivateGaussianClassifier
+        With bounds; it is fitted in place.
+    read : callable
+        Starts a pass over the same rows and gives batches of rows and labels. It is called once
+        for each release of the model; once more, before, where the set of labels was declared
+        public.
+    n_rows, n_features : int
+        Shape of all rows together.
+
+    Returns
+    -------
+    PrivateGaussianClassifier
+        The model.
+    """
+    if not n_rows:
+        raise InvalidInputError("There are no rows to learn from.")
+    rows: Any = _RowsInOrder(read, (n_rows, n_features))
+    reader = _ReadingClassifier(**model.get_params(deep=False))
+    reader.fit(rows, rows)
+    model.__dict__.update(vars(reader))
+    return model
+
+
+class _RowsInOrder:
+    """Rows on disk, as far as exact sums need them: a shape, and ascending slices."""
+
+    def __init__(self, read: Batches, shape: tuple[int, int]) -> None:
+        self.read = read
+        self.shape = shape
+        self.codes = np.empty(0, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def label_set(self) -> list[Any]:
+        """Collect the labels in a pass of their own."""
+        return sorted({label for _, y in self.read() for label in np.unique(y).tolist()})
+
+    def use_labels(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+
+    def __getitem__(self, part: slice) -> Array:
+        if part.start == 0:
+            self._batches = self.read()
+            self._rows, self._labels = next(self._batches, self._nothing())
+        wanted = part.stop - part.start
+        while len(self._rows) < wanted:
+            self._read_on()
+        rows, self._rows = self._rows[:wanted], self._rows[wanted:]
+        labels, self._labels = self._labels[:wanted], self._labels[wanted:]
+        self.codes = self.bounds.clip_labels(labels)[0]
+        return rows
+
+    def _read_on(self) -> None:
+        rows, labels = next(self._batches, self._nothing())
+        if not len(rows):
+            raise InvalidInputError("The table became shorter while it was read.")
+        self._rows = np.concatenate([self._rows, rows])
+        self._labels = np.concatenate([self._labels, labels])
+
+    def _nothing(self) -> tuple[Array, NDArray[Any]]:
+        return np.empty((0, self.shape[1])), np.empty(0)
+
+
+class _CodesInOrder:
+    """Label codes of the slice of rows that was read last."""
+
+    def __init__(self, rows: _RowsInOrder) -> None:
+        self.rows = rows
+
+    def __getitem__(self, part: slice) -> NDArray[np.intp]:
+        return self.rows.codes
+
+
+class _ReadingClassifier(PrivateGaussianClassifier):
+    """The classifier, whose rows and labels come from `_RowsInOrder` and were checked there."""
+
+    def _check_rows(self, X: Any, *, reset: bool = True) -> Any:  # noqa: ARG002 - the base's
+        self.n_features_in_ = X.shape[1]
+        return X
+
+    def _check_labels(self, X: Any, y: Any, bounds: Bounds) -> Any:  # noqa: ARG002 - the base's
+        if bounds.labels == PUBLIC_LABELS:
+            bounds = replace(bounds, labels=tuple(X.label_set()))
+        X.use_labels(bounds)
+        return _CodesInOrder(X), bounds.label_set(np.asarray(bounds.labels))

@@ -1,0 +1,126 @@
+"""Public data sets: shapes, labels, parts and checksums."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+
+from sfumato.datasets import available, load, local, openml
+from sfumato.datasets.catalogue import CATALOGUE
+from sfumato.exceptions import InvalidInputError
+
+EMBEDDED = ("digits", "breast-cancer", "wine")
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedded_sets_need_nothing(name: str) -> None:
+    found = load(name)
+    entry = CATALOGUE[name]
+    assert found.X.shape == (entry.rows, entry.features)
+    assert len(found.y) == entry.rows
+    assert list(found.table()) == [*found.columns, found.target]
+    train, held_out = found.parts()
+    np.testing.assert_array_equal(np.sort(np.r_[train, held_out]), np.arange(entry.rows))
+    assert len(held_out) == pytest.approx(0.3 * entry.rows, abs=2)
+    shares = [np.unique(found.y[part], return_counts=True)[1] / len(part) for part in found.parts()]
+    np.testing.assert_allclose(shares[0], shares[1], atol=0.02)
+    assert [part.tolist() for part in load(name).parts()] == [train.tolist(), held_out.tolist()]
+
+
+def test_every_set_says_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    origins = available()
+    assert list(origins) == list(CATALOGUE)
+    assert {name for name, place in origins.items() if place == "embedded"} == set(EMBEDDED)
+    assert set(origins.values()) == {"embedded", "OpenML"}
+    assert available(tmp_path) == origins
+
+
+@pytest.mark.parametrize(
+    ("name", "n_train", "labels"),
+    [
+        ("mnist", 60000, [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]),
+        ("usps", 7291, [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]),
+        ("adult", 32561, [12435, 3846]),
+    ],
+)
+def test_sets_of_a_folder(data_folder: Path, name: str, n_train: int, labels: list[int]) -> None:
+    if available(data_folder)[name] != "folder":
+        pytest.skip(f"the folder has no {name}")
+    found = load(name, data_folder)
+    assert len(found.y) == CATALOGUE[name].rows
+    assert len(found.columns) == CATALOGUE[name].features
+    train, test = found.parts()
+    assert len(train) == n_train
+    assert np.unique(found.y[test], return_counts=True)[1].tolist() == labels
+
+
+def test_adult_keeps_numbers_and_texts(data_folder: Path) -> None:
+    if available(data_folder)["adult"] != "folder":
+        pytest.skip("the folder has no adult")
+    found = load("adult", data_folder)
+    assert {name for name, values in found.columns.items() if values.dtype.kind == "i"} == (
+        local.ADULT_NUMBERS
+    )
+    assert set(found.y) == {"<=50K", ">50K"}
+    assert found.columns["workclass"][0] == "State-gov"
+
+
+def test_a_changed_file_is_refused(tmp_path: Path, data_folder: Path) -> None:
+    (tmp_path / "usps").mkdir()
+    (tmp_path / "usps" / "usps.npz").write_bytes(b"something else")
+    assert available(tmp_path)["usps"] == "folder"
+    with pytest.raises(InvalidInputError, match="SHA-256"):
+        load("usps", tmp_path)
+    (tmp_path / "tabular").mkdir()
+    for part in ("data", "test"):
+        shutil.copy(data_folder / f"tabular/adult.{part}.gz", tmp_path / "tabular")
+    whole = gzip.decompress((tmp_path / "tabular/adult.data.gz").read_bytes())
+    (tmp_path / "tabular/adult.data.gz").write_bytes(gzip.compress(whole, compresslevel=1))
+    load("adult", tmp_path)  # packed anew, the same content
+    (tmp_path / "tabular/adult.data.gz").write_bytes(gzip.compress(whole.replace(b"39", b"93", 1)))
+    with pytest.raises(InvalidInputError, match="SHA-256"):
+        load("adult", tmp_path)
+
+
+def test_what_no_folder_has_is_asked_from_openml(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(**words: Any) -> SimpleNamespace:
+        asked.append(words)
+        names = [f"pixel{i}" for i in range(4)]
+        return SimpleNamespace(
+            data=np.zeros((10, 4)), feature_names=names, target=np.array(list("0123456789"))
+        )
+
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    monkeypatch.setattr(openml, "fetch_openml", answer)
+    found = load("mnist")
+    assert asked == [{"data_id": 554, "as_frame": False, "parser": "auto"}]
+    assert found.y.tolist() == list(range(10))
+    assert list(found.columns) == ["pixel0", "pixel1", "pixel2", "pixel3"]
+    assert found.n_train == 60000
+
+
+def test_no_network_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**words: Any) -> None:
+        raise URLError("no route")
+
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    monkeypatch.setattr(openml, "fetch_openml", fail)
+    with pytest.raises(InvalidInputError, match="SFUMATO_DATA"):
+        load("cifar10")
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(InvalidInputError, match="'name' must be one of digits"):
+        load("iris")

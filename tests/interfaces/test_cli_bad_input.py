@@ -1,0 +1,194 @@
+"""Bad input: one clear line, no half-written output, and the ledger's charge is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sfumato import Ledger
+from sfumato.interfaces.cli import fit as fit_command
+from sfumato.tables.files import write_table
+from tests.interfaces.running import COMMAND, confirmed, done, patients, refused, run
+
+SECRET = "Zebedee"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    patients(tmp_path)
+    confirmed(Path("patients.csv"))
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-5")
+    return tmp_path
+
+
+def fitted(table: str, bounds: str = "patients.toml") -> tuple[Any, ...]:
+    words = ("fit", table, "--epsilon", "1", "--bounds", bounds, "-o", "model.sfumato")
+    return (*words, "--ledger", "budget.db")
+
+
+def spent() -> float:
+    return Ledger("budget.db").dataset("ward").spent()
+
+
+def nothing_was_written() -> bool:
+    names = {path.name for path in Path().iterdir()}
+    return not {name for name in names if name.endswith((".sfumato", ".part"))}
+
+
+def with_rows(text: bytes) -> None:
+    Path("bad.csv").write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"", "is empty"),
+        (b"age,pressure,ward,smoker,ill\n", "no rows"),
+        (b"age,pressure,ward,smoker\n50,80,east,true\n", "no column 'ill'"),
+        (b"pressure,ward,smoker,ill\n80,east,true,yes\n", "no column 'age'"),
+        (os.urandom(4000), "cannot be read as csv"),
+        (b"age,pressure,ward,smoker,ill\nZebedee,80,east,true,yes\n", "column 0"),
+        (b"age,pressure,ward,smoker,ill\n50,80,east,true,yes\n50,Zebedee\n", "as many fields"),
+        (b",".join(b"c%d" % i for i in range(10**6)) + b"\n", "columns or more"),
+    ],
+    ids=["empty", "header", "no target", "no column", "garbage", "mixed", "ragged", "wide"],
+)
+def test_a_bad_table_costs_nothing_and_leaves_nothing(
+    folder: Path, content: bytes, hint: str
+) -> None:
+    with_rows(content)
+    line = refused(*fitted("bad.csv"))
+    assert hint in line
+    assert SECRET not in line
+    assert spent() == 0
+    assert nothing_was_written()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".jsonl"])
+def test_garbage_of_other_formats(folder: Path, suffix: str) -> None:
+    Path(f"bad{suffix}").write_bytes(os.urandom(4000))
+    assert "cannot be read" in refused(*fitted(f"bad{suffix}"))
+    assert "cannot be read" in refused("describe", f"bad{suffix}")
+
+
+def test_one_class(folder: Path) -> None:
+    patients(folder, "one.csv", ill=["no"] * 400)
+    assert "two" in refused("describe", "one.csv", "--target", "ill", "-o", "one.toml")
+    assert not Path("one.toml").exists()
+    text = Path("patients.toml").read_text().replace('labels = ["no", "yes"]', 'labels = ["no"]')
+    Path("one.toml").write_text(text)
+    assert "two" in refused(*fitted("patients.csv", "one.toml"))
+    # With two public labels, a table that holds one of them is no error: that would be a release.
+    done(*fitted("one.csv"))
+
+
+def test_missing_and_odd_values_are_no_error(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    odd = [None, float("nan"), float("inf"), -1e300] * 100
+    patients(folder, "odd.csv", pressure=pa.array(odd), ward=[None, "mars"] * 200)
+    done(*fitted("odd.csv"))
+    huge = [10**18 + int(x) for x in rng.integers(0, 9, 400)]
+    patients(folder, "odd.parquet", age=huge)
+    done(*fitted("odd.parquet"))
+
+
+def test_huge_integers(folder: Path) -> None:
+    lines = [f"{10**25 + i},{'yes' if i % 2 else 'no'}" for i in range(50)]
+    Path("huge.csv").write_text("count,ill\n" + "\n".join(lines) + "\n")
+    bounds = confirmed(Path("huge.csv"))
+    done("fabricate", "huge.csv", "--epsilon", "1", "--bounds", bounds, "-o", "out.csv")
+
+
+def test_unicode_headers(folder: Path) -> None:
+    table = pa.table(
+        {"größe 📏": [1.0, 2.0] * 50, 'a "quote"': [1, 2] * 50, "статус": ["да", "нет"] * 50}
+    )
+    write_table(table, Path("names.csv"))
+    bounds = confirmed(Path("names.csv"), target="статус")
+    words = ("--epsilon", "1", "--bounds", bounds)
+    done("fit", "names.csv", *words, "--target", "статус", "-o", "model.sfumato")
+    done("predict", "model.sfumato", "names.csv", "-o", "out.csv", "--keep", "größe 📏")
+    assert "статус" in refused("fit", "names.csv", *words, "--target", "x", "-o", "m.sfumato")
+
+
+def test_dates_are_refused_with_a_hint(folder: Path) -> None:
+    days = pa.array(np.arange(400)).cast(pa.int32()).cast(pa.date32())
+    patients(folder, "dates.parquet", born=days)
+    assert "left out" in done("describe", "dates.parquet", "--target", "ill", "-o", "dates.toml")
+    text = Path("dates.toml").read_text().replace("confirmed = false", "confirmed = true")
+    Path("dates.toml").write_text(
+        text.replace('"date32[day]"\nleft_out = true', '"date32[day]"\nlower = 0')
+    )
+    assert "age in years" in refused(*fitted("dates.parquet", "dates.toml"))
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(folder: Path) -> None:
+    locked = Path("locked")
+    locked.mkdir()
+    locked.chmod(0o555)
+    output = locked / "model.sfumato" if os.geteuid() else Path("/proc/model.sfumato")
+    line = refused(*fitted("patients.csv"), "-o", output)
+    assert "cannot be written" in line
+    assert spent() == 0
+
+
+def test_a_write_that_fails_keeps_the_charge_and_the_old_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("model.sfumato").write_text("the old one")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    words = [word for word in fitted("patients.csv") if word not in ("--ledger", "budget.db")]
+    assert "No space left" in refused(*words)
+    assert Path("model.sfumato").read_text() == "the old one"
+    assert not list(Path().glob("*.part"))
+
+
+def test_an_interrupt_after_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit_command, "save", interrupted)
+    result = run(*fitted("patients.csv"))
+    assert result.exit_code == 130
+    assert "stays charged" in result.stderr
+    assert spent() > 0
+    assert nothing_was_written()
+
+
+def test_ctrl_c_in_the_middle(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 400_000
+    table = {f"x{i}": rng.random(n) for i in range(20)} | {"ill": rng.choice(["no", "yes"], n)}
+    write_table(pa.table(table), Path("large.parquet"))
+    bounds = confirmed(Path("large.parquet"))
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, fitted("large.parquet", bounds))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while spent() == 0:  # the charge comes before the rows are read
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate()
+    assert process.returncode == 130, errors
+    assert output == ""
+    assert errors.splitlines()[-1].startswith("sfumato: interrupted")
+    assert "Traceback" not in errors
+    assert spent() > 0
+    assert nothing_was_written()
+    assert "The chain holds: 1 dataset" in done("budget", "verify", "budget.db")

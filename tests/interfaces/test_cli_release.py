@@ -1,0 +1,80 @@
+"""Densities, curves and transfer on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sfumato import Ledger
+from sfumato.tables.files import TableFile, write_table
+from tests.interfaces.running import confirmed, done, patients, refused
+
+USUAL = ("--epsilon", "5", "--delta", "1e-5")
+
+
+@pytest.fixture
+def bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return confirmed(patients(tmp_path).relative_to(tmp_path))
+
+
+def test_a_density_is_released_and_asked(bounds: Path) -> None:
+    words = ("release", "density", "patients.csv", *USUAL, "--bounds", bounds, "--columns", "age")
+    told = json.loads(done(*words, "-o", "age.sfumato", "--grid", "age.csv", "--json"))
+    assert told["class"] == "PrivateDensity"
+    assert TableFile("age.csv").count_rows() == 50
+    assert json.loads(done("guarantee", "age.csv", "--json"))["guarantee"] == told["guarantee"]
+    done("query", "age.sfumato", "--points", "patients.csv", "-o", "answers.parquet")
+    assert list(TableFile("answers.parquet").columns) == ["age", "density"]
+    assert "columns of numbers" in refused(*words, "--columns", "ward", "-o", "ward.sfumato")
+
+
+def test_a_curve_is_released_and_asked(bounds: Path) -> None:
+    write_table(pa.table({str(i): [i / 10, i / 9, i / 8] * 30 for i in range(9)}), Path("c.csv"))
+    known = confirmed(Path("c.csv"), target=None)
+    words = ("release", "curve", "c.csv", *USUAL, "--bounds", known, "-o", "mean.sfumato")
+    assert "PrivateMeanCurve" in done(*words, "--grid", "mean.csv", "--grid-size", "17")
+    assert TableFile("mean.csv").count_rows() == 17
+    assert "17 answers" in done("query", "mean.sfumato", "--points", "mean.csv", "-o", "again.csv")
+
+
+def test_the_ledger_pays_for_a_release(bounds: Path) -> None:
+    done("budget", "create", "budget.db", "ward", "--epsilon", "2", "--delta", "1e-5")
+    words = ("release", "density", "patients.csv", *USUAL, "--bounds", bounds, "--columns", "age")
+    line = refused(*words, "-o", "age.sfumato", "--ledger", "budget.db", code=3)
+    assert "refuses this charge" in line
+    assert not Path("age.sfumato").exists()
+
+
+def test_a_store_answers_without_the_rows(bounds: Path) -> None:
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-4")
+    words = ("release", "store", "patients.csv", *USUAL, "--bounds", bounds, "--columns", "age")
+    here = ("--store", "answers.db", "--name", "age", "--bandwidth", "5", "--ledger", "budget.db")
+    told = json.loads(done(*words, *here, "--json"))
+    assert told["guarantee"]["epsilon"] == 5.0
+    Path("patients.csv").rename("away.csv")
+    write_table(pa.table({"x": [20.0, 50.0, 90.0]}), Path("points.csv"))
+    for output in ("one.csv", "two.csv"):
+        done("query", "answers.db", "--name", "age", "--points", "points.csv", "-o", output)
+    assert Path("one.csv").read_text() == Path("two.csv").read_text()
+    assert list(TableFile("one.csv").columns) == ["x", "value"]
+    assert "age" in refused(*words[:2], "away.csv", *words[3:], *here)  # the name is taken
+    spent = Ledger("budget.db").dataset("ward").statement()
+    assert (spent.charges, spent.spent <= 5.0) == (1, True)
+    line = refused("query", "answers.db", "--name", "no", "--points", "points.csv", "-o", "x.csv")
+    assert "no" in line
+
+
+def test_transfer(bounds: Path, tmp_path: Path) -> None:
+    patients(tmp_path, "clinic.csv", n=120, ill=None)
+    words = ("transfer", "patients.csv", "clinic.csv", *USUAL, "--bounds", bounds)
+    told = done(*words, "-o", "clinic.sfumato", "--set", "schedule=[3]")
+    assert "PrivateTransferClassifier" in told
+    assert "the rows and labels of the target are not protected" in told
+    assert "120 predictions" in done("predict", "clinic.sfumato", "clinic.csv", "-o", "out.csv")
+    assert "no file" in refused(
+        "transfer", "patients.csv", "no.csv", *USUAL, "--bounds", bounds, "-o", "x.sfumato"
+    )

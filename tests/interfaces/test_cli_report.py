@@ -1,0 +1,91 @@
+"""The report on the command line: what goes in by itself, and what only on request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sfumato.report.words import LIMITS, RAW
+from tests.interfaces.running import confirmed, done, patients, refused
+from tests.report.test_report import Reader, an_audit
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a paid model, private rows, later rows and an audit."""
+    monkeypatch.chdir(tmp_path)
+    bounds = confirmed(patients(tmp_path).relative_to(tmp_path))
+    patients(tmp_path, "later.csv", n=150)
+    done("budget", "create", "budget.db", "ward", "--epsilon", "60", "--delta", "1e-5")
+    usual = ("--epsilon", "20", "--delta", "1e-6", "--bounds", bounds, "--ledger", "budget.db")
+    done("fit", "patients.csv", *usual, "-o", "model.sfumato")
+    done("fabricate", "patients.csv", *usual, "-o", "private.parquet")
+    Path("audit.json").write_text(json.dumps(an_audit("Membership")))
+    return tmp_path
+
+
+def test_an_ordinary_report_has_promise_ledger_and_limits_only(folder: Path) -> None:
+    words = ("report", "model.sfumato", "private.parquet", "--ledger", "budget.db")
+    assert "report on model.sfumato" in done(*words, "--title", "Our ward", "-o", "report.html")
+    text = Reader(Path("report.html").read_text()).plain
+    assert "Our ward" in text
+    assert text.count("Proved: replacing any one record") == 4  # large, and in detail
+    assert "Budget of “ward”: epsilon 60" in text
+    assert "docs/guarantees/gaussian-classifier.md" in text
+    assert all(limit in text for limit in LIMITS)
+    assert RAW not in text
+    assert "accuracy" not in text.lower()
+
+
+def test_what_is_sensitive_needs_the_word(folder: Path) -> None:
+    for words in (("--test", "later.csv"), ("--train", "patients.csv"), ("--audit", "audit.json")):
+        line = refused("report", "model.sfumato", "-o", "report.html", *words)
+        assert "--sensitive" in line
+    assert not Path("report.html").exists()
+
+
+def test_a_sensitive_report_measures_and_says_so(folder: Path) -> None:
+    files = ("model.sfumato", "private.parquet")
+    raw = ("--test", "later.csv", "--train", "patients.csv", "--audit", "audit.json")
+    output = done("report", *files, "--sensitive", *raw, "-o", "report.json")
+    assert "not for release" in output
+    record = json.loads(Path("report.json").read_text())
+    model, rows = record["results"]
+    assert model["metrics"]["accuracy"] > 0.7
+    assert record["ceiling"]["accuracy"] > 0.8
+    assert [epsilon for epsilon, _ in record["sensitive"]["curve"]["accuracy"]] == [0.3, 1, 3, 10]
+    columns = [each["column"] for each in record["sensitive"]["marginals"]]
+    assert columns == ["age", "pressure", "ward", "smoker", "ill"]
+    assert record["sensitive"]["audit"]["title"] == "Membership"
+    assert rows["metrics"] == {}
+    done("report", *files, "--sensitive", *raw, "-o", "report.html")
+    assert Path("report.html").read_text().count(RAW) == 3
+    done("report", *files, "--sensitive", *raw, "-o", "report.md")
+    assert RAW in Path("report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("model.sfumato", "-o", "report.pdf"), ".html"),
+        (("no.sfumato", "-o", "report.html"), "no file"),
+        (("patients.csv", "-o", "report.html"), "no guarantee"),
+        (("patients.toml", "-o", "report.html"), "patients.toml"),
+        (("model.sfumato", "-o", "report.html", "--ledger", "no.db"), "no ledger"),
+        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "no.json"), "no file"),
+        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "budget.db"), "not JSON"),
+        (("model.sfumato", "-o", "r.html", "--sensitive", "--audit", "list.json"), "audit"),
+        (("model.sfumato", "-o", "r.html", "--sensitive", "--test", "no.csv"), "no file"),
+    ],
+)
+def test_wrong_words_leave_no_report(folder: Path, words: tuple[str, ...], hint: str) -> None:
+    Path("list.json").write_text("[]")
+    assert hint in refused("report", *words)
+    assert not list(Path().glob("*.html"))
+
+
+def test_as_json(folder: Path) -> None:
+    told = json.loads(done("report", "model.sfumato", "-o", "report.html", "--json"))
+    assert told == {"output": "report.html", "sensitive": False, "files": ["model.sfumato"]}

@@ -1,0 +1,120 @@
+"""The command line as people and shells meet it: on a terminal, in a pipe, with completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import sfumato
+from sfumato.interfaces.cli.main import app
+from tests.interfaces.running import COMMAND, confirmed, done, in_terminal, patients, plain
+
+
+def piped(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *(str(word) for word in words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **more},
+    )
+
+
+def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
+    table = patients(tmp_path)
+    shown, code = in_terminal("describe", table, "--target", "ill", "-o", tmp_path / "b.toml")
+    assert code == 0
+    assert "\x1b[" in shown  # a bar was drawn, and taken away
+    text = plain(shown)
+    assert "─────" in text
+    assert "target: no, yes" in text
+    assert "confirmed = true" in text
+
+
+def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
+    bounds = confirmed(patients(tmp_path))
+    words = ("fit", tmp_path / "patients.csv", "--epsilon", "2", "--bounds", bounds)
+    shown, code = in_terminal(*words, "-o", tmp_path / "one.sfumato", "--json")
+    assert code == 0
+    assert "training gaussian" in plain(shown)
+    record = plain(shown)[plain(shown).index("{") :]
+    assert json.loads(record)["guarantee"]["epsilon"] == 2.0
+    ended = piped(*words, "-o", tmp_path / "two.sfumato", "--json")
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["class"] == "PrivateGaussianClassifier"
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert ended.stderr.startswith("training gaussian on")
+
+
+def test_an_error_on_a_terminal_is_one_line(tmp_path: Path) -> None:
+    shown, code = in_terminal("guarantee", tmp_path / "no.sfumato", columns=60)
+    assert code == 2
+    assert plain(shown).startswith("sfumato: There is no file")
+    assert "Traceback" not in shown
+
+
+def test_a_narrow_terminal_folds_and_loses_nothing(tmp_path: Path) -> None:
+    shown, code = in_terminal("describe", patients(tmp_path), columns=50)
+    assert code == 0
+    assert max(len(line) for line in plain(shown).splitlines() if "─" in line) <= 50
+
+
+def test_module_version_and_script_are_one() -> None:
+    ended = piped("--version")
+    assert (ended.returncode, ended.stdout) == (0, f"sfumato {sfumato.__version__}\n")
+    assert done("--version") == ended.stdout
+    script = Path(sys.executable).with_name("sfumato")
+    if script.exists():
+        shown = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+        assert shown.stdout == ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sfumato fa", "fabricate"),
+        ("sfumato datasets fe", "fetch"),
+        ("sfumato fit --mo", "--model"),
+        ("sfumato fit --model li", "linear"),
+    ],
+)
+def test_shells_complete_commands_and_names(typed: str, offered: str) -> None:
+    position = str(len(typed.split()) - 1)
+    answer = CliRunner().invoke(
+        app,
+        [],
+        prog_name="sfumato",
+        env={"_SFUMATO_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": position},
+    )
+    assert offered in answer.stdout.split()
+
+
+def commands() -> list[tuple[str, ...]]:
+    group = typer.main.get_command(app)
+    found = []
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        found += [(name,)] if inner is None else [(name, each) for each in inner]
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", done(*words, "--help")).split())
+    assert f"Usage: sfumato {' '.join(words)}" in text or f"Usage: root {' '.join(words)}" in text
+    assert f"Example: sfumato {' '.join(words)}" in text
+
+
+def test_the_front_page_lists_every_command_and_the_exit_codes() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    for words in commands():
+        assert words[0] in result.output
+    for code in ("0 done", "2 user error", "3 refused", "130 interrupted"):
+        assert code in " ".join(re.sub(r"[│\n]", " ", result.output).split())

@@ -1,0 +1,58 @@
+"""The newcomer's path of the README, as it is written there."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.interfaces.running import done
+
+ROOT = Path(__file__).parents[2]
+
+
+def commands(page: Path, language: str) -> list[list[str]]:
+    """Give the commands of all blocks of one language that use the command line."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+def test_the_newcomers_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = commands(ROOT / "README.md", "sh")
+    steps = [words[1] for words in path if words[0] == "sfumato"]
+    order = [step for step in steps if step not in ("datasets", "budget")]
+    assert order[:3] == ["describe", "fit", "predict"]
+    assert order[-1] == "report"
+    for words in path:
+        if words[0] == "sfumato":
+            done(*words[1:])
+        else:
+            subprocess.run(words, check=True)
+    with Path("predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    right = sum(row["diagnosis"] == row["prediction"] for row in rows) / len(rows)
+    assert len(rows) == 171
+    assert right > 0.63  # more than always saying "benign"
+    assert Path("report.html").stat().st_size > 10_000
+
+
+def test_the_page_on_the_command_line_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "howto" / "command-line.md"
+    for words in commands(page, "console"):
+        done(*words[1:])
+        if words[1] == "describe":  # the page says: open it, and confirm
+            text = Path("bounds.toml").read_text()
+            shown = re.search(r"```toml\n(.*?)```", page.read_text(), flags=re.DOTALL)
+            assert shown is not None
+            assert shown[1] in text
+            Path("bounds.toml").write_text(text.replace("confirmed = false", "confirmed = true"))
+    code = re.search(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    assert code is not None
+    exec(compile(code[1], "command-line.md", "exec"), {})

@@ -1,0 +1,163 @@
+"""The page in a browser: nothing is empty, nothing fails, everybody can read it."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato import Guarantee, Ledger
+from sfumato.events import GaussianEvent
+from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
+from tests.report.test_report import an_audit
+
+PHONE, DESKTOP = 390, 1280
+WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="the page is looked at through playwright"
+    )
+    system = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            found = driver.chromium.launch(
+                executable_path=system, args=["--no-sandbox", "--disable-gpu"]
+            )
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium: python -m playwright install chromium ({error.name})")
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    patients = Ledger().create("patients", epsilon=4.0, delta=1e-5)
+    patients.charge(GaussianEvent(3.5))
+    rows = [
+        Result("hull", Guarantee(epsilon=1.0, delta=1e-5), {"accuracy": 0.9}),
+        Result("as printed", Guarantee(epsilon=None, status="refuted"), {"accuracy": 0.95}),
+    ]
+    labels = tuple(str(i) for i in range(20))
+    shares = tuple(1 / 20 for _ in labels)
+    report = Report(
+        "Wards",
+        rows,
+        ceiling={"accuracy": 0.97},
+        curve={"accuracy": [(0.3, 0.6), (1.0, 0.8), (3.0, 0.9)]},
+        marginals=tuple(Marginal(f"column {i}", labels, shares, shares) for i in range(3)),
+        ledger=LedgerExtract.of(patients),
+        audit=Audit.from_dict(an_audit("membership")),
+        when=WHEN,
+    )
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    report.write(path)
+    return path
+
+
+@pytest.fixture(params=[(PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")])
+def page(request: pytest.FixtureRequest, browser: Any, page_file: Path) -> Iterator[Any]:
+    width, scheme = request.param
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        bypass_csp=True,  # so that the checker may run; the page itself has no script
+    )
+    opened = context.new_page()
+    opened.said = []
+    opened.on("console", lambda message: opened.said.append(message.text))
+    opened.on("pageerror", lambda error: opened.said.append(str(error)))
+    opened.on("request", lambda asked: opened.said.append(asked.url))
+    opened.goto(page_file.as_uri())
+    yield opened
+    context.close()
+
+
+def test_no_console_message_and_no_request_beyond_the_page(page: Any, page_file: Path) -> None:
+    assert page.said == [page_file.as_uri()]
+
+
+def test_nothing_reaches_beyond_the_screen(page: Any) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def colours(png: bytes) -> set[bytes]:
+    """Give the different pixels of an 8-bit PNG, read by hand."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    position, data, header = 8, b"", b""
+    while position < len(png):
+        (length,) = struct.unpack(">I", png[position : position + 4])
+        kind, content = png[position + 4 : position + 8], png[position + 8 : position + 8 + length]
+        header, data = (content, data) if kind == b"IHDR" else (header, data)
+        data += content if kind == b"IDAT" else b""
+        position += 12 + length
+    width, height, depth, colour = struct.unpack(">IIBB", header[:10])
+    assert depth == 8
+    channels = {2: 3, 6: 4}[colour]
+    raw, stride = zlib.decompress(data), width * channels
+    rows, before = [], bytearray(stride)
+    for y in range(height):
+        kind = raw[y * (stride + 1)]
+        line = bytearray(raw[y * (stride + 1) + 1 : (y + 1) * (stride + 1)])
+        for i in range(stride):
+            left = line[i - channels] if i >= channels else 0
+            corner = before[i - channels] if i >= channels else 0
+            guess = left + before[i] - corner
+            nearest = min((left, before[i], corner), key=lambda v, g=guess: abs(g - v))
+            added = (0, left, before[i], (left + before[i]) // 2, nearest)[kind]
+            line[i] = (line[i] + added) % 256
+        rows.append(bytes(line))
+        before = line
+    return {row[i : i + 3] for row in rows for i in range(0, stride, channels)}
+
+
+def test_no_chart_is_empty(page: Any) -> None:
+    charts = [chart for chart in page.query_selector_all("svg") if chart.is_visible()]
+    assert len(charts) == 1 + 3 + 2  # curve, marginals, audit
+    for chart in charts:
+        box = chart.bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 100
+        assert len(colours(chart.screenshot(animations="disabled"))) > 8
+
+
+def test_an_empty_picture_would_be_noticed(browser: Any) -> None:
+    opened = browser.new_page()
+    opened.set_content("<svg width=300 height=200></svg>")
+    assert len(colours(opened.query_selector("svg").screenshot())) == 1
+    opened.close()
+
+
+def test_axe_finds_nothing(page: Any) -> None:
+    checker = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = checker.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_axe_would_notice(browser: Any) -> None:
+    checker = pytest.importorskip("axe_playwright_python.sync_playwright")
+    opened = browser.new_page()
+    opened.set_content("<html><body style='color:#ccc;background:#fff'>faint</body></html>")
+    assert checker.Axe().run(opened).violations_count > 0
+    opened.close()
+
+
+def test_the_keyboard_scrolls_the_page(page: Any) -> None:
+    page.keyboard.press("End")
+    page.wait_for_function("window.scrollY + window.innerHeight >= document.body.scrollHeight - 2")
+    assert page.evaluate("document.activeElement === document.body")
+
+
+def test_the_promise_is_the_largest_text_after_the_titles(page: Any) -> None:
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    sentence = page.eval_on_selector(".hero .sentence", size)
+    assert sentence >= 20
+    assert sentence > page.eval_on_selector("main > section p", size)

@@ -1,0 +1,599 @@
+"""The report: every form says the same, warns where it must, and trusts no text it is given."""
+
+import itertools
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta, timezone
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sfumato
+from sfumato import Guarantee
+from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, PureEvent, RepeatedEvent
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import RecordReading
+from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result, words
+from sfumato.report.chart import Point, aligned, draw, number
+
+WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
+PROVED = Guarantee(
+    epsilon=1.0,
+    delta=1e-5,
+    public=("number of records", "label set"),
+    events=(GaussianEvent(3.5), RepeatedEvent(GaussianEvent(3.5), 4), PureEvent(0.25, "choice")),
+)
+UNPROVED = {
+    "conditional": Guarantee(epsilon=2.0, status="conditional", conditions=("rows are alone",)),
+    "testing": Guarantee(epsilon=2.0, status="testing"),
+    "refuted": Guarantee(epsilon=None, status="refuted", claimed_epsilon=0.125),
+    "infinite": Guarantee(epsilon=math.inf, events=(NonPrivateEvent(),)),
+}
+
+
+def a_report(*guarantees, **options):
+    rows = [Result(f"model {i}", g, {"accuracy": 0.9}) for i, g in enumerate(guarantees)]
+    return Report("Wards", rows, ceiling={"accuracy": 0.95}, when=WHEN, **options)
+
+
+class Reader(HTMLParser):
+    """Read a page as a browser would: the tags in order, their attributes, the text."""
+
+    VOID = ("meta",)
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.text, self.stack = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.stack == [], "a tag is left open"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self.attributes += [(tag, *pair) for pair in attrs]
+        if tag not in self.VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag, "tags do not nest"
+
+    def handle_data(self, data):
+        if "style" not in self.stack:
+            self.text.append(data)
+
+    @property
+    def plain(self):
+        return " ".join("".join(self.text).split())
+
+
+def forms(report):
+    return {
+        "json": report.to_json(),
+        "markdown": report.to_markdown().replace("\\", ""),
+        "html": Reader(report.to_html()).plain,
+    }
+
+
+# What is said -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["json", "markdown", "html"])
+@pytest.mark.parametrize("guarantee", [PROVED, *UNPROVED.values()])
+def test_every_form_holds_the_whole_sentence_and_what_it_rests_on(form, guarantee):
+    text = forms(a_report(guarantee))[form]
+    assert str(guarantee) in text
+    for said in (*guarantee.public, *guarantee.conditions):
+        assert said in text
+
+
+@pytest.mark.parametrize("kind", UNPROVED)
+def test_every_form_warns_of_what_is_not_proved(kind):
+    report = a_report(PROVED, UNPROVED[kind])
+    assert [w.partition(":")[0] for w in report.warnings] == ["model 1"]
+    assert json.loads(report.to_json())["warnings"] == list(report.warnings)
+    assert "WARNING" in report.to_markdown()
+    page = report.to_html()
+    assert page.index('class="warning"') < page.index("<table")
+    assert 'class="promise unproved"' in page
+    assert "Every guarantee in this report is proved" not in page
+
+
+def test_no_form_warns_where_all_is_proved():
+    report = a_report(PROVED, PROVED)
+    assert report.warnings == ()
+    assert "WARNING" not in report.to_markdown()
+    assert 'class="warning"' not in report.to_html()
+    assert "unproved" not in re.sub("<style>.*</style>", "", report.to_html(), flags=re.S)
+    assert "Every guarantee in this report is proved" in report.to_html()
+
+
+def test_infinite_epsilon_is_called_proved_nowhere_in_the_tables():
+    report = a_report(UNPROVED["infinite"])
+    assert "| model 0 | no privacy | ∞ | 0 | 0.90 |" in report.to_markdown()
+    assert ">proved<" not in report.to_html()
+
+
+def test_claimed_epsilon_is_marked_and_never_drawn():
+    report = a_report(UNPROVED["refuted"])
+    text = forms(report)
+    for form in ("markdown", "html"):
+        assert re.search(r"as printed, not proved\W*0\.125", text[form])
+    assert "<svg" not in report.to_html()
+
+
+def test_events_are_counted_in_a_table():
+    lines = a_report(PROVED).to_markdown().splitlines()
+    assert "| gaussian | noise multiplier 3.5 | 5 |" in lines
+    assert "| pure | epsilon 0.25, law choice | 1 |" in lines
+    page = Reader(a_report(PROVED).to_html()).plain
+    assert "noise multiplier 3.5" in page
+
+
+def test_entry_guarantee_shows_what_it_means_for_a_record():
+    reading = RecordReading(54, 5.4, 4.875, 0.06, 0.0526)
+    guarantee = Guarantee(
+        epsilon=0.1,
+        unit="entry",
+        entry_bound=0.05,
+        record_reading=reading,
+        events=(RepeatedEvent(EntryEvent(0.1, 1e-3), 54),),
+    )
+    page = Reader(a_report(guarantee).to_html()).plain
+    assert "For a whole record of 54 numbers" in page
+    assert "epsilon 4.875, delta 0.06" in page
+    assert "one number of one record, up to a change of 0.05" in page
+
+
+def test_json_gives_the_guarantees_back():
+    rows = [PROVED, *UNPROVED.values()]
+    record = json.loads(a_report(*rows).to_json())
+    assert [Guarantee.from_dict(r["guarantee"]) for r in record["results"]] == rows
+    assert record["when"] == "2025-03-04T05:06:00+00:00"
+    assert record["ceiling"] == {"accuracy": 0.95}
+
+
+def test_json_is_strict_and_takes_numpy_numbers():
+    row = Result(
+        "a", Guarantee(epsilon=np.float32(0.5)), {"x": math.nan, "y": np.float64(-math.inf)}
+    )
+    record = json.loads(Report("t", [row]).to_json(), parse_constant=pytest.fail)
+    assert record["results"][0]["metrics"] == {"x": "nan", "y": "-inf"}
+    assert record["results"][0]["guarantee"]["epsilon"] == 0.5
+
+
+def test_every_form_says_that_metrics_are_not_covered():
+    for form in ("markdown", "html"):
+        assert words.COVERAGE in forms(a_report(PROVED))[form]
+
+
+def test_results_together_are_the_plain_sums():
+    report = a_report(PROVED, Guarantee(epsilon=0.5, delta=1e-6))
+    assert report.together().epsilon == 1.5
+    assert report.together().delta == pytest.approx(1.1e-5)
+    for form in ("markdown", "html"):
+        text = forms(report)[form].replace("\u00a0", " ")
+        assert "all 2 together have at most epsilon 1.5 and delta 1.1 × 10⁻⁵" in text
+    assert json.loads(report.to_json())["together"]["epsilon"] == 1.5
+
+
+@pytest.mark.parametrize("other", [*UNPROVED, "relation"])
+def test_no_sum_is_promised_where_there_is_none(other):
+    guarantee = UNPROVED.get(other, Guarantee(epsilon=1.0, relation="add_or_remove_one"))
+    report = a_report(PROVED, guarantee)
+    said = "all 2 together" in report.to_markdown()
+    assert said == (other == "conditional")
+
+
+def test_one_result_has_no_sum():
+    assert a_report(PROVED).together() is None
+    assert "together" not in a_report(PROVED).to_markdown()
+
+
+def test_versions_settings_and_time_are_shown():
+    report = a_report(PROVED, settings={"n_components": 20, "bounds": None})
+    for text in forms(report).values():
+        assert sfumato.__version__ in text
+        assert "n_components" in text
+        assert "20" in text
+    assert dict(report.versions)["NumPy"] == np.__version__
+    assert "04 March 2025, 05:06 UTC" in report.to_html()
+
+
+def test_empty_report_has_every_form():
+    report = Report("Nothing yet", when=WHEN)
+    assert Reader(report.to_html()).plain.startswith("Nothing yet")
+    assert json.loads(report.to_json())["results"] == []
+    assert report.to_markdown().startswith("# Nothing yet\n")
+
+
+# The record ---------------------------------------------------------------------------------
+
+
+def test_report_is_frozen_and_keeps_its_own_copies():
+    metrics, rows = {"accuracy": 0.9}, []
+    rows.append(Result("a", PROVED, metrics, "one note"))
+    report = Report("t", rows, ceiling=metrics, when=WHEN)
+    before = report.to_json()
+    metrics["accuracy"] = 0.1
+    rows.clear()
+    assert report.to_json() == before
+    assert report.results[0].notes == ("one note",)
+    with pytest.raises(FrozenInstanceError):
+        report.title = "u"
+    with pytest.raises(TypeError):
+        report.results[0].metrics["accuracy"] = 1.0
+    with pytest.raises(TypeError):
+        report.ceiling["accuracy"] = 1.0
+
+
+def test_results_may_come_from_a_generator_or_alone():
+    row = Result("a", PROVED)
+    assert Report("t", (r for r in [row])).results == Report("t", row).results == (row,)
+
+
+@pytest.mark.parametrize(
+    ("build", "named"),
+    [
+        (lambda: Result("a", None), "'guarantee'"),
+        (lambda: Result("a", PROVED, {"accuracy": "high"}), "'metrics'"),
+        (lambda: Result("a", PROVED, [0.9]), "'metrics'"),
+        (lambda: Report("t", [PROVED]), "'results'"),
+        (lambda: Report("t", 3), "'results'"),
+        (lambda: Report("t", [], ceiling=0.9), "'ceiling'"),
+        (lambda: Report("t", [], when=datetime(2025, 1, 1)), "'when'"),
+        (lambda: Report("t", [], when="today"), "'when'"),
+    ],
+)
+def test_wrong_arguments_are_named(build, named):
+    with pytest.raises(InvalidInputError, match=named):
+        build()
+
+
+@pytest.mark.parametrize(("suffix", "form"), [(".html", "html"), (".md", "md"), (".JSON", "json")])
+def test_write_chooses_by_suffix(tmp_path, suffix, form):
+    report = a_report(PROVED)
+    path = tmp_path / f"report{suffix}"
+    report.write(path)
+    expected = {"html": report.to_html, "md": report.to_markdown, "json": report.to_json}[form]()
+    assert path.read_text("utf-8") == expected
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report", "report.htm"])
+def test_write_refuses_other_suffixes(tmp_path, name):
+    with pytest.raises(InvalidInputError, match="suffix"):
+        a_report(PROVED).write(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
+    path = tmp_path / "report.md"
+    path.write_text("old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        a_report(PROVED).write(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# The page -----------------------------------------------------------------------------------
+
+
+def full_report(text="harmless", when=WHEN):
+    """Give a report with `text` in every place that takes text from outside."""
+    guarantee = Guarantee(
+        epsilon=1.0,
+        status="conditional",
+        public=(text,),
+        conditions=(text,),
+        events=(PureEvent(0.5, text),),
+    )
+    rows = [Result(text, guarantee, {text: 0.5}, (text,)), Result(text, PROVED, {text: 0.6})]
+    return Report(
+        text,
+        rows,
+        ceiling={text: 0.9},
+        settings={text: text},
+        ledger=LedgerExtract(text, 1.0, 0.0, text, text, 0.5, 0.5, text, ((text, text, text),)),
+        curve={text: [(1.0, 0.5), (3.0, 0.6)]},
+        marginals=(Marginal(text, (text, text), (0.5, 0.5), (0.25, 0.75)),),
+        audit=Audit.from_dict(an_audit(text)),
+        versions={text: text},
+        when=when,
+    )
+
+
+def an_audit(text="harmless"):
+    return {
+        "title": text,
+        "verdict": text,
+        "consistent": False,
+        "figures": {text: 0.5},
+        "rocs": [
+            {"name": text, "false_positive_rate": [0, 0.5, 1], "true_positive_rate": [0, 0.6, 1]}
+        ],
+        "histograms": [
+            {"name": text, "edges": [0, 1, 2], "members": [3, 1], "non_members": [1, 3]}
+        ],
+        "notes": [text],
+    }
+
+
+def test_page_is_self_contained_and_runs_nothing():
+    reader = Reader(full_report().to_html())
+    tags = {tag for tag, _ in reader.tags}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "form", "a", "base"}
+    names = {name for _, name, _ in reader.attributes}
+    assert not {n for n in names if n.startswith("on")} | (names & {"src", "href", "action"})
+    assert "url(" not in full_report().to_html()
+    assert "@import" not in full_report().to_html()
+    assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in reader.attributes
+    assert ("html", "lang", "en") in reader.attributes
+    assert ("meta", "name", "viewport") in reader.attributes
+
+
+def test_ids_are_unique_and_every_reference_is_met():
+    reader = Reader(full_report().to_html())
+    ids = [value for _, name, value in reader.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    for _, name, value in reader.attributes:
+        if name == "aria-labelledby":
+            assert set(value.split()) <= set(ids)
+
+
+HOSTILE = st.one_of(
+    st.text(min_size=1, max_size=30),
+    st.text("<>&\"'/=`|\\\n#*_[]()!-;{}% scriptxlm", min_size=1, max_size=30),
+    st.sampled_from(
+        [
+            "<script>alert(1)</script>",
+            '"><svg onload=alert(1)>',
+            "' onmouseover='x",
+            "</style><b>",
+            "<!--",
+            "]]>",
+            "&lt;b&gt;",
+            "{title}",
+            "\\g<0>",
+            "a|b\n| c | d |",
+            "\n# heading",
+            "![x](http://x)",
+        ]
+    ),
+)
+
+
+def tag_structure(page):
+    tags = Reader(page).tags
+    return [tag for tag in tags if tag != ("span", ("class",))]  # a chip, or a number kept whole
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    HOSTILE.filter(
+        lambda text: (
+            text.split()
+            and not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text.replace("\n", ""))
+        )
+    )
+)
+def test_no_text_changes_the_structure_of_the_page(text):
+    page = full_report(text).to_html()
+    assert tag_structure(page) == tag_structure(full_report().to_html())
+    reader = Reader(page)
+    whole = " ".join(text.split())
+    assert reader.plain.count(whole) >= 8
+    assert ("td", "data-name", text) in reader.attributes
+
+
+@settings(max_examples=150, deadline=None)
+@given(HOSTILE)
+def test_no_text_changes_the_structure_of_the_markdown(text):
+    def bones(report):
+        bare = [re.sub(r"\\.", "", line) for line in report.to_markdown().split("\n")]
+        return [(line[:2].strip(), line.count("|"), "<" in line, "](" in line) for line in bare]
+
+    if text.split():
+        assert bones(full_report(text)) == bones(full_report())
+
+
+@given(st.text(max_size=20))
+def test_json_and_files_take_any_text(tmp_path_factory, text):
+    report = full_report(text)
+    assert json.loads(report.to_json())["title"] == text
+    for suffix in (".html", ".md", ".json"):
+        report.write(tmp_path_factory.getbasetemp() / f"any{suffix}")
+
+
+def test_other_time_zones_are_shown():
+    report = full_report(when=WHEN.astimezone(timezone(timedelta(hours=2))))
+    assert "04 March 2025, 07:06 UTC+02:00" in report.to_html()
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_can_be_read_in_light_and_dark():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    page = full_report().to_html()
+    light, dark = page.split("@media (prefers-color-scheme: dark)")[:2]
+    for theme in (light, dark):
+        found = dict(reversed(re.findall(r"--([\w-]+): (#\w{6})", theme)))
+        assert contrast(found["ink"], found["paper"]) > 12
+        assert contrast(found["quiet"], found["paper"]) > 4.5
+        assert contrast(found["accent"], found["paper"]) > 4.5
+        assert contrast(found["warn-ink"], found["warn-paper"]) > 7
+        assert contrast(found["warn"], found["paper"]) > 3
+
+
+# Numbers ------------------------------------------------------------------------------------
+
+
+def test_columns_have_one_count_of_decimals():
+    assert aligned([0.5, 1, 2.25, math.inf, None, math.nan]) == [
+        "0.50",
+        "1.00",
+        "2.25",
+        "∞",
+        "–",
+        "–",
+    ]
+    assert aligned([1, 20, 300]) == ["1", "20", "300"]
+    assert aligned([-1.5, 2]) == ["−1.5", "2.0"]
+    assert aligned([1e-7, 1]) == ["1e−07", "1"]
+    assert number(-math.inf) == "−∞"
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [(0.0, "0"), (1e-5, "10⁻⁵"), (2.5e-12, "2.5 × 10⁻¹²"), (0.001, "0.001"), (0.25, "0.25")],
+)
+def test_small_probabilities(delta, text):
+    cell = words.figures(a_report(Guarantee(epsilon=1.0, delta=delta)))[0][1]
+    assert cell.replace("\u00a0", " ") == text
+
+
+# The chart ----------------------------------------------------------------------------------
+
+
+def svg(points, **options):
+    options = {"metric": "accuracy", "ceiling": 0.95, "width": 720, "key": "k", **options}
+    return ElementTree.fromstring(draw(points, **options))
+
+
+def places(root):
+    """Find where each named point was drawn."""
+    found = {}
+    for path in root.iter("path"):
+        title = path.find("title")
+        if title is not None:
+            x, y = re.fullmatch(r"translate\((.*) (.*)\)", path.get("transform")).groups()
+            found[title.text] = float(x), float(y)
+    return found
+
+
+@pytest.mark.parametrize("width", [720, 340])
+def test_points_lie_where_the_axes_say(width):
+    rows = [(0.5, 0.8), (1.0, 0.85), (2.0, 0.9), (8.0, 0.93)]
+    root = svg([Point("m", e, v) for e, v in rows], width=width)
+    ticks = [
+        (float(t.text), float(t.get("y")) - 4)
+        for t in root.iter("text")
+        if t.get("class") == "tick" and t.get("text-anchor") == "end"
+    ]
+    slope, start = np.polyfit(*zip(*ticks, strict=True), 1)
+    drawn = places(root)
+    assert len(drawn) == 4
+    for epsilon, value in rows:
+        y = drawn[f"m: {value:.4g} at epsilon {epsilon:.4g}"][1]
+        assert y == pytest.approx(slope * value + start, abs=0.2)
+    x = [place[0] for place in drawn.values()]
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.2)  # equal ratios, equal steps
+    assert x[3] - x[2] == pytest.approx(2 * (x[2] - x[1]), abs=0.2)
+    dashed = [e for e in root.iter("line") if e.get("class") == "ceiling"]
+    assert float(dashed[0].get("y1")) == pytest.approx(slope * 0.95 + start, abs=0.2)
+
+
+def test_chart_tells_itself_in_words():
+    root = svg([Point("m", 0.5, 0.8), Point("m", 1.0, 0.85)])
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == "k-title k-desc"
+    assert root.find("title").text == "accuracy against epsilon"
+    told = "m: 0.8 at epsilon 0.5, 0.85 at epsilon 1; without privacy: 0.95."
+    assert root.find("desc").text == told
+
+
+def test_points_of_one_name_are_joined_in_order():
+    root = svg([Point("b", 2.0, 0.7), Point("a", 1.0, 0.8), Point("b", 1.0, 0.6)])
+    lines = [line.get("points").split() for line in root.iter("polyline")]
+    assert sorted(map(len, lines)) == [1, 2]
+    xs = [float(p.split(",")[0]) for p in max(lines, key=len)]
+    assert xs == sorted(xs)
+
+
+def test_what_is_not_proved_is_drawn_hollow_and_said():
+    root = svg([Point("a", 1.0, 0.8), Point("b", 1.0, 0.7, proved=False)])
+    hollow = [p for p in root.iter("path") if p.get("class") == "mark unproved"]
+    assert len(hollow) == 2  # the point and its label
+    assert "b: 0.7 at epsilon 1, not proved" in places(root)
+
+
+@pytest.mark.parametrize("kind", ["conditional", "testing"])
+def test_page_draws_what_is_not_proved_hollow(kind):
+    assert 'class="mark unproved"' in a_report(PROVED, UNPROVED[kind]).to_html()
+    assert 'class="mark unproved"' not in a_report(PROVED).to_html()
+
+
+def test_epsilons_of_different_units_are_not_drawn_on_one_axis():
+    entry = Guarantee(epsilon=0.1, unit="entry", entry_bound=0.1)
+    page = a_report(PROVED, PROVED, entry).to_html()
+    assert page.count("<figure>") == 2
+    assert a_report(PROVED, PROVED).to_html().count("<figure>") == 1
+
+
+def test_without_a_ceiling_nothing_is_dashed():
+    assert not [
+        e
+        for e in svg([Point("a", 1.0, 0.5)], ceiling=None).iter("line")
+        if e.get("class") == "ceiling"
+    ]
+
+
+FIGURES = st.floats(-1e99, 1e99)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.text("abcdefg", min_size=1, max_size=60), st.floats(0, 1e99), FIGURES),
+        min_size=1,
+        max_size=25,
+    ),
+    st.none() | FIGURES,
+    st.sampled_from([720, 340]),
+)
+def test_any_points_are_drawn_inside_the_picture(rows, ceiling, width):
+    root = svg([Point(*row) for row in rows], ceiling=ceiling, width=width)
+    height = float(root.get("height"))
+    for x, y in places(root).values():
+        assert 0 <= x <= width
+        assert 0 <= y <= height
+    labels = [t for t in root.iter("text") if t.get("class") == "label"]
+    assert all(34 <= float(t.get("y")) <= height + 4 for t in labels)  # below the metric's name
+    ys = sorted(float(t.get("y")) for t in labels)
+    assert all(b - a > 17 for a, b in itertools.pairwise(ys))
+
+
+@pytest.mark.parametrize("width", [720, 340])
+def test_a_chart_of_many_lines_grows(width):
+    root = svg([Point(f"line {i}", 1.0, 0.9) for i in range(30)], width=width)
+    ys = sorted(float(t.get("y")) for t in root.iter("text") if t.get("class") == "label")
+    assert len(ys) == 30
+    assert ys[0] >= 34
+    assert ys[-1] <= float(root.get("height"))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_shares_never_get_an_axis_beyond_one(values):
+    root = svg([Point(str(i), 1.0, v) for i, v in enumerate(values)], ceiling=None)
+    ticks = [
+        float(t.text.replace("−", "-"))
+        for t in root.iter("text")
+        if t.get("class") == "tick" and t.get("text-anchor") == "end"
+    ]
+    assert 0 <= min(ticks) <= min(values) + 1e-4
+    assert max(values) - 1e-4 <= max(ticks) <= 1

@@ -1,0 +1,134 @@
+"""The file of public bounds: written, read back, refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.bounds_file import LAYOUT, Column, TableBounds, Target
+
+BOUNDS = TableBounds(
+    (
+        Column("age", "int64", lower=0, upper=120),
+        Column("größe [cm]", "double", lower=1e-7, upper=2.5e20),
+        Column('quo"ted\\', "string", categories=("a", 'b"', "ü\n", "\x7f")),
+        Column("code", "int64", categories=(1, 2, 3)),
+        Column("born", "date32[day]", left_out=True),
+    ),
+    Target("label", "string", ("no", "yes")),
+    confirmed=True,
+)
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    BOUNDS.write(tmp_path / "bounds.toml")
+    assert TableBounds.read(tmp_path / "bounds.toml") == BOUNDS
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(names, st.lists(names, min_size=1, unique=True), min_size=1), names)
+def test_any_name_survives(
+    tmp_path_factory: pytest.TempPathFactory, found: dict, note: str
+) -> None:
+    columns = tuple(
+        Column(name, "string", categories=tuple(values), note="") for name, values in found.items()
+    )
+    path = tmp_path_factory.mktemp("bounds") / "bounds.toml"
+    TableBounds(tuple(replace(c, note=note) for c in columns)).write(path)
+    assert TableBounds.read(path).columns == columns
+
+
+def test_the_file_explains_itself() -> None:
+    text = replace(BOUNDS, confirmed=False).to_toml()
+    for word in ("WITHOUT the data", "confirmed = false", "lower/upper", "left_out"):
+        assert word in text
+    assert text.index("confirmed = false") < text.index("[target]")
+
+
+def test_nothing_is_used_before_it_is_confirmed() -> None:
+    BOUNDS.require_confirmed()
+    with pytest.raises(MissingBoundsError, match="confirmed = true"):
+        replace(BOUNDS, confirmed=False).require_confirmed()
+
+
+def test_the_target_may_be_repeated_but_not_changed() -> None:
+    assert BOUNDS.require_target(None) == BOUNDS.require_target("label") == BOUNDS.target
+    with pytest.raises(InvalidInputError, match="'label'"):
+        BOUNDS.require_target("age")
+    with pytest.raises(MissingBoundsError, match=r"\[target\]"):
+        replace(BOUNDS, target=None).require_target(None)
+
+
+COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
+HEAD = "version = 1\nconfirmed = true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("what is this", "TOML"),
+        ("confirmed = true\n" + COLUMN, "'version'"),
+        (f"version = {LAYOUT + 1}\nconfirmed = true\n" + COLUMN, f"up to {LAYOUT}"),
+        ("version = true\nconfirmed = true\n" + COLUMN, "'version'"),
+        ("version = 1\n" + COLUMN, "'confirmed'"),
+        ('version = 1\nconfirmed = "yes"\n' + COLUMN, "'confirmed'"),
+        (HEAD, "columns.NAME"),
+        (HEAD + "columns = 3\n", "columns.NAME"),
+        (HEAD + "norm = 3\n" + COLUMN, "'norm'"),
+        (HEAD + COLUMN + "low = 3\n", "'low'"),
+        (HEAD + "[columns]\nage = 3\n", "table of keys"),
+        (HEAD + "[columns.age]\nlower = 0\nupper = 9\n", "'type'"),
+        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\n', "'upper'"),
+        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\nupper = inf\n', "finite"),
+        (HEAD + '[columns.age]\ntype = "int64"\nlower = 0\nupper = true\n', "'upper'"),
+        (HEAD + '[columns.age]\ntype = "double"\nlower = 0\nupper = 1e200\n', "1e150"),
+        (HEAD + '[columns.age]\ntype = "int64"\nlower = 9\nupper = 9\n', "below"),
+        (HEAD + '[columns.age]\ntype = "string"\nlower = 0\nupper = 9\n', "categories"),
+        (HEAD + '[columns.d]\ntype = "timestamp[s]"\nlower = 0\nupper = 9\n', "age in years"),
+        (HEAD + COLUMN + 'categories = ["a"]\n', "choose one"),
+        (HEAD + '[columns.c]\ntype = "string"\ncategories = []\n', "at least one"),
+        (HEAD + '[columns.c]\ntype = "string"\ncategories = ["a", 1]\n', "all text"),
+        (HEAD + '[columns.c]\ntype = "string"\ncategories = ["a", "a"]\n', "twice"),
+        (HEAD + '[columns.c]\ntype = "string"\nleft_out = "no"\n', "'left_out'"),
+        (HEAD + 'target = "label"\n' + COLUMN, "[target]"),
+        (HEAD + '[target]\ntype = "string"\nlabels = ["a", "b"]\n' + COLUMN, "'column'"),
+        (HEAD + '[target]\ncolumn = "y"\ntype = "int64"\nlabels = [1]\n' + COLUMN, "two"),
+        (HEAD + '[target]\ncolumn = "y"\ntype = "int64"\n' + COLUMN, "'labels'"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, hint: str) -> None:
+    path = tmp_path / "bounds.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError) as error:
+        TableBounds.read(path)
+    assert hint in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="sfumato describe"):
+        TableBounds.read(tmp_path / "bounds.toml")
+    (tmp_path / "bounds.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInputError, match="not text"):
+        TableBounds.read(tmp_path / "bounds.toml")
+
+
+def test_the_target_is_no_feature_even_if_it_is_listed(tmp_path: Path) -> None:
+    text = HEAD + '[target]\ncolumn = "age"\ntype = "int64"\nlabels = "public"\n' + COLUMN
+    (tmp_path / "bounds.toml").write_text(text + COLUMN.replace("age", "size"))
+    found = TableBounds.read(tmp_path / "bounds.toml")
+    assert [column.name for column in found.columns] == ["size"]
+    assert found.types() == {"size": "int64", "age": "int64"}
+
+
+def test_bounds_that_leave_everything_out_are_no_bounds() -> None:
+    with pytest.raises(InvalidInputError, match="leave out every column"):
+        TableBounds(BOUNDS.columns[-1:]).encoding()

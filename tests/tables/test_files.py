@@ -1,0 +1,183 @@
+"""Tables on disk: every format there and back, in batches, and errors without cells."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables import files
+from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, metadata_beside, write_table
+
+pa = pytest.importorskip("pyarrow")
+SUFFIXES = (".csv", ".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
+SECRET = "Zebedee"
+
+
+def a_table() -> Any:
+    return pa.table(
+        {
+            "age": pa.array([31, None, 29]),
+            "größe": pa.array([1.5, 2.25, None]),
+            "member": pa.array([True, None, False]),
+            "colour": pa.array(["red", None, "blue"]),
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_there_and_back(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    assert write_table(a_table(), path) is None
+    source = TableFile(path)
+    assert source.columns == {
+        "age": "int64",
+        "größe": "double",
+        "member": "bool",
+        "colour": "string",
+    }
+    assert source.count_rows() == 3
+    assert source.read().equals(a_table())
+    assert source.read(["colour", "age"]).column_names == ["colour", "age"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_rich_types_are_read_as_plain_ones(tmp_path: Path) -> None:
+    columns = {
+        "category": pa.array(["x", "y", None]).dictionary_encode(),
+        "large": pa.array(["x", "y", None], pa.large_string()),
+        "price": pa.array([1, 2, 3]).cast(pa.decimal128(30, 2)),
+        "small": pa.array([1, 2, 3], pa.int8()),
+    }
+    write_table(pa.table(columns), tmp_path / "rows.parquet")
+    source = TableFile(tmp_path / "rows.parquet")
+    assert list(source.columns.values()) == ["string", "string", "double", "int8"]
+    assert source.read().schema.types == [pa.string(), pa.string(), pa.float64(), pa.int8()]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather", ".jsonl"])
+def test_batches_together_are_the_table(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"x": np.arange(1000), "y": np.arange(1000) / 7})
+    write_table(table, tmp_path / f"rows{suffix}")
+    monkeypatch.setattr(files, "BATCH_ROWS", 64)
+    monkeypatch.setattr(files, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(files, "WHOLE_BYTES", 0)
+    source = TableFile(tmp_path / f"rows{suffix}")
+    batches = list(source.batches(["y"]))
+    if suffix != ".feather":  # it was written as one
+        assert len(batches) > 5
+    assert pa.concat_tables(batches).equals(table.select(["y"]))
+    assert source.count_rows() == 1000
+
+
+def test_declared_types_are_binding(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("code,x\n01,1\n02,2\n")
+    source = TableFile(tmp_path / "rows.csv", {"code": "string", "x": "double"})
+    assert source.read().to_pydict() == {"code": ["01", "02"], "x": [1.0, 2.0]}
+    write_table(pa.table({"x": pa.array([1, 2], pa.int8())}), tmp_path / "rows.parquet")
+    assert TableFile(tmp_path / "rows.parquet", {"x": "double"}).read()["x"].type == pa.float64()
+
+
+def bad_files(folder: Path) -> dict[str, bytes]:
+    return {
+        "empty.csv": b"",
+        "header.csv": b"a,b\n",
+        "ragged.csv": f"a,b\n1,2\n{SECRET}\n".encode(),
+        "twice.csv": b"a,a\n1,2\n",
+        "garbage.csv": bytes(range(128, 256)) * 40,
+        "garbage.parquet": bytes(range(256)) * 40,
+        "garbage.feather": bytes(range(256)) * 40,
+        "garbage.jsonl": bytes(range(256)) * 40,
+        "mixed.jsonl": f'{{"a": 1}}\n{{"a": "{SECRET}"}}\n'.encode(),
+        "packed.csv": gzip.compress(b"a,b\n1,2\n"),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(bad_files(Path())))
+def test_bad_files_are_told_without_cells(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bad_files(tmp_path)[name])
+    with pytest.raises(InvalidInputError) as error:
+        TableFile(tmp_path / name).read()
+    assert name in str(error.value)
+    assert SECRET not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cell_of_another_type_is_told_by_its_column(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"a,b\n1,2\n3,{SECRET}\n")
+    with pytest.raises(InvalidInputError, match="column 1") as error:
+        TableFile(tmp_path / "rows.csv", {"b": "int64"})
+    assert SECRET not in str(error.value)
+    write_table(pa.table({"b": ["1", SECRET]}), tmp_path / "rows.parquet")
+    with pytest.raises(InvalidInputError, match=r"'b'.*string.*int64") as error:
+        TableFile(tmp_path / "rows.parquet", {"b": "int64"}).read()
+    assert SECRET not in str(error.value)
+
+
+def test_a_million_columns_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_bytes(b",".join(b"c%d" % i for i in range(10**6)) + b"\n" + b"1," * 999999 + b"1\n")
+    with pytest.raises(InvalidInputError, match=f"at most {MOST_COLUMNS}"):
+        TableFile(path)
+    columns = {f"c{i}": [1] for i in range(MOST_COLUMNS + 1)}
+    write_table(pa.table(columns), tmp_path / "wide.parquet")
+    with pytest.raises(InvalidInputError, match=f"{MOST_COLUMNS + 1} columns"):
+        TableFile(tmp_path / "wide.parquet")
+
+
+def test_integers_beyond_64_bits_become_doubles(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"a\n{10**30}\n3\n")
+    assert TableFile(tmp_path / "rows.csv").read()["a"].to_pylist() == [1e30, 3.0]
+
+
+def test_unknown_names(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no file"):
+        TableFile(tmp_path / "rows.csv")
+    with pytest.raises(InvalidInputError, match=r"\.csv, \.parquet"):
+        format_of("rows.xlsx")
+    write_table(a_table(), tmp_path / "rows.csv")
+    with pytest.raises(InvalidInputError, match=r"no column 'label'\. It has: 'age'"):
+        TableFile(tmp_path / "rows.csv").read(["label"])
+    with pytest.raises(InvalidInputError, match="no type"):
+        TableFile(tmp_path / "rows.csv", {"age": "wishful"})
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_metadata_travel_inside(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    assert write_table(a_table(), path, {"guarantee": "ε"}) is None
+    assert TableFile(path).metadata() == {"guarantee": "ε"}
+    write_table(a_table(), path)
+    assert TableFile(path).metadata() is None
+
+
+def test_metadata_of_text_lie_beside(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    assert write_table(a_table(), path, {"guarantee": 1}) == metadata_beside(path)
+    assert metadata_beside(path).read_text() == '{\n  "guarantee": 1\n}\n'
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(table: Any, file: Any) -> None:
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setitem(files._WRITERS, "csv", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_table(a_table(), tmp_path / "rows.csv", {"guarantee": 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pyarrow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(files.importlib, "import_module", gone)
+    with pytest.raises(InvalidInputError, match="pip install pyarrow"):
+        files.arrow()

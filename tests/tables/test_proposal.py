@@ -1,0 +1,114 @@
+"""Proposed bounds: round numbers around what was seen, marked as proposals."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables import files
+from sfumato.tables.bounds_file import TableBounds
+from sfumato.tables.files import TableFile, write_table
+from sfumato.tables.proposal import MOST_CATEGORIES, describe_table, rounded_outwards
+
+pa = pytest.importorskip("pyarrow")
+
+
+def described(tmp_path: Path, target: str | None = None, **columns: Any) -> Any:
+    path = tmp_path / "rows.parquet"
+    write_table(pa.table(columns), path)
+    return describe_table(TableFile(path), target)
+
+
+@given(st.floats(-1e100, 1e100), st.floats(-1e100, 1e100))
+def test_proposals_enclose_what_was_seen(a: float, b: float) -> None:
+    low, high = min(a, b), max(a, b)
+    lower, upper = rounded_outwards(low, high)
+    slack = 1e-11 * max(abs(low), abs(high))
+    assert lower <= low + slack
+    assert upper >= high - slack
+    assert lower < upper
+
+
+def test_every_kind_of_column(tmp_path: Path) -> None:
+    n = MOST_CATEGORIES + 1
+    found = described(
+        tmp_path,
+        "y",
+        age=list(range(17, 17 + n)),
+        size=[1.72] * (n - 2) + [math.nan, math.inf],
+        member=[True] * n,
+        colour=["red", "blue", None] * (n // 3),
+        name=[f"person {i}" for i in range(n)],
+        born=[date(2000, 1, 1)] * n,
+        nothing=pa.nulls(n, pa.float64()),
+        y=[1, 0, 1] * (n // 3),
+    )
+    columns = {column.name: column for column in found.bounds.columns}
+    assert (columns["age"].lower, columns["age"].upper) == (0, 70)
+    assert isinstance(columns["age"].lower, int)
+    assert (columns["size"].lower, columns["size"].upper) == (1.0, 2.0)
+    assert (columns["member"].lower, columns["member"].upper) == (0, 1)
+    assert columns["colour"].categories == ("blue", "red")
+    assert columns["name"].left_out
+    assert columns["born"].left_out
+    assert "date" in columns["born"].note
+    assert (columns["nothing"].lower, columns["nothing"].upper) == (0.0, 1.0)
+    assert found.bounds.target.labels == (0, 1)
+    assert not found.bounds.confirmed
+    missing = {column.name: column.missing for column in found.columns}
+    assert (missing["size"], missing["colour"], missing["nothing"]) == (1, n // 3, n)
+    assert found.n_rows == n
+
+
+def test_batches_are_seen_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BATCH_ROWS", 10)
+    found = described(tmp_path, x=[float(i) for i in range(100)], c=["a"] * 99 + ["b"])
+    column, categories = found.bounds.columns
+    assert (column.lower, column.upper) == (0.0, 100.0)
+    assert categories.categories == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("labels", "hint"),
+    [
+        (["one"] * 1100, "two"),
+        ([f"label {i}" for i in range(1100)], "more than 1000"),
+        ([date(2000, 1, 1 + i % 2) for i in range(1100)], "date"),
+    ],
+)
+def test_a_target_that_is_none(tmp_path: Path, labels: list[Any], hint: str) -> None:
+    with pytest.raises(InvalidInputError, match=hint):
+        described(tmp_path, "y", x=[1.0] * 1100, y=labels)
+
+
+def test_columns_of_other_types_are_left_out(tmp_path: Path) -> None:
+    found = described(
+        tmp_path,
+        x=[1.0, 2.0],
+        parts=[[1], [2, 3]],
+        record=[{"a": 1}, {"a": 2}],
+        raw=[b"\x00", b"\xff"],
+        nothing=pa.nulls(2),
+        empty=pa.nulls(2, pa.string()),
+    )
+    columns = {column.name: column for column in found.bounds.columns}
+    for name in ("parts", "record", "raw", "nothing", "empty"):
+        assert columns[name].left_out, name
+    assert not columns["x"].left_out
+    path = tmp_path / "bounds.toml"
+    found.bounds.write(path)
+    assert [column.name for column in TableBounds.read(path).used] == ["x"]
+    with pytest.raises(InvalidInputError, match="holds no labels"):
+        described(tmp_path, "y", x=[1.0, 2.0], y=[[1], [2]])
+
+
+def test_a_target_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no column 'label'"):
+        described(tmp_path, "label", x=[1.0], y=["a"])

@@ -1,0 +1,261 @@
+"""From a table to a model or to private rows, and the model file that results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato
+from sfumato import Ledger, PrivateGaussianClassifier
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.pipeline import (
+    MODELS,
+    Promise,
+    fabricate_table,
+    fit_table,
+    offered_models,
+    predict_table,
+    transfer_table,
+)
+from sfumato.tables.bounds_file import Column, TableBounds, Target
+from sfumato.tables.files import TableFile, write_table
+from sfumato.testing import seeded_noise
+
+pa = pytest.importorskip("pyarrow")
+BOUNDS = TableBounds(
+    (
+        Column("age", "int64", lower=0, upper=100),
+        Column("colour", "string", categories=("blue", "red")),
+        Column("id", "string", left_out=True),
+        Column("share", "double", lower=0.0, upper=1.0),
+    ),
+    Target("label", "string", ("no", "yes")),
+    confirmed=True,
+)
+# Enough to learn from, so that tests see structure and not only noise.
+GENEROUS = Promise(epsilon=50.0, delta=1e-5)
+QUICK = {
+    "gaussian": {},
+    "hull": {"n_layers": 1, "samples_per_gaussian": 200},
+    "kernel": {},
+    "large-margin": {},
+    "linear": {},
+}
+
+
+def rows(n: int = 600) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    age, share = rng.integers(0, 101, n), rng.random(n)
+    colour = rng.choice(["blue", "red"], n)
+    label = np.where((age > 50) == (colour == "red"), "yes", "no")
+    return {
+        "id": [f"person {i}" for i in range(n)],
+        "label": label,
+        "age": age,
+        "colour": colour,
+        "share": share,
+    }
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> TableFile:
+    write_table(pa.table(rows()), tmp_path / "rows.csv")
+    return TableFile(tmp_path / "rows.csv", BOUNDS.types())
+
+
+def test_only_classes_that_are_there_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = offered_models()
+    assert {"gaussian", "hull"} <= set(offered) <= set(MODELS)
+    for name, kind in offered.items():
+        assert getattr(sfumato, MODELS[name]) is kind
+        assert kind.__name__ in sfumato.__all__
+    monkeypatch.delattr(sfumato, "PrivateAffineHullClassifier")
+    assert "hull" not in offered_models()
+
+
+def test_every_model_that_is_named_is_offered() -> None:
+    assert set(offered_models()) == set(MODELS) == set(QUICK)
+
+
+@pytest.mark.parametrize("model", QUICK)
+def test_a_table_becomes_a_model_that_answers_tables(
+    source: TableFile, tmp_path: Path, model: str
+) -> None:
+    fitted = fit_table(source, BOUNDS, GENEROUS, model=model, options=QUICK[model])
+    sfumato.save(fitted, tmp_path / "model.sfumato")
+    loaded = sfumato.load(tmp_path / "model.sfumato")
+    found = predict_table(loaded, source, keep=("id",))
+    assert found.column_names == ["id", "prediction"]
+    # No straight line divides these classes.
+    least = 0.4 if model == "linear" else 0.8
+    assert np.mean(np.asarray(found["prediction"]) == rows()["label"]) > least
+    assert found.equals(predict_table(fitted, source, keep=("id",)))
+    assert "names, types, ranges and categories of the columns" in fitted.guarantee_.public
+
+
+def test_the_order_of_columns_and_further_columns_do_not_matter(
+    source: TableFile, tmp_path: Path
+) -> None:
+    fitted = fit_table(source, BOUNDS, GENEROUS)
+    shuffled = pa.table({name: rows()[name] for name in ("share", "colour", "age")})
+    write_table(shuffled.append_column("more", pa.nulls(600)), tmp_path / "new.parquet")
+    found = predict_table(fitted, TableFile(tmp_path / "new.parquet"))
+    assert found.equals(predict_table(fitted, source))
+
+
+def test_the_command_line_and_python_make_the_same_file(source: TableFile, tmp_path: Path) -> None:
+    with seeded_noise(1):
+        one = fit_table(source, BOUNDS, GENEROUS)
+    encoding = BOUNDS.encoding()
+    with seeded_noise(1):
+        two = PrivateGaussianClassifier(
+            epsilon=50.0, delta=1e-5, bounds=encoding.bounds(("no", "yes"))
+        ).fit(encoding.encode(pa.table(rows())), rows()["label"])
+    sfumato.save(one, tmp_path / "one.sfumato")
+    two.encoding_, two.guarantee_ = one.encoding_, one.guarantee_
+    sfumato.save(two, tmp_path / "two.sfumato")
+    first, second = ((tmp_path / f"{name}.sfumato").read_bytes() for name in ("one", "two"))
+    assert first == second
+
+
+def test_a_model_of_arrays_takes_columns_as_they_come(tmp_path: Path) -> None:
+    X, y = np.random.default_rng(0).random((200, 2)), np.repeat([0, 1], 100)
+    bounds = sfumato.Bounds(lower=0.0, upper=1.0, labels=[0, 1])
+    model = PrivateGaussianClassifier(bounds=bounds, delta=1e-5).fit(X, y)
+    write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "new.csv")
+    found = predict_table(model, TableFile(tmp_path / "new.csv"), probabilities=True)
+    assert found.column_names == ["prediction", "probability of 0", "probability of 1"]
+    np.testing.assert_array_equal(np.asarray(found["prediction"]), model.predict(X))
+    np.testing.assert_allclose(np.asarray(found["probability of 1"]), model.predict_proba(X)[:, 1])
+    write_table(pa.table({"a": X[:, 0]}), tmp_path / "new.csv")
+    with pytest.raises(InvalidInputError, match="2 unnamed columns"):
+        predict_table(model, TableFile(tmp_path / "new.csv"))
+
+
+def test_labels_that_are_numbers_stay_numbers(tmp_path: Path) -> None:
+    columns = rows() | {"label": (rows()["label"] == "yes").astype(np.int64)}
+    bounds = replace(BOUNDS, target=Target("label", "int64", (0, 1)))
+    write_table(pa.table(columns), tmp_path / "rows.parquet")
+    source = TableFile(tmp_path / "rows.parquet", bounds.types())
+    fitted = fit_table(source, bounds, GENEROUS)
+    found = predict_table(fitted, source)
+    assert found["prediction"].type == pa.int64()
+    assert np.mean(np.asarray(found["prediction"]) == columns["label"]) > 0.85
+    made, _ = fabricate_table(source, bounds, GENEROUS)
+    assert made["label"].type == pa.int64()
+
+
+def test_missing_cells_and_labels_do_not_stop_a_fit(tmp_path: Path) -> None:
+    columns = {name: pa.array(values) for name, values in rows().items()}
+    holes = pa.array([None] * 5, pa.int64())
+    columns["age"] = pa.concat_arrays([holes, columns["age"][5:]])
+    columns["label"] = pa.concat_arrays([pa.nulls(5, pa.string()), columns["label"][5:]])
+    write_table(pa.table(columns), tmp_path / "rows.parquet")
+    source = TableFile(tmp_path / "rows.parquet", BOUNDS.types())
+    for bounds in (BOUNDS, replace(BOUNDS, target=Target("label", "string", "public"))):
+        fitted = fit_table(source, bounds, GENEROUS)
+        found = np.asarray(predict_table(fitted, source)["prediction"])
+        assert np.mean(found[5:] == rows()["label"][5:]) > 0.8
+
+
+# Transfer -----------------------------------------------------------------------------------
+
+
+def test_few_labels_and_a_private_source(source: TableFile, tmp_path: Path) -> None:
+    truth = rows(300)
+    few = [label if i < 20 else None for i, label in enumerate(truth["label"].tolist())]
+    write_table(pa.table({**truth, "label": pa.array(few)}), tmp_path / "few.parquet")
+    write_table(pa.table(truth).drop_columns(["label"]), tmp_path / "none.csv")
+    options = {"schedule": (3,), "pca_components": 4}
+    for name in ("few.parquet", "none.csv"):
+        target = TableFile(tmp_path / name, BOUNDS.types())
+        model = transfer_table(source, target, BOUNDS, GENEROUS, options=options)
+        sfumato.save(model, tmp_path / "model.sfumato")
+        found = predict_table(sfumato.load(tmp_path / "model.sfumato"), target)
+        assert np.mean(np.asarray(found["prediction"]) == truth["label"]) > 0.75
+        assert "not protected" in str(model.guarantee_)
+
+
+# Fabrication --------------------------------------------------------------------------------
+
+
+def test_fabricated_rows_have_the_columns_and_the_structure(
+    source: TableFile, tmp_path: Path
+) -> None:
+    made, fabricator = fabricate_table(source, BOUNDS, GENEROUS, options={"random_state": 0})
+    assert made.column_names == ["label", "age", "colour", "share"]
+    assert made.schema.types == [pa.string(), pa.int64(), pa.string(), pa.float64()]
+    assert len(made) == 600
+    age, label, colour = (np.asarray(made[name]) for name in ("age", "label", "colour"))
+    assert age.min() >= 0
+    assert age.max() <= 100
+    assert set(colour) <= {"blue", "red"}
+    assert abs(np.mean(label == "yes") - np.mean(rows()["label"] == "yes")) < 0.15
+    sfumato.save(fabricator, tmp_path / "rows.sfumato")
+    more, _ = fabricate_table(source, BOUNDS, GENEROUS, n_rows=50)
+    assert len(more) == 50
+
+
+def test_rows_without_labels(source: TableFile) -> None:
+    made, _ = fabricate_table(source, replace(BOUNDS, target=None), GENEROUS)
+    assert made.column_names == ["age", "colour", "share"]
+
+
+# Refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", [fit_table, fabricate_table])
+def test_nothing_happens_before_bounds_are_confirmed(source: TableFile, task: Any) -> None:
+    budget = Ledger().create("rows", epsilon=9.0, delta=1e-5)
+    promise = replace(GENEROUS, epsilon=1.0, ledger=budget)
+    with pytest.raises(MissingBoundsError, match="confirmed"):
+        task(source, replace(BOUNDS, confirmed=False), promise)
+    assert budget.spent() == 0
+    task(source, BOUNDS, promise)
+    assert budget.spent() > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"model": "forest"}, "'model' must be one of"),
+        ({"target": "age"}, "'age'"),
+        ({"options": {"n_compnents": 3}}, "no option 'n_compnents'"),
+        ({"options": {"epsilon": 3}}, "no option 'epsilon'"),
+    ],
+)
+def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint: str) -> None:
+    with pytest.raises(InvalidInputError, match=hint):
+        fit_table(source, BOUNDS, GENEROUS, **options)
+
+
+def test_a_table_without_a_column_of_the_bounds(source: TableFile) -> None:
+    more = (*BOUNDS.columns, Column("weight", "double", lower=0.0, upper=1.0))
+    with pytest.raises(InvalidInputError, match="no column 'weight'"):
+        fit_table(source, replace(BOUNDS, columns=more), GENEROUS)
+
+
+def test_what_predicts_nothing_says_so(source: TableFile) -> None:
+    _, fabricator = fabricate_table(source, BOUNDS, GENEROUS)
+    with pytest.raises(InvalidInputError, match="Fabricator gives no predictions"):
+        predict_table(fabricator, source)
+    hull = fit_table(source, BOUNDS, GENEROUS, model="hull", options=QUICK["hull"])
+    if not hasattr(hull, "predict_proba"):
+        with pytest.raises(InvalidInputError, match="gives no probabilities"):
+            predict_table(hull, source, probabilities=True)
+
+
+def test_single_entries_can_be_protected_without_categories(tmp_path: Path) -> None:
+    write_table(pa.table(rows(150)), tmp_path / "rows.csv")
+    source = TableFile(tmp_path / "rows.csv", BOUNDS.types())
+    promise = replace(GENEROUS, unit="entry", delta=0.0)
+    with pytest.raises(InvalidInputError, match="'entry' cannot protect a category"):
+        fabricate_table(source, BOUNDS, promise)
+    plain = replace(BOUNDS, columns=(BOUNDS.columns[0], BOUNDS.columns[3]))
+    made, fabricator = fabricate_table(source, plain, promise)
+    assert made.column_names == ["label", "age", "share"]
+    assert fabricator.guarantee_.unit == "entry"

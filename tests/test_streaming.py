@@ -1,0 +1,75 @@
+"""Rows in batches give the same model to the bit, and are read no oftener than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato import Bounds, Ledger, PrivateGaussianClassifier
+from sfumato.exceptions import BudgetExceededError, InvalidInputError
+from sfumato.streaming import fit_in_batches
+from sfumato.testing import seeded_noise
+
+N, P = 9001, 5
+
+
+class Source:
+    """Rows that are handed out in batches, and count their passes."""
+
+    def __init__(self, seed: int, batch: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.X = rng.normal(size=(N, P))
+        self.y = rng.choice(["a", "b", "c"], N)
+        self.batch, self.passes = batch, 0
+
+    def read(self) -> Iterator[tuple[Any, Any]]:
+        self.passes += 1
+        for start in range(0, N, self.batch):
+            yield self.X[start : start + self.batch], self.y[start : start + self.batch]
+
+
+@pytest.mark.parametrize("batch", [1000, 4096, 20000])
+@pytest.mark.parametrize("labels", [["a", "b", "c"], ["b", "d"], "public"])
+@pytest.mark.parametrize("n_components", [None, 2])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_the_model_is_that_of_fit(
+    seed: int, batch: int, labels: Any, n_components: int | None, relation: str
+) -> None:
+    source = Source(seed, batch)
+    bounds = Bounds(norm=3.0, labels=labels)
+    options = {"n_components": n_components, "bounds": bounds, "relation": relation}
+    with seeded_noise(seed):
+        whole = PrivateGaussianClassifier(**options).fit(source.X, source.y)
+    with seeded_noise(seed):
+        model = PrivateGaussianClassifier(**options)
+        assert fit_in_batches(model, source.read, n_rows=N, n_features=P) is model
+    assert source.passes == len(model.guarantee_.events) + (labels == "public")
+    assert type(model) is PrivateGaussianClassifier
+    assert vars(model).keys() == vars(whole).keys()
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(getattr(model, name), value, err_msg=name)
+    np.testing.assert_array_equal(model.predict(source.X[:50]), whole.predict(source.X[:50]))
+
+
+def test_the_ledger_is_charged_before_a_row_is_read() -> None:
+    source = Source(0, 1000)
+    budget = Ledger().create("rows", epsilon=0.5, delta=1e-5)
+    bounds = Bounds(norm=3.0, labels=["a", "b"])
+    model = PrivateGaussianClassifier(epsilon=1.0, bounds=bounds, ledger=budget)
+    with pytest.raises(BudgetExceededError):
+        fit_in_batches(model, source.read, n_rows=N, n_features=P)
+    assert source.passes == 0
+    assert not hasattr(model, "guarantee_")
+
+
+def test_rows_that_are_missing_are_noticed() -> None:
+    source = Source(0, 1000)
+    model = PrivateGaussianClassifier(bounds=Bounds(norm=3.0, labels=["a", "b"]))
+    with pytest.raises(InvalidInputError, match="shorter"):
+        fit_in_batches(model, source.read, n_rows=N + 1, n_features=P)
+    with pytest.raises(InvalidInputError, match="no rows"):
+        fit_in_batches(model, source.read, n_rows=0, n_features=P)
+    assert not hasattr(model, "guarantee_")
