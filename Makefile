@@ -26,14 +26,21 @@ $(STAMPS)/core: pyproject.toml | $(BIN)/python
 demo: $(STAMPS)/core
 	$(BIN)/sfumato demo
 
-test: $(STAMPS)/test
-	$(BIN)/python -m pytest -n auto
+test: $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/browser
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+# The tests of the report page use a browser of this machine, else one that is fetched, else they skip.
+$(STAMPS)/browser: | $(STAMPS)/test
+	command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	  || $(BIN)/python -m playwright install chromium \
+	  || echo "No browser: the tests of the report page will be skipped."
+	@touch $@
 
 # Needs Python 3.11 or 3.12: the oldest NumPy has no build for newer ones.
 test-oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[test]" --constraint tests/oldest.txt
-	$(VENV)-oldest/bin/python -m pytest -n auto
+	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadgroup
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff format --check .

@@ -130,7 +130,7 @@ def linear(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def aggregated(data: Any, sizes: list[int], epsilon: float, runs: int) -> dict[str, Any]:
     X, y, X_test, y_test = data
-    bounds = Bounds(norm=1.0, labels=np.unique(y))
+    bounds = Bounds(norm=1.0, labels=np.unique(y).tolist())
     estimator = PrivateLinearClassifier(n_components=20, epsilon=epsilon, delta=1e-4, bounds=bounds)
     scores: dict[str, list[float]] = {}
     for run in range(runs):
@@ -169,8 +169,10 @@ def engine(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG001
             folder = Path(name)
             for i, part in enumerate(np.array_split(np.arange(10_000), number)):
                 np.savez(folder / f"rows-{i}.npz", X=unit_rows(X[part]), y=y[part])
-                lines = f'name = "{i}"\ndata = "rows-{i}.npz"\nstore = "store-{i}"\n'
-                (folder / f"party-{i}.toml").write_text(lines)
+                (folder / f"party-{i}.toml").write_text(
+                    f'name = "{i}"\ndata = "rows-{i}.npz"\nstore = "store-{i}"\nledger = "none"\n'
+                    'bounds = "none"\nmax_epsilon = 1.0\nmax_delta = 1e-4\n'
+                )
             parties = [read_party(folder / f"party-{i}.toml") for i in range(number)]
             _, here = timed(lambda p=parties: simulate(p, LinearTask("here", estimator)))
             told, there = timed(

@@ -31,6 +31,11 @@ def write_party(folder: Path, number: int, X: np.ndarray, y: np.ndarray, **more:
         "name": f"hospital-{number}",
         "data": f"rows-{number}.npz",
         "store": f"releases-{number}",
+        "ledger": "none",
+        "bounds": "none",
+        "unit": "entry",
+        "max_epsilon": 16.0,
+        "max_delta": 1e-5,
         **more,
     }
     path = folder / f"party-{number}.toml"

@@ -105,9 +105,11 @@ def configuration(
     }
 
 
-def write_parties(folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int) -> None:
+def write_parties(
+    folder: Path, X: np.ndarray, y: np.ndarray, n_parties: int, unit: str = "entry"
+) -> None:
     for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
-        write_party(folder, number, X[part], y[part])
+        write_party(folder, number, X[part], y[part], unit=unit)
 
 
 def simulated_again(folder: Path, n_parties: int, task: HullTask | LinearTask) -> Any:
@@ -138,7 +140,7 @@ def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None
 @pytest.mark.usefixtures("engine")
 def test_the_linear_app_gives_what_the_simulation_gives(tmp_path, digits) -> None:
     X, y, X_test, _ = digits
-    write_parties(tmp_path, X, y, 3)
+    write_parties(tmp_path, X, y, 3, "record")
     task = linear_task("t")
     config = configuration(task, tmp_path, 3)
     linear_server_app.app(
@@ -260,7 +262,7 @@ def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
     folder = deployed.folder
     numbers = (0, 1, 2, 4, 5)  # a node reads its party's file anew for every message
     for number, part in zip(numbers, spread(y, "random", 5, random_state=1), strict=True):
-        write_party(folder, number, X[part], y[part])
+        write_party(folder, number, X[part], y[part], unit="record")
     task = linear_task("linear")
     config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 90.0}
     del config["parties-folder"]
@@ -281,7 +283,7 @@ def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
 def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
     pytest.importorskip("ray", reason="Flower's simulation needs Ray: 'sfumato[federated]'")
     X, y, X_test, _ = digits
-    write_parties(tmp_path, X, y, 3)
+    write_parties(tmp_path, X, y, 3, "record")
     task = linear_task("t")
     told = simulate_with_flower(tmp_path, task, tmp_path / "out")
     assert sorted(told["parties"]) == ["hospital-0", "hospital-1", "hospital-2"]
@@ -293,7 +295,10 @@ def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
 @pytest.mark.xdist_group("deployment")
 def test_strangers_are_kept_out(deployed: Cluster, tmp_path: Path) -> None:
     party = tmp_path / "party.toml"
-    party.write_text('name = "stranger"\ndata = "rows.npz"\nstore = "releases"\n')
+    party.write_text(
+        'name = "stranger"\ndata = "rows.npz"\nstore = "releases"\nledger = "none"\n'
+        'bounds = "none"\nmax_epsilon = 1.0\nmax_delta = 1e-6\n'
+    )
     unknown = deployed.add("unknown-key", party, register=False)
     other = tmp_path / "other"
     other.mkdir()

@@ -9,8 +9,8 @@ import pytest
 from sklearn.base import clone
 
 from sfumato import Bounds, Ledger
-from sfumato.exceptions import FederationError
-from sfumato.federated import HullTask, Party, make_parties, simulate
+from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, parallel, run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
 from sfumato.guarantee import Guarantee, Status
@@ -72,7 +72,7 @@ def test_no_row_is_in_any_message(tmp_path, digits) -> None:
     X, y, X_test, _ = digits
     X = X + np.random.default_rng(0).random(X.shape) * 1e-3  # rows that occur nowhere by chance
     for serve in ("models", "distances"):
-        party = Party.of_rows("a", X, y, tmp_path / serve, bounds=None)
+        party = Party.of_rows("a", X, y, tmp_path / serve)
         task = HullTask("t", hulls(), serve)
         replies = [party.answer(task.request())]
         if serve == "distances":
@@ -111,21 +111,47 @@ def test_a_second_task_beyond_the_budget_is_refused(tmp_path, digits) -> None:
     assert not refused.arrays
 
 
+def untouchable() -> None:
+    raise AssertionError("rows were read")
+
+
 @pytest.mark.parametrize(
-    ("rights", "sentence"),
+    ("changes", "terms", "sentence"),
     [
-        ({"bounds": Bounds(lower=0.0, upper=1.0, labels=range(10))}, "bounds"),
-        ({"max_epsilon": 15.0}, "at most 15"),
+        ({}, Terms(Bounds(lower=0.0, upper=1.0, labels=range(10))), "bounds"),
+        ({}, Terms(max_epsilon=15.0), "at most 15"),
+        ({"epsilon": np.inf}, Terms(), "at most 16"),
+        ({"epsilon": 1.0, "delta": 0.5}, Terms(), "delta 0.5"),
+        ({"mode": "paper"}, Terms(), "strict"),
+        ({"atom": True}, Terms(), "exactly"),
+        ({"entry_bound": 1e-9}, Terms(), "smaller changes"),
+        ({"entry_bound": 0.9}, Terms(entry_bound=1.0), "smaller changes"),
+        ({}, Terms(unit="record"), "unit"),
+        ({}, Terms(relation="add_or_remove_one"), "relation"),
+        ({"bounds": Bounds(lower=0.0, upper=16.0, labels="public")}, Terms(), "listed"),
     ],
 )
-def test_a_task_on_other_terms_is_refused_before_any_row_is_read(
-    tmp_path, rights, sentence
-) -> None:
-    def load() -> None:
-        raise AssertionError("rows were read")
+def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms, sentence) -> None:
+    party = Party("a", untouchable, tmp_path, terms=terms)
+    assert sentence in party.answer(HullTask("t", hulls(**changes)).request()).refusal
 
-    party = Party("a", load, tmp_path, **rights)
-    assert sentence in party.answer(HullTask("t", hulls()).request()).refusal
+
+def test_an_agreed_entry_bound_is_accepted(tmp_path, digits) -> None:
+    party = Party.of_rows("a", *digits[:2], tmp_path, terms=Terms(entry_bound=1.0))
+    assert party.answer(HullTask("t", hulls(entry_bound=2.0)).request()).refusal is None
+
+
+def test_rows_that_cannot_be_read_are_told_in_one_fixed_sentence(tmp_path) -> None:
+    def load() -> None:
+        raise InvalidInputError("The file '/secret/t.csv': column 2 holds values not of its type.")
+
+    refusal = Party("a", load, tmp_path).answer(HullTask("t", hulls()).request()).refusal
+    assert refusal == "a cannot read its rows; see its log."
+
+
+def test_settings_that_are_no_json_are_refused() -> None:
+    with pytest.raises(FederationError, match="JSON"):
+        Request("t", "hulls.fit", {"x": float("nan")})
 
 
 def test_an_unknown_error_keeps_its_text_at_home(tmp_path) -> None:
@@ -161,6 +187,8 @@ def garbage(party: str, kind: str, good: Reply) -> Reply:
         arrays["model"][2000] ^= 255
     elif kind == "text":
         facts["guarantee"] = "trust me"
+    elif kind == "other unit":
+        facts["guarantee"] = {**facts["guarantee"], "unit": "record", "entry_bound": None}
     elif kind == "cheaper":
         facts["guarantee"] = {**facts["guarantee"], "epsilon": 0.1}
     else:
@@ -168,7 +196,9 @@ def garbage(party: str, kind: str, good: Reply) -> Reply:
     return Reply(party, facts, arrays)
 
 
-@pytest.mark.parametrize("kind", ["bytes", "cut", "flipped", "text", "cheaper", "nothing"])
+@pytest.mark.parametrize(
+    "kind", ["bytes", "cut", "flipped", "text", "cheaper", "other unit", "nothing"]
+)
 def test_garbage_of_one_party_does_not_touch_the_others(tmp_path, digits, hull_task, kind) -> None:
     X, y, X_test, y_test = digits
     good = make_parties(X, y, tmp_path, scenario="random", n_parties=2, random_state=0)

@@ -14,6 +14,7 @@ from sfumato.federated.coordination import run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
 from sfumato.guarantee import Guarantee
 from sfumato.margins.rows import unit_rows
+from sfumato.mechanisms.tape import taped
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.testing import seeded_noise
 
@@ -27,8 +28,8 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def linear(**changes: object) -> PrivateLinearClassifier:
-    settings = {"n_components": 12, "epsilon": 8.0, "delta": 1e-5, "bounds": UNIT}
-    return PrivateLinearClassifier(**settings | changes)
+    settings = {"solver": "objective", "n_components": 12, "epsilon": 8.0, "delta": 1e-5}
+    return PrivateLinearClassifier(**settings | {"bounds": UNIT} | changes)
 
 
 def test_without_noise_the_subspace_is_that_of_all_rows(tmp_path, rows) -> None:
@@ -171,16 +172,35 @@ def test_no_row_is_in_any_message_and_sizes_are_as_expected(tmp_path, rows) -> N
         assert row[20:23].tobytes() not in sent
 
 
-def test_with_the_noise_held_fixed_only_released_values_matter(tmp_path, rows) -> None:
-    """Permuted rows have the same sums: equal noise then gives equal messages."""
+def test_with_the_releases_held_fixed_the_rows_change_nothing(tmp_path, rows) -> None:
+    """The taint test: record both rounds, then play them back to a party with other rows."""
     X, y = rows
-    order = np.random.default_rng(0).permutation(len(X))
-    found = []
-    for name, part in (("a", np.arange(len(X))), ("b", order)):
-        with seeded_noise(7):
-            party = Party.of_rows("p", X[part], y[part], tmp_path / name)
-            found.append(party.answer(LinearTask("t", linear()).subspace_request()))
-    np.testing.assert_array_equal(found[0].arrays["moment"], found[1].arrays["moment"])
+    task = LinearTask("t", linear(solver="objective"))
+
+    def both_rounds(party: Party) -> list[bytes]:
+        first = party.answer(task.subspace_request())
+        second = party.answer(task.classifier_request(task.basis([first])))
+        return [write_reply(first), write_reply(second)]
+
+    with seeded_noise(7), taped() as tape:
+        original = both_rounds(Party.of_rows("p", X, y, tmp_path / "a"))
+    assert [each.method for each in tape.releases] == ["release_symmetric", "release"]
+    exact = tape.releases[0].statistic
+    assert np.abs(tape.releases[0].output - exact).max() > 1  # there was noise
+    with seeded_noise(7), taped(playback=tape):
+        other = both_rounds(Party.of_rows("p", X[::-1] * 0.5, np.roll(y, 5), tmp_path / "b"))
+    assert original == other
+
+
+def test_the_two_rounds_must_have_the_same_estimator(tmp_path, rows) -> None:
+    cheap, dear = linear(pca_share=0.999), linear(pca_share=0.001)
+    basis = np.eye(64)[:, :12]
+    party = Party.of_rows("a", *rows, tmp_path / "a")
+    party.answer(LinearTask("t", cheap).subspace_request())
+    assert "same estimator" in party.answer(LinearTask("t", dear).classifier_request(basis)).refusal
+    party = Party.of_rows("b", *rows, tmp_path / "b")
+    party.answer(LinearTask("t", dear).classifier_request(basis))
+    assert "same estimator" in party.answer(LinearTask("t", cheap).subspace_request()).refusal
 
 
 @pytest.mark.parametrize("changes", [{"n_components": None}, {"whiten": True}, {"mode": "paper"}])

@@ -34,7 +34,7 @@ def test_rows_rights_and_ledger_come_from_the_file(tmp_path: Path, digits) -> No
     Ledger(tmp_path / "ledger.db").create("rows", epsilon=1.0, delta=1e-5)
     path = write_party(tmp_path, 0, X, y, ledger="ledger.db", dataset="rows", max_epsilon=0.5)
     party = read_party(path)
-    assert (party.name, party.max_epsilon, party.ledger.name) == ("hospital-0", 0.5, "rows")
+    assert (party.name, party.terms.max_epsilon, party.ledger.name) == ("hospital-0", 0.5, "rows")
     np.testing.assert_array_equal(party.load()[0], X)
     assert party.store.folder == tmp_path / "releases-0"
     assert "at most 0.5" in party.answer(HullTask("t", hulls()).request()).refusal
@@ -46,6 +46,7 @@ def table_party(folder: Path, confirmed: str = "true") -> Path:
     path = folder / "party.toml"
     path.write_text(
         'name = "a"\ndata = "rows.csv"\nstore = "s"\nbounds = "bounds.toml"\ntarget = "kind"\n'
+        'ledger = "none"\nmax_epsilon = 1.0\nmax_delta = 1e-6\n'
     )
     return path
 
@@ -56,7 +57,7 @@ def test_a_table_is_read_by_its_bounds(tmp_path: Path) -> None:
     assert rows.shape == (60, 1)
     assert set(labels) == {"a", "b"}
     known = TableBounds.read(tmp_path / "bounds.toml")
-    assert party.bounds == known.encoding().bounds(("a", "b"), "record")
+    assert party.terms.bounds == known.encoding().bounds(("a", "b"), "record")
 
 
 def test_bounds_must_be_confirmed(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_bounds_must_be_confirmed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "name = ", 'name = "a"\ndata = "x.npz"\n', 'name="a"\ndata="x"\nstore="s"\nevil=1\n'],
+    ["", "name = ", 'name = "a"\ndata = "x.npz"\n', 'name="a"\nevil=1\n'],
 )
 def test_a_file_that_says_too_little_or_too_much_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "party.toml").write_text(text)
@@ -75,7 +76,10 @@ def test_a_file_that_says_too_little_or_too_much_is_refused(tmp_path: Path, text
 
 
 def test_a_table_without_bounds_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "party.toml").write_text('name = "a"\ndata = "rows.csv"\nstore = "s"\n')
+    (tmp_path / "party.toml").write_text(
+        'name = "a"\ndata = "rows.csv"\nstore = "s"\nledger = "none"\nbounds = "none"\n'
+        "max_epsilon = 1.0\nmax_delta = 1e-6\n"
+    )
     with pytest.raises(FederationError, match="bounds"):
         read_party(tmp_path / "party.toml")
 

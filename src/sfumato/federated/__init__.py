@@ -7,6 +7,7 @@ from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
 from sfumato.federated.scenarios import spread
 from sfumato.federated.simulation import make_parties, simulate
+from sfumato.federated.terms import Terms
 
 __all__ = [
     "Federation",
@@ -14,6 +15,7 @@ __all__ = [
     "LinearTask",
     "Party",
     "RemoteHulls",
+    "Terms",
     "make_parties",
     "read_party",
     "simulate",

@@ -14,7 +14,7 @@ from typing import Any
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.hulls import HullTask, received_model
 from sfumato.federated.linear import LinearTask
-from sfumato.federated.messages import Reply, Request
+from sfumato.federated.messages import Reply, Request, promised_in
 from sfumato.guarantee import Guarantee, Status
 
 __all__ = ["Federation", "Round", "parallel", "run_task"]
@@ -126,7 +126,7 @@ def _with(conditions: tuple[str, ...], n_parties: int) -> tuple[str, ...]:
 
 def _run_hulls(task: HullTask, ask: Ask, ask_usable: Any) -> tuple[Any, dict[str, Guarantee]]:
     def check(reply: Reply) -> None:
-        Guarantee.from_dict(reply.fact("guarantee"))
+        promised_in(reply, task.estimator)
         if task.serve == "models":
             received_model(reply, task.estimator)
         else:

@@ -10,6 +10,7 @@ Both releases of a party are calibrated together, so that they cost its epsilon 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from sklearn.base import clone
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.exceptions import FederationError, InvalidInputError
-from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
+from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in, promised_in
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.margins.linear_budget import LinearBudget
 from sfumato.margins.losses import loss_named
@@ -92,13 +93,13 @@ class LinearTask:
         return Request(self.name, CLASSIFIER, arrays={"estimator": self._pattern(), "basis": basis})
 
     def _pattern(self) -> NDArray[np.uint8]:
-        return model_in(clone(self.estimator).set_params(ledger=None))
+        return model_in(clone(self.estimator).set_params(ledger=None, whiten=False))
 
     # At the coordinator -------------------------------------------------------------------
 
     def check_subspace(self, reply: Reply) -> None:
         """Raise unless a first release can be used."""
-        Guarantee.from_dict(reply.fact("guarantee"))
+        promised_in(reply, self.estimator)
         size = int(reply.fact("n_features"))
         if self.aggregate == "moments":
             reply.array("moment", (size * (size + 1) // 2,))
@@ -107,7 +108,7 @@ class LinearTask:
 
     def check_classifier(self, reply: Reply) -> None:
         """Raise unless a second release can be used."""
-        Guarantee.from_dict(reply.fact("guarantee"))
+        promised_in(reply, self.estimator)
         _received_classifier(reply)
 
     def basis(self, replies: Sequence[Reply]) -> Array:
@@ -184,12 +185,14 @@ def release_subspace(
     data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
     ledger: Any,
     execution: Mapping[str, Any],  # noqa: ARG001 - every release has it
-    earlier: Earlier,  # noqa: ARG001
+    earlier: Earlier,
 ) -> tuple[dict[str, Any], Arrays]:
     """Release the noisy second moment of one party, or the components that it gives."""
     estimator = _estimator_in(request)
+    _require_same_estimator(request, earlier(CLASSIFIER))
     aggregate = request.settings.get("aggregate")
     rows, _ = data()
+    estimator.n_features_in_ = rows.shape[1]
     mechanism = _budget(estimator, rows.shape[1]).second_moment()
     if mechanism is None:
         raise FederationError("As many components as features leave no subspace to be found.")
@@ -199,8 +202,12 @@ def release_subspace(
     assert estimator.bounds is not None  # noqa: S101 - _estimator_in has checked it
     units = unit_rows(estimator.bounds, estimator._check_rows(rows))
     noisy = mechanism.release_symmetric(second_moment(units), ledger=receipt)
-    facts = {"guarantee": estimator._guarantee(receipt).to_dict(), "n_features": rows.shape[1]}
-    facts |= _public_count(estimator, len(rows))
+    facts = {
+        "guarantee": estimator._guarantee(receipt).to_dict(),
+        "n_features": rows.shape[1],
+        "estimator": _digest(request),
+        **_public_count(estimator, len(rows)),
+    }
     if aggregate == "moments":
         return facts, {"moment": noisy[np.triu_indices(len(noisy))]}
     kept = check_n_components(estimator.n_components, len(noisy))
@@ -216,13 +223,19 @@ def fit_classifier(
 ) -> tuple[dict[str, Any], Arrays]:
     """Train the private classifier of one party in the subspace that was sent."""
     pattern = _estimator_in(request)
+    first = earlier(SUBSPACE)
+    _require_same_estimator(request, first)
     basis = _checked_basis(request.arrays.get("basis"))
     rows, labels = data()
     fitted = _SecondPhase(**pattern.get_params(deep=False)).set_params(ledger=ledger)
     fitted.fit_in(basis, rows, labels)
     model = fitted.plain()
-    model.guarantee_ = _of_both_releases(model, earlier(SUBSPACE))
-    facts = {"guarantee": model.guarantee_.to_dict(), **_public_count(pattern, len(rows))}
+    model.guarantee_ = _of_both_releases(model, first)
+    facts = {
+        "guarantee": model.guarantee_.to_dict(),
+        "estimator": _digest(request),
+        **_public_count(pattern, len(rows)),
+    }
     return facts, {"model": model_in(model)}
 
 
@@ -233,8 +246,15 @@ class _SecondPhase(PrivateLinearClassifier):
         self._basis = basis
         self.fit(rows, labels)
 
+    def _budget(self, loss: Any, n_features: int) -> LinearBudget:
+        budget = super()._budget(loss, n_features)
+        self._paid = budget.second_moment()
+        return budget
+
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
-        return super()._prepay(*mechanisms[1:])  # all but the second moment
+        if mechanisms[0] != self._paid:
+            raise FederationError("As many components as features leave no subspace to be found.")
+        return super()._prepay(*mechanisms[1:])
 
     def _mapped(self, first: Any, units: Any, receipt: Receipt) -> Any:  # noqa: ARG002
         self.projection_ = self._basis
@@ -246,6 +266,16 @@ class _SecondPhase(PrivateLinearClassifier):
         for name in ("classes_", "weights_", "projection_", "n_features_in_", "guarantee_"):
             setattr(model, name, getattr(self, name))
         return model
+
+
+def _digest(request: Request) -> str:
+    return hashlib.sha256(request.arrays["estimator"].tobytes()).hexdigest()
+
+
+def _require_same_estimator(request: Request, other: Reply | None) -> None:
+    """Refuse a second phase on other terms: the two releases were calibrated together."""
+    if other is not None and other.fact("estimator") != _digest(request):
+        raise FederationError("The two rounds of a task must have the same estimator.")
 
 
 def _of_both_releases(model: PrivateLinearClassifier, first: Reply | None) -> Guarantee:
@@ -267,7 +297,7 @@ def _estimator_in(request: Request) -> PrivateLinearClassifier:
 
 
 def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
-    if estimator.n_components is None or estimator.whiten or estimator.mode != "strict":
+    if estimator.n_components is None or estimator.whiten is True or estimator.mode != "strict":
         raise InvalidInputError(
             "A federated linear classifier needs 'n_components', and neither 'whiten' nor an "
             "estimator of mode 'paper'."

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
+from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.persistence import load, save
+from sfumato.private import PrivateEstimator
 
-__all__ = ["Reply", "Request", "model_from", "model_in", "read_reply", "write_reply"]
+__all__ = ["Reply", "Request", "model_from", "model_in", "promised_in", "read_reply", "write_reply"]
 
 Arrays = Mapping[str, NDArray[Any]]
 HEADER = "header"
@@ -48,6 +50,12 @@ class Request:
     phase: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            _json([self.task, self.phase, dict(self.settings)])
+        except (TypeError, ValueError):
+            raise FederationError("The settings of a request must be plain JSON.") from None
 
     def fingerprint(self) -> str:
         """Digest of all that is asked for: equal requests are retries of one another."""
@@ -118,6 +126,14 @@ def model_from(data: NDArray[np.uint8]) -> Any:
         path = Path(folder) / "model.sfumato"
         path.write_bytes(np.asarray(data, dtype=np.uint8).tobytes())
         return load(path)
+
+
+def promised_in(reply: Reply, asked: PrivateEstimator) -> Guarantee:
+    """Give the guarantee that a reply states; it must be of the unit and relation asked for."""
+    promised = Guarantee.from_dict(reply.fact("guarantee"))
+    if (promised.unit, promised.relation) != (Unit(asked.unit), Relation(asked.relation)):
+        raise FederationError(f"{reply.party} promises for another unit or relation.")
+    return promised
 
 
 def write_reply(reply: Reply) -> bytes:

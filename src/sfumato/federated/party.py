@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
 from sfumato.federated import hulls, linear
 from sfumato.federated.messages import Arrays, Reply, Request, model_from
 from sfumato.federated.release_store import ReleaseStore
-from sfumato.private import PrivateEstimator
+from sfumato.federated.terms import Terms
 
 __all__ = ["Party"]
 
@@ -48,10 +47,8 @@ class Party:
         Folder of the party's releases and of its log of messages.
     ledger : DatasetBudget, optional
         Pays for every release; a federation in earnest always has one.
-    bounds : Bounds, optional
-        The public bounds on which the parties agreed; a task with others is refused.
-    max_epsilon : float, optional
-        A task that asks for more is refused, whatever the ledger has left.
+    terms : Terms, optional
+        What the party agreed to; a request on other terms is refused.
     execution : mapping, optional
         How this party runs an estimator, such as ``{"n_jobs": 2}``.
     """
@@ -63,16 +60,14 @@ class Party:
         store: str | os.PathLike[str],
         *,
         ledger: Any = None,
-        bounds: Bounds | None = None,
-        max_epsilon: float | None = None,
+        terms: Terms | None = None,
         execution: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.load = load
         self.store = ReleaseStore(store)
         self.ledger = ledger
-        self.bounds = bounds
-        self.max_epsilon = max_epsilon
+        self.terms = Terms() if terms is None else terms
         self.execution = dict(execution or {})
 
     @classmethod
@@ -117,29 +112,24 @@ class Party:
         return found
 
     def _release(self, request: Request) -> Reply:
-        self._refuse_other_terms(request)
+        self.terms.require(model_from(request.arrays["estimator"]), self.name)
         release = RELEASES[request.phase]
         facts, arrays = release(
             request,
-            self.load,
+            self._rows,
             self.ledger,
             self.execution,
             lambda phase: self.store.earlier(request, phase),
         )
         return Reply(self.name, facts, arrays)
 
-    def _refuse_other_terms(self, request: Request) -> None:
-        """Hold the task against what this party agreed to, before any row is read."""
-        estimator = model_from(request.arrays["estimator"])
-        if not isinstance(estimator, PrivateEstimator):
-            raise FederationError("The request holds no private estimator.")
-        if self.bounds is not None and estimator.bounds != self.bounds:
-            raise FederationError(f"The task's bounds are not those that {self.name} agreed to.")
-        if self.max_epsilon is not None and not estimator.epsilon <= self.max_epsilon:
-            raise FederationError(
-                f"The task asks for epsilon {estimator.epsilon:g}; {self.name} gives at most "
-                f"{self.max_epsilon:g}."
-            )
+    def _rows(self) -> Rows:
+        """Load the rows; what is wrong with them, and where they are, is nobody else's business."""
+        try:
+            return self.load()
+        except Exception:
+            _log.exception("%s could not read its rows", self.name)
+            raise FederationError(f"{self.name} cannot read its rows; see its log.") from None
 
 
 def _without_model(reply: Reply) -> Reply:

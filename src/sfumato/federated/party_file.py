@@ -4,18 +4,21 @@
 
     name = "hospital-a"
     data = "rows.npz"            # arrays X and y, or a table (CSV, Parquet, Arrow, JSON lines)
-    target = "label"             # the column of labels, for a table
     store = "releases"           # releases made, and the log of messages
-    ledger = "ledger.db"         # made with `sfumato budget create`
-    dataset = "patients"         # its name in the ledger
-    bounds = "bounds.toml"       # the bounds on which the parties agreed
-    unit = "record"              # in which the bounds are read: "record" or "entry"
-    max_epsilon = 3.0            # larger requests are refused
+    ledger = "ledger.db"         # made with `sfumato budget create`; "none" for a trial without
+    dataset = "patients"         # its name in the ledger, the party's name if left out
+    bounds = "bounds.toml"       # the bounds on which the parties agreed; "none" for a trial
+    target = "label"             # the column of labels, for a table
+    max_epsilon = 3.0            # a task that asks for more is refused
+    max_delta = 1e-6             # likewise
+    unit = "record"              # the only unit and relation accepted; these are the defaults
+    relation = "replace_one"
 
     [execution]
     n_jobs = 2
 
-Paths are taken from the folder of the file. `ledger`, `bounds` and `max_epsilon` are optional.
+Paths are taken from the folder of the file. With unit "entry", `entry_bound` may name the smallest
+change that must be protected; without it every change inside the box must be.
 """
 
 from __future__ import annotations
@@ -29,27 +32,19 @@ from typing import Any
 import numpy as np
 
 from sfumato.accounting.ledger import Ledger
-from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError
 from sfumato.federated.party import Party, Rows
+from sfumato.federated.terms import Terms
+from sfumato.guarantee import Relation, Unit
 from sfumato.pipeline import labelled_rows
 from sfumato.tables.bounds_file import TableBounds
 from sfumato.tables.files import TableFile
 
 __all__ = ["party_of_context", "read_party"]
 
-KNOWN = {
-    "name",
-    "data",
-    "target",
-    "store",
-    "ledger",
-    "dataset",
-    "bounds",
-    "max_epsilon",
-    "execution",
-    "unit",
-}
+NEEDED = {"name", "data", "store", "ledger", "bounds", "max_epsilon", "max_delta"}
+KNOWN = NEEDED | {"dataset", "target", "unit", "relation", "entry_bound", "execution"}
+NONE = "none"
 
 
 def read_party(path: str | os.PathLike[str]) -> Party:
@@ -65,10 +60,10 @@ def read_party(path: str | os.PathLike[str]) -> Party:
         record = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FederationError(f"The party's file '{file}' cannot be read: {error}") from None
-    unknown, missing = set(record) - KNOWN, {"name", "data", "store"} - set(record)
+    unknown, missing = set(record) - KNOWN, NEEDED - set(record)
     if unknown or missing:
         raise FederationError(
-            f"The party's file '{file}' needs name, data and store, and knows {sorted(KNOWN)}. "
+            f"The party's file '{file}' needs {sorted(NEEDED)} and knows {sorted(KNOWN)}. "
             f"Missing: {sorted(missing)}; not known: {sorted(unknown)}."
         )
     folder = file.parent
@@ -78,8 +73,7 @@ def read_party(path: str | os.PathLike[str]) -> Party:
         _loader(folder / str(record["data"]), record, bounds),
         folder / str(record["store"]),
         ledger=_ledger(folder, record),
-        bounds=_agreed(bounds, record),
-        max_epsilon=record.get("max_epsilon"),
+        terms=_terms(record, bounds),
         execution=record.get("execution"),
     )
 
@@ -99,19 +93,27 @@ def party_of_context(node: Mapping[str, Any], run: Mapping[str, Any]) -> Party:
 
 
 def _bounds(folder: Path, record: Mapping[str, Any]) -> TableBounds | None:
-    if "bounds" not in record:
+    if record["bounds"] == NONE:
         return None
     bounds = TableBounds.read(folder / str(record["bounds"]))
     bounds.require_confirmed()
     return bounds
 
 
-def _agreed(bounds: TableBounds | None, record: Mapping[str, Any]) -> Bounds | None:
-    """Give the bounds of the encoded rows, in the unit that the ledger or the task will name."""
-    if bounds is None:
-        return None
-    unit = str(record.get("unit", "record"))
-    return bounds.encoding().bounds(bounds.require_target(record.get("target")).labels, unit)
+def _terms(record: Mapping[str, Any], bounds: TableBounds | None) -> Terms:
+    unit = str(record.get("unit", Unit.RECORD))
+    agreed = None
+    if bounds is not None:
+        labels = bounds.require_target(record.get("target")).labels
+        agreed = bounds.encoding().bounds(labels, unit)
+    return Terms(
+        bounds=agreed,
+        max_epsilon=float(record["max_epsilon"]),
+        max_delta=float(record["max_delta"]),
+        unit=unit,
+        relation=str(record.get("relation", Relation.REPLACE_ONE)),
+        entry_bound=record.get("entry_bound"),
+    )
 
 
 def _loader(
@@ -136,7 +138,7 @@ def _table(path: Path, bounds: TableBounds, target: str | None) -> Rows:
 
 
 def _ledger(folder: Path, record: Mapping[str, Any]) -> Any:
-    if "ledger" not in record:
+    if record["ledger"] == NONE:
         return None
     address = str(record["ledger"])
     place: str | Path = address if "://" in address else folder / address

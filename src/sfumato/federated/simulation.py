@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sfumato.federated.coordination import Federation, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import spread
+from sfumato.federated.terms import Terms
 from sfumato.hulls.parallel import run_all
 
 __all__ = ["make_parties", "simulate"]
@@ -43,7 +45,7 @@ def make_parties(
     n_parties : int, optional
         For the scenarios that need it.
     bounds : Bounds, optional
-        What the parties agreed on.
+        What the parties agreed on; any budget is accepted, since nothing leaves this process.
     ledger : callable, optional
         Gives the budget of the party of a name.
     random_state : int, RandomState or None
@@ -58,7 +60,7 @@ def make_parties(
             rows[part],
             labels[part],
             Path(folder) / name,
-            bounds=bounds,
+            terms=Terms(bounds, max_epsilon=math.inf, max_delta=1.0),
             ledger=None if ledger is None else ledger(name),
         )
         for name, part in zip(names, parts, strict=True)

@@ -21,6 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from sfumato.exceptions import FederationError
 from sfumato.federated.coordination import Federation, Task, run_task
 from sfumato.federated.messages import Reply, Request
+from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
 
 __all__ = ["coordinator_app", "party_app"]
@@ -36,14 +37,20 @@ def party_app(phases: frozenset[str]) -> ClientApp:
     @app.train()
     def answer(message: Message, context: Context) -> Message:
         party = party_of_context(dict(context.node_config), dict(context.run_config))
-        request = request_in(message.content)
-        if request.phase in phases:
-            reply = party.answer(request)
-        else:
-            reply = Reply(party.name, refusal=f"This app knows no phase '{request.phase}'.")
+        reply = _answer(party, message.content, phases)
         return Message(content=content_of(_header_of(reply), reply.arrays), reply_to=message)
 
     return app
+
+
+def _answer(party: Party, content: RecordDict, phases: frozenset[str]) -> Reply:
+    try:
+        request = request_in(content)
+    except (AttributeError, FederationError, KeyError, TypeError, ValueError):
+        return Reply(party.name, refusal="The request cannot be read.")
+    if request.phase not in phases:
+        return Reply(party.name, refusal=f"This app knows no phase '{request.phase}'.")
+    return party.answer(request)
 
 
 def coordinator_app(

@@ -93,9 +93,12 @@ PARTY = """\
 name = "{name}"
 data = "rows.parquet"        # a table, or rows.npz with the arrays X and y
 bounds = "bounds.toml"       # for a table: the bounds on which the parties agreed, confirmed
+target = "label"
 unit = "{unit}"
+relation = "{relation}"
 store = "releases"           # what was released, and the log of messages
 max_epsilon = {epsilon}            # a task that asks for more is refused
+max_delta = {delta}
 # Make the ledger first:  sfumato budget create ledger.db {name} --epsilon {epsilon} --delta {delta}
 ledger = "ledger.db"
 dataset = "{name}"
@@ -173,7 +176,13 @@ def write_deployment(
 def _write_party(folder: Path, name: str, task: Task, host: str, port: int) -> None:
     folder.mkdir(parents=True)
     asked = task.estimator
-    text = PARTY.format(name=name, unit=asked.unit, epsilon=float(asked.epsilon), delta=asked.delta)
+    text = PARTY.format(
+        name=name,
+        unit=asked.unit,
+        relation=asked.relation,
+        epsilon=float(asked.epsilon),
+        delta=float(asked.delta),
+    )
     _write(folder / "party.toml", text)
     node = SUPERNODE.replace("{host}", host).replace("{port}", str(port))
     _write(folder / "supernode.sh", node, executable=True)

@@ -1,0 +1,85 @@
+"""What a party agreed to: a request on other terms is refused before any row is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import FederationError
+from sfumato.guarantee import Mode, Relation, Unit
+from sfumato.private import PrivateEstimator
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a party gives at most, and to whom the words unit and relation are bound.
+
+    Parameters
+    ----------
+    bounds : Bounds, optional
+        The public bounds on which the parties agreed; None takes those of the task, unless they
+        would read the labels off the data.
+    max_epsilon : float, default=16.0
+        Largest epsilon of one task. Infinity is refused unless it stands here.
+    max_delta : float, default=1e-3
+        Largest delta of one task.
+    unit, relation : str, optional
+        The only ones accepted; None leaves them to the ledger.
+    entry_bound : float, optional
+        With unit "entry": the smallest change that must be protected. None asks for any change
+        inside the box.
+    """
+
+    bounds: Bounds | None = None
+    max_epsilon: float = 16.0
+    max_delta: float = 1e-3
+    unit: str | None = None
+    relation: str | None = None
+    entry_bound: float | None = None
+
+    def require(self, estimator: Any, party: str) -> None:
+        """Raise unless a task's estimator keeps the terms."""
+        if not isinstance(estimator, PrivateEstimator):
+            raise FederationError("The request holds no private estimator.")
+        for holds, why in self._checks(estimator):
+            if not holds:
+                raise FederationError(f"{party} refuses: {why}")
+
+    def _checks(self, asked: Any) -> list[tuple[bool, str]]:
+        protected = getattr(asked, "entry_bound", None)
+        labels = None if asked.bounds is None else asked.bounds.labels
+        return [
+            (asked.mode == Mode.STRICT, "only mode 'strict' keeps a promise."),
+            (not getattr(asked, "atom", False), "no entry is ever published exactly."),
+            (labels != PUBLIC_LABELS, "the labels must be listed, not read off the data."),
+            (
+                self.bounds is None or asked.bounds == self.bounds,
+                "the task's bounds are not those that were agreed on.",
+            ),
+            (
+                asked.epsilon <= self.max_epsilon and not math.isnan(asked.epsilon),
+                f"the task asks for epsilon {asked.epsilon:g}, given is at most "
+                f"{self.max_epsilon:g}.",
+            ),
+            (
+                asked.delta <= self.max_delta,
+                f"the task asks for delta {asked.delta:g}, given is at most {self.max_delta:g}.",
+            ),
+            (
+                self.unit is None or Unit(asked.unit) == Unit(self.unit),
+                f"the unit must be '{self.unit}'.",
+            ),
+            (
+                self.relation is None or Relation(asked.relation) == Relation(self.relation),
+                f"the relation must be '{self.relation}'.",
+            ),
+            (
+                protected is None
+                or (self.entry_bound is not None and protected >= self.entry_bound),
+                "the task would protect smaller changes of an entry than were agreed on.",
+            ),
+        ]
