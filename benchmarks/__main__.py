@@ -24,6 +24,30 @@ BENCHMARKS = {
     "hull-rivals-digits": (["bench_hulls_rivals", "digits"], False, False, None),
     "hull-rivals-mnist": (["bench_hulls_rivals", "mnist"], True, False, None),
     "hull-gpu": (["bench_hulls_gpu"], True, True, None),
+    "fabrication": (["bench_fabrication", "record", "learners", "local"], True, False, None),
+    "fabrication-speed": (["bench_fabrication", "speed"], True, False, None),
+    "fabrication-entry": (["bench_fabrication", "entry", "--device", "cuda"], True, True, None),
+    "fabrication-data": (["bench_fabrication_data"], True, False, None),
+    "mappings": (["bench_mappings"], True, False, None),
+    "transfer": (["bench_mappings_transfer"], True, False, None),
+    "functions": (["bench_functions"], False, False, "1"),
+    "functions-utility": (["bench_functions_utility"], True, False, "1"),
+    "frontier": (["bench_frontier"], True, True, None),
+    "frontier-cifar": (
+        [
+            *("bench_frontier", "--data", "cifar10", "--features", "hog"),
+            *("--components", "300", "--name", "margins_frontier_cifar"),
+        ],
+        True,
+        False,
+        None,
+    ),
+    "margins": (["bench_margins"], True, False, "1"),
+    "margins-peers": (["bench_margins_peers"], True, False, None),
+    "large-margin": (["bench_large_margin"], True, False, "1"),
+    "tables": (["bench_tables"], False, False, "1"),
+    "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
+    "auditing-scores": (["bench_auditing", "scores", "--device", "cuda"], True, True, None),
 }
 
 

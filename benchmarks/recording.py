@@ -19,11 +19,11 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("numpy", "scipy", "scikit-learn", "sfumato")
 
 
-def mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Give train rows in [0, 1], train labels, test rows, test labels."""
-    folder = Path(os.environ.get("SFUMATO_DATA", "")) / "mnist"
+def mnist(name: str = "mnist") -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Give train rows in [0, 1], train labels, test rows, test labels; also of "fashion-mnist"."""
+    folder = Path(os.environ.get("SFUMATO_DATA", "")) / name
     if "SFUMATO_DATA" not in os.environ or not folder.is_dir():
-        raise SystemExit("Set SFUMATO_DATA to the folder that has mnist/ in it.")
+        raise SystemExit(f"Set SFUMATO_DATA to the folder that has {name}/ in it.")
 
     def read(name: str, offset: int) -> np.ndarray:
         return np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8, offset=offset)

@@ -2,6 +2,12 @@
 
 from sfumato.accounting.ledger import Ledger
 from sfumato.bounds import Bounds
+from sfumato.functions import (
+    PrivateDensity,
+    PrivateKernelClassifier,
+    PrivateKernelRegressor,
+    PrivateMeanCurve,
+)
 from sfumato.guarantee import Guarantee
 from sfumato.hulls import (
     AffineHullClassifier,
@@ -10,6 +16,21 @@ from sfumato.hulls import (
     KernelAffineHull,
     PrivateAffineHullClassifier,
     WideAffineHull,
+)
+from sfumato.mappings import (
+    MembershipAutoencoder,
+    MembershipClassifier,
+    MembershipMapping,
+    PrivateTransferClassifier,
+    WideMembershipAutoencoder,
+)
+from sfumato.margins import (
+    HOGFeatures,
+    LargeMarginGaussianClassifier,
+    LinearClassifier,
+    PrivateLargeMarginGaussianClassifier,
+    PrivateLinearClassifier,
+    ScatteringFeatures,
 )
 from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.persistence import load, save
@@ -20,13 +41,28 @@ __all__ = [
     "DeepAffineHull",
     "Fabricator",
     "Guarantee",
+    "HOGFeatures",
     "KernelAffineHull",
+    "LargeMarginGaussianClassifier",
     "Ledger",
+    "LinearClassifier",
+    "MembershipAutoencoder",
+    "MembershipClassifier",
+    "MembershipMapping",
     "PrivateAffineHullClassifier",
+    "PrivateDensity",
     "PrivateGaussianClassifier",
+    "PrivateKernelClassifier",
+    "PrivateKernelRegressor",
+    "PrivateLargeMarginGaussianClassifier",
+    "PrivateLinearClassifier",
+    "PrivateMeanCurve",
     "PrivateMoments",
     "PrivatePCA",
+    "PrivateTransferClassifier",
+    "ScatteringFeatures",
     "WideAffineHull",
+    "WideMembershipAutoencoder",
     "load",
     "save",
 ]

@@ -10,6 +10,7 @@ from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
+from sfumato.mechanisms.process import GaussianProcessMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ExponentialMechanism",
     "GammaMechanism",
     "GaussianMechanism",
+    "GaussianProcessMechanism",
     "LaplaceMechanism",
     "Mechanism",
     "RandomizedResponseMechanism",
