@@ -1,5 +1,7 @@
-"""Doctests of modules that need an extra are collected only where it is installed."""
+"""Modules that need an extra are collected only where it is installed."""
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("flwr") else ["src/sfumato/federated/flower/*"]
+collect_ignore_glob = (
+    [] if find_spec("flwr") else ["src/sfumato/federated/flower/*", "tests/federated/cluster.py"]
+)

@@ -1,0 +1,86 @@
+"""The source as one Gaussian a class: from noisy sums, or from noisy rows. No raw row is read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.moments.gaussians import ClassGaussians, gaussians_from_moments
+from sfumato.moments.pca import top_eigenvectors
+from sfumato.moments.record_engine import CentredGaussians
+
+__all__ = ["SourceGaussians", "coordinates_of", "from_noisy_rows", "from_released", "log_joint"]
+
+Array = NDArray[np.float64]
+SourceGaussians = dict[str, Array]  # centre, basis, radius, counts, means, covariances
+
+
+def from_released(released: CentredGaussians) -> SourceGaussians:
+    """Keep what the record engine released, one Gaussian a class."""
+    return {
+        "centre": released.centre,
+        "basis": released.basis,
+        "radius": np.array(released.radius),
+        "counts": released.gaussians.counts,
+        "means": released.gaussians.means,
+        "covariances": released.gaussians.covariances,
+    }
+
+
+def from_noisy_rows(
+    rows: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: float
+) -> SourceGaussians:
+    """Give Gaussians of rows whose entries carry independent noise of a known variance.
+
+    Directions are the principal ones that stand out of the noise, and those of the class means.
+    The noise adds ``noise_variance`` to every eigenvalue of a covariance, which is taken off
+    again, and leaves sampling noise of about ``noise_variance √(2 n)`` on a sum over n rows, to
+    which the rows add their own. What that drowns is shrunk by `gaussians_from_moments`.
+    """
+    centre = rows.mean(axis=0)
+    away = rows - centre
+    basis = _directions(away, codes, n_classes, n_components, noise_variance)
+    coordinates = away @ basis
+    n_rows, order = coordinates.shape
+    spread = float(np.einsum("ij,ij->", coordinates, coordinates)) / n_rows
+    radius = math.sqrt(max(spread - order * noise_variance, 1e-9 * spread, 1e-300))
+    coordinates /= radius
+    scaled = noise_variance / radius**2
+    moments = np.zeros((n_classes, order + 1, order + 1))
+    for code in range(n_classes):
+        mine = coordinates[codes == code]
+        members = np.column_stack([mine, np.ones(len(mine))])
+        moments[code] = members.T @ members
+        moments[code, :-1, :-1] -= scaled * len(mine) * np.eye(order)
+    # Sampling has noise of its own: rows of a spread of about 1 / order along each direction.
+    noise = (scaled + 1 / order) * math.sqrt(2 * n_rows / n_classes)
+    gaussians = gaussians_from_moments(moments, noise)
+    return from_released(CentredGaussians(centre, basis, radius, gaussians, np.arange(n_classes)))
+
+
+def _directions(
+    away: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: float
+) -> Array:
+    """Principal directions above the edge of the noise's spectrum, and the class means."""
+    n_rows, n_features = away.shape
+    values, principal = top_eigenvectors(away.T @ away / n_rows, n_components)
+    edge = noise_variance * (1 + math.sqrt(n_features / n_rows)) ** 2
+    counts = np.maximum(np.bincount(codes, minlength=n_classes), 1)
+    means = np.array([away[codes == code].sum(axis=0) for code in range(n_classes)])
+    both = np.column_stack([principal[:, values > edge], (means / counts[:, None]).T])
+    left, sizes, _ = np.linalg.svd(both, full_matrices=False)
+    return np.asarray(left[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)])
+
+
+def coordinates_of(source: SourceGaussians, rows: Array) -> Array:
+    """Give ``Uᵀ(x - centre) / radius``."""
+    return np.asarray((rows - source["centre"]) @ source["basis"] / float(source["radius"]))
+
+
+def log_joint(source: SourceGaussians, coordinates: Array) -> Array:
+    """``log(n_c / n) + log N(u; mean_c, covariance_c)`` for each row and class."""
+    gaussians = ClassGaussians(source["counts"], source["means"], source["covariances"])
+    shares = source["counts"] / source["counts"].sum()
+    return np.asarray(gaussians.log_densities(coordinates) + np.log(shares))

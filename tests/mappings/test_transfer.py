@@ -1,0 +1,345 @@
+"""Transfer: the source helps, its rows stay where they are, and the promise says what it covers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import sfumato
+from sfumato import Bounds, Ledger, PrivateTransferClassifier
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.guarantee import Status
+from sfumato.mappings.printed import all_errors
+from sfumato.mappings.target import Rounds
+from sfumato.mechanisms.tape import taped
+from sfumato.testing import seeded_noise
+from sfumato.testing.inspection import equal_to_the_bit, file_content, leaves
+
+CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
+BALL = Bounds(norm=5.0, labels=range(10))
+USUAL: dict[str, Any] = {
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "pca_components": 15,
+    "schedule": (5, 10),
+    "bounds": BALL,
+    "random_state": 0,
+}
+STRICT_ENTRY = {"unit": "entry", "bounds": CUBE}
+PAPER = {"unit": "entry", "mode": "paper", "bounds": CUBE}
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    return X[:1100], y[:1100], X[1100:], y[1100:]
+
+
+def few(labels: np.ndarray, per_class: int, start: int = 0) -> np.ndarray:
+    kept = np.full(len(labels), -1)
+    for label in np.unique(labels):
+        where = np.nonzero(labels == label)[0]
+        kept[np.random.RandomState(start).permutation(where)[:per_class]] = label
+    return kept
+
+
+def model(**parameters: Any) -> PrivateTransferClassifier:
+    return PrivateTransferClassifier(**(USUAL | parameters))
+
+
+def right(fitted: PrivateTransferClassifier, known: np.ndarray, labels: np.ndarray) -> float:
+    asked = known == -1
+    return float(np.mean(fitted.labels_[asked] == labels[asked]))
+
+
+Digits = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def test_the_source_matters(digits: Digits) -> None:
+    S, s, T, t = digits
+    gains = []
+    for start in range(3):
+        known = few(t, 1, start)
+        helped = model(random_state=start).fit(S, s, T, known)
+        alone = model(random_state=start, use_source=False).fit(S, s, T, known)
+        assert helped.start_ == "source"
+        assert alone.start_ == "labels"
+        gains.append(right(helped, known, t) - right(alone, known, t))
+    assert np.mean(gains) > 0.04
+    assert np.mean(helped.predict(T) == t) > 0.85
+
+
+def test_target_alone_does_not_look_at_the_source(digits: Digits) -> None:
+    S, s, T, t = digits
+    known = few(t, 2)
+    found = [
+        model(use_source=False).fit(rows, labels, T, known)
+        for rows, labels in ((S, s), (S[::-1] * 0.3, s))
+    ]
+    np.testing.assert_array_equal(found[0].predict(T), found[1].predict(T))
+    assert set(found[0].terms(T[:3])) == {"target"}
+
+
+def test_a_useless_source_is_not_heard(digits: Digits) -> None:
+    S, s, T, t = digits
+    known = few(t, 3)
+    shuffled = np.random.RandomState(0).permutation(s)
+    fitted = model().fit(S, shuffled, T, known)
+    assert fitted.start_ == "labels"
+    alone = model(use_source=False).fit(S, s, T, known)
+    assert right(fitted, known, t) == pytest.approx(right(alone, known, t), abs=0.01)
+
+
+def test_unlike_features_are_aligned(digits: Digits) -> None:
+    S, s, T, t = digits
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 64)))[0]
+    gains = []
+    for start in range(3):
+        known = few(t, 1, start)
+        helped = model(random_state=start).fit(S, s, T @ rotation.T, known)
+        alone = model(random_state=start, use_source=False).fit(S, s, T @ rotation.T, known)
+        assert helped.start_ == "shape of the source"
+        assert helped.n_features_in_ == 80
+        assert set(helped.terms((T @ rotation.T)[:5])) == {"target", "source_to_target"}
+        gains.append(right(helped, known, t) - right(alone, known, t))
+    assert np.mean(gains) > 0.03
+
+
+def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model().fit(S, s, T, np.full(len(T), -1))
+    assert np.mean(fitted.labels_ == t) > 0.8
+    with pytest.raises(InvalidInputError, match="no labelled target row"):
+        model(use_source=False).fit(S, s, T, np.full(len(T), -1))
+
+
+def test_source_alone_answers_in_its_own_space(digits: Digits) -> None:
+    S, s, T, t = digits
+    for parameters in ({}, STRICT_ENTRY | {"epsilon": 30.0}, PAPER | {"epsilon": np.inf}):
+        fitted = model(**parameters).fit(S, s)
+        assert fitted.score(T, t) > 0.75
+        assert set(fitted.terms(T[:4])) == {"source"}
+
+
+def test_terms_decide_and_are_counted(digits: Digits) -> None:
+    S, s, T, t = digits
+    for parameters in ({}, PAPER | {"epsilon": np.inf}):
+        fitted = model(**parameters).fit(S, s, T, few(t, 3))
+        terms = fitted.terms(T[:50])
+        assert list(terms) == ["target", "source_to_target", "source"]
+        assert all(each.shape == (50, 10) for each in terms.values())
+        counts = fitted.winners(T[:50])
+        assert sum(counts.values()) == 50
+        assert sum(fitted.winners_.values()) == len(T) - 30
+    least = np.min(list(terms.values()), axis=0)  # equation (87)
+    np.testing.assert_array_equal(fitted.predict(T[:50]), least.argmin(axis=1))
+    won = np.array([each.min(axis=1) for each in terms.values()]).argmin(axis=0)
+    assert counts == dict(zip(terms, np.bincount(won, minlength=3).tolist(), strict=True))
+
+
+def test_printed_target_part_runs_in_fewer_coordinates(digits: Digits) -> None:
+    """Equation (79) is an isometry: the same errors as in the source's space."""
+    S, s, T, t = digits
+    unlike = T[:, :48]
+    known = few(t, 4)
+    fitted = model(**PAPER, epsilon=np.inf).fit(S, s, unlike, known)
+    n_kept = fitted.target_directions_.shape[1]
+    assert n_kept == 32
+    mapped = unlike @ fitted.target_directions_ @ fitted.source_directions_[:n_kept]  # (79)
+    codes = np.searchsorted(fitted.classes_, fitted.labels_)
+    wide = Rounds(
+        (10,), False, 64, fitted._autoencoders() | {"n_layers": 5}, np.random.RandomState(0)
+    )
+    narrow = Rounds(
+        (10,), False, 64, fitted._autoencoders() | {"n_layers": 5}, np.random.RandomState(0)
+    )
+    points = unlike @ fitted.target_directions_
+    here = all_errors(narrow.model(points, codes, 10), points[:80], 10)
+    there = all_errors(wide.model(mapped, codes, 10), mapped[:80], 10)
+    np.testing.assert_allclose(here, there, rtol=2e-3, atol=2e-4)  # single precision
+
+
+def test_printed_method_never_uses_a_drowned_source(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model(**PAPER, epsilon=0.1, n_layers=2).fit(S[:500], s[:500], T, few(t, 10))
+    assert fitted.winners_["source"] == 0
+    alone = fitted.terms(T)["target"].argmin(axis=1)
+    assert np.mean(fitted.predict(T) == alone) > 0.95
+
+
+# The promise -------------------------------------------------------------------------------------
+
+
+def test_the_guarantee_says_that_the_target_is_not_protected(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model().fit(S, s)
+    assert not fitted.guarantee_.conditions
+    fitted.fit(S, s, T, few(t, 1))
+    assert "target are not protected" in str(fitted.guarantee_)
+    assert fitted.guarantee_.status is Status.PROVED
+    assert fitted.guarantee_.epsilon == 4.0
+    assert fitted.target_guarantee_ is None
+
+
+def test_entry_level_states_what_a_record_gets(digits: Digits) -> None:
+    S, s, _, _ = digits
+    strict = model(**STRICT_ENTRY, epsilon=0.1).fit(S, s).guarantee_
+    assert (strict.epsilon, strict.delta, strict.entry_bound) == (0.1, 0.0, 1.0)
+    assert strict.record_reading.pure_epsilon == pytest.approx(6.4)
+    printed = model(**PAPER, epsilon=0.1).fit(S, s).guarantee_
+    assert (printed.epsilon, printed.delta) == (0.1, 1e-5)
+    assert printed.record_reading.atom_probability > 0
+
+
+def test_a_protected_target_has_a_budget_and_a_promise_of_its_own(
+    digits: Digits, tmp_path: Path
+) -> None:
+    S, s, T, t = digits
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.create("source", epsilon=5.0, delta=1e-4)
+    ledger.create("target", epsilon=9.0, delta=1e-6)
+    fitted = model(
+        protect_target=True,
+        target_epsilon=8.0,
+        target_delta=1e-6,
+        ledger=ledger.dataset("source"),
+        target_ledger=ledger.dataset("target"),
+    ).fit(S, s, T, few(t, 1))
+    assert (fitted.guarantee_.epsilon, fitted.target_guarantee_.epsilon) == (4.0, 8.0)
+    assert fitted.target_guarantee_.delta == 1e-6
+    assert not fitted.guarantee_.conditions
+    assert ledger.dataset("target").spent() == pytest.approx(8.0, rel=1e-3)
+    assert np.mean(fitted.predict(T) == t) > 0.75
+    with pytest.raises(InvalidInputError, match="same features"):
+        model(protect_target=True).fit(S, s, T[:, :20], few(t, 1))
+
+
+def test_no_row_of_a_protected_target_can_make_fit_raise(digits: Digits) -> None:
+    S, s, T, t = digits
+    T, known = T.copy(), few(t, 2)
+    T[0], T[1], T[2, 3], known[3] = np.nan, 1e300, np.inf, 77
+    fitted = model(protect_target=True).fit(S, s, T, known)
+    assert np.mean(fitted.predict(np.nan_to_num(T, posinf=0, nan=0)) == t) > 0.6
+    with pytest.raises(InvalidInputError, match="NaN"):
+        model().fit(S, s, T, known)
+
+
+def test_a_protected_target_is_behind_its_release(digits: Digits) -> None:
+    S, s, T, t = digits
+    known = few(t, 2)
+    estimator = model(protect_target=True)
+    with seeded_noise(0), taped() as tape:
+        first = clone(estimator).fit(S, s, T, known)
+    with seeded_noise(0), taped(playback=tape):
+        second = clone(estimator).fit(S, s, np.flip(T, axis=1), np.roll(known, 3))
+    before, after = dict(leaves(first)), dict(leaves(second))
+    assert before.keys() == after.keys()
+    for path, value in before.items():
+        assert equal_to_the_bit(value, after[path]), path
+
+
+SETTINGS = {"record": {}, "entry": STRICT_ENTRY, "paper": PAPER}
+
+
+@pytest.mark.parametrize("parameters", SETTINGS.values(), ids=SETTINGS.keys())
+def test_the_exported_source_depends_on_released_values_only(
+    parameters: dict[str, Any], digits: Digits, tmp_path: Path
+) -> None:
+    S, s, T, t = digits
+    S, s = S[:300], s[:300]
+    estimator = model(**parameters)
+    with seeded_noise(0), taped() as tape:
+        clone(estimator).fit(S, s).export_source(tmp_path / "one")
+    labels = np.roll(s, 7) if not parameters else s  # labels are public at entry level
+    with seeded_noise(0), taped(playback=tape):
+        other = clone(estimator).fit(np.flip(S, axis=1) * 0.5, labels, T, few(t, 1))
+        other.export_source(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with seeded_noise(1), taped():
+        clone(estimator).fit(S, s).export_source(tmp_path / "three")
+    assert (tmp_path / "one").read_bytes() != (tmp_path / "three").read_bytes()
+    content = file_content(tmp_path / "one")
+    for row in S:
+        assert row.tobytes() not in content
+        assert row.astype(np.float32).tobytes() not in content
+
+
+@pytest.mark.parametrize("parameters", SETTINGS.values(), ids=SETTINGS.keys())
+def test_source_and_target_at_different_places(
+    parameters: dict[str, Any], digits: Digits, tmp_path: Path
+) -> None:
+    S, s, T, t = (each[:400] for each in digits)
+    known = few(t, 2)
+    together = model(**parameters).fit(S, s, T, known)
+    together.export_source(tmp_path / "source.sfumato")
+    stated = sfumato.load(tmp_path / "source.sfumato").guarantee_
+    assert stated == together.source_guarantee_
+    apart = model(**parameters).fit_target(tmp_path / "source.sfumato", T, known)
+    np.testing.assert_array_equal(apart.labels_, together.labels_)
+    np.testing.assert_array_equal(apart.predict(T), together.predict(T))
+    assert apart.guarantee_ == together.guarantee_
+    sfumato.save(apart, tmp_path / "whole.sfumato")
+    again = sfumato.load(tmp_path / "whole.sfumato")
+    np.testing.assert_array_equal(again.predict(T), apart.predict(T))
+
+
+def test_a_file_of_another_mode_or_class_is_refused(digits: Digits, tmp_path: Path) -> None:
+    S, s, T, t = digits
+    model().fit(S, s).export_source(tmp_path / "source.sfumato")
+    with pytest.raises(InvalidInputError, match="mode 'strict'"):
+        model(**PAPER).fit_target(tmp_path / "source.sfumato", T, few(t, 2))
+    sfumato.save(model(), tmp_path / "unfitted.sfumato")
+    with pytest.raises(InvalidInputError, match="holds no source"):
+        model().fit_target(tmp_path / "unfitted.sfumato", T, few(t, 2))
+
+
+# What is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "sentence"),
+    [
+        ({"mode": "paper"}, UnsupportedModeError, "unit 'entry' only"),
+        ({"unit": "entry"}, UnsupportedModeError, "needs a box"),
+        (PAPER | {"relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
+        (PAPER | {"protect_target": True}, UnsupportedModeError, "'strict' only"),
+        ({"schedule": (5, 0)}, InvalidInputError, "'schedule'"),
+        ({"target_components": 0}, InvalidInputError, "'target_components'"),
+        ({"n_layers": 0}, InvalidInputError, "'n_layers'"),
+        ({"kappa": 0.0}, InvalidInputError, "'kappa'"),
+    ],
+)
+def test_wrong_parameters(
+    parameters: dict[str, Any], error: type[Exception], sentence: str, digits: Digits
+) -> None:
+    with pytest.raises(error, match=sentence):
+        model(**parameters).fit(digits[0], digits[1])
+
+
+def test_wrong_targets(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model()
+    with pytest.raises(InvalidInputError, match="'y_target' is missing"):
+        fitted.fit(S, s, T)
+    with pytest.raises(InvalidInputError, match="697"):
+        fitted.fit(S, s, T, t[:5])
+    with pytest.raises(InvalidInputError, match="does not have"):
+        fitted.fit(S, s, T, np.where(t == 3, 77, t))
+    with pytest.raises(InvalidInputError, match="no labelled target row"):
+        fitted.fit(S, s, T[:, :20], np.where(t == 3, -1, t))
+    with pytest.raises(InvalidInputError, match="cannot be a label"):
+        model(bounds=Bounds(norm=5.0, labels=[-1, 1])).fit(S, np.where(s > 4, 1, -1), T, t)
+
+
+def test_labels_may_be_words(digits: Digits) -> None:
+    S, s, T, t = digits
+    names = np.array([f"digit {i}" for i in range(10)])
+    known = np.where(few(t, 1) >= 0, names[few(t, 1)], "-1")
+    fitted = model(bounds=Bounds(norm=5.0, labels=names.tolist())).fit(S, names[s], T, known)
+    assert np.mean(fitted.predict(T) == names[t]) > 0.8
