@@ -74,10 +74,14 @@ def test_tags_of_the_proofs_stand_in_the_code() -> None:
         ("hull-classifier", "hulls/private.py"),
         ("large-margin", "margins/private_large_margin.py"),
         ("linear-classifier", "margins/private_linear.py"),
+        ("density", "functions/density.py"),
+        ("kernel-machines", "functions/classifier.py"),
+        ("kernel-machines", "functions/regressor.py"),
+        ("mean-curve", "functions/mean_curve.py"),
     ):
         text = (ROOT / "docs" / "guarantees" / f"{sheet}.md").read_text()
         code = (ROOT / "src" / "sfumato" / source).read_text()
-        tags = set(re.findall(r"\[([PMGFHL]\d)\]", text))
+        tags = set(re.findall(r"\[([PMGFHLDKC]\d)\]", text))
         assert tags
         assert all(f"[{tag}]" in code for tag in tags), tags
 

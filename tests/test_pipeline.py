@@ -226,6 +226,7 @@ def test_nothing_happens_before_bounds_are_confirmed(source: TableFile, task: An
         ({"target": "age"}, "'age'"),
         ({"options": {"n_compnents": 3}}, "no option 'n_compnents'"),
         ({"options": {"epsilon": 3}}, "no option 'epsilon'"),
+        ({"model": "hull", "options": {"entry_bound": 0.5}}, "scaled to their ranges"),
     ],
 )
 def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint: str) -> None:

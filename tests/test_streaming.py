@@ -73,3 +73,13 @@ def test_rows_that_are_missing_are_noticed() -> None:
     with pytest.raises(InvalidInputError, match="no rows"):
         fit_in_batches(model, source.read, n_rows=0, n_features=P)
     assert not hasattr(model, "guarantee_")
+
+
+def test_missing_numbers_are_no_labels() -> None:
+    """One class more for each batch with a missing label would be drawn from noise alone."""
+    source = Source(0, 1000)
+    source.y = np.where(source.y == "a", 3.0, 7.0)
+    source.y[[5, 2500, 8000]] = np.nan
+    model = PrivateGaussianClassifier(bounds=Bounds(norm=3.0, labels="public"))
+    fit_in_batches(model, source.read, n_rows=N, n_features=P)
+    np.testing.assert_array_equal(model.classes_, [3.0, 7.0])

@@ -259,6 +259,12 @@ def make_model(
     kind: Any, promise: Promise, bounds: Any, options: Mapping[str, Any] | None = None
 ) -> Any:
     """Build an unfitted estimator; `options` are checked against its parameters."""
+    if "entry_bound" in (options or {}):
+        raise InvalidInputError(
+            "'entry_bound' is no option for a table: its columns are scaled to their ranges, so "
+            "one number would mean another change in each of them. Without it, every change of an "
+            "entry within its range is protected."
+        )
     fixed = {**vars(promise), "bounds": bounds}
     known = set(kind().get_params(deep=False)) - set(fixed)
     for name in options or {}:

@@ -34,9 +34,9 @@ def fit_in_batches(
     model : PrivateGaussianClassifier
         With bounds; it is fitted in place.
     read : callable
-        Starts a pass over the same rows and gives batches of rows and labels. It is called once
-        for each release of the model; once more, before, where the set of labels was declared
-        public.
+        Starts a pass over the same rows and gives batches of rows and labels. It is called two to
+        four times: once for each release of the model; once more, before, where the set of labels
+        was declared public.
     n_rows, n_features : int
         Shape of all rows together.
 
@@ -66,8 +66,9 @@ class _RowsInOrder:
         return self.shape[0]
 
     def label_set(self) -> list[Any]:
-        """Collect the labels in a pass of their own."""
-        return sorted({label for _, y in self.read() for label in np.unique(y).tolist()})
+        """Collect the labels in a pass of their own; a missing number is none."""
+        found = {label for _, y in self.read() for label in np.unique(y).tolist()}
+        return sorted(label for label in found if label == label)  # NaN does not
 
     def use_labels(self, bounds: Bounds) -> None:
         self.bounds = bounds

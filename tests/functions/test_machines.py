@@ -65,8 +65,9 @@ def test_hinge_is_the_support_vector_machine_of_the_kernel(rng: np.random.Genera
     signs = np.concatenate([2 * y - 1, 1 - 2 * y])
     oracle = SVC(kernel="precomputed", C=1 / (4 * 0.02 * 80), tol=1e-8).fit(mirrored, signs)
     scores = oracle.decision_function(mirrored)[:80]
-    # Twice the rows share one margin: C is halved, and the function is the same.
-    np.testing.assert_allclose(ours.decision_function(X), scores, atol=2e-2)
+    # Twice the rows share one margin: C is halved, and the function is the same. Our kink is
+    # rounded within 0.02 of the margin.
+    np.testing.assert_allclose(ours.decision_function(X), scores, atol=5e-2)
 
 
 def test_regressor_is_the_support_vector_regression(rng: np.random.Generator) -> None:
@@ -85,7 +86,8 @@ def test_regressor_is_the_support_vector_regression(rng: np.random.Generator) ->
     oracle = LinearSVR(
         epsilon=0.1, C=1 / (2 * 0.01 * 120), fit_intercept=False, tol=1e-8, max_iter=10**6
     ).fit(mapped, y / 2)
-    np.testing.assert_allclose(ours.predict(X), 2 * oracle.predict(mapped), atol=2e-2)
+    # Kinks are rounded by 0.02 of half the range, which is 2.
+    np.testing.assert_allclose(ours.predict(X), 2 * oracle.predict(mapped), atol=4e-2)
 
 
 @pytest.mark.parametrize("loss", ["huber", "logistic", "hinge"])
@@ -195,6 +197,55 @@ def test_the_public_rule_for_regularization(rng: np.random.Generator) -> None:
         assert model.noise_std_ == pytest.approx(0.3, rel=0.02)
 
 
+def outcome(model: object, X: np.ndarray, y: np.ndarray) -> str:
+    try:
+        model.fit(X, y)
+    except Exception as error:
+        return type(error).__name__
+    return "fitted"
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_no_row_decides_whether_a_fit_ends(n: int) -> None:
+    """Two places, labels at random: rows stand at the kink together, and one row tips them."""
+    X = np.where(np.arange(n) % 2, 0.1, 0.9)[:, None]
+    for seed in range(3):
+        y = np.random.default_rng(seed).integers(2, size=n)
+        for first in (0.9, 0.5):
+            X[0] = first
+            for loss in ("hinge", "huber"):
+                model = PrivateKernelClassifier(
+                    loss, bandwidth=0.5, tolerance=1e-3, regularization=17 / n, bounds=BOX
+                )
+                assert outcome(model, X, y) == "fitted"
+            regressor = PrivateKernelRegressor(
+                "absolute", target_bounds=(0.0, 1.0), bandwidth=0.5, regularization=17 / n,
+                tolerance=1e-3, bounds=BOX,
+            )  # fmt: skip
+            assert outcome(regressor, X, y) == "fitted"
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
+def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(loss: str) -> None:
+    model = PrivateKernelClassifier(
+        loss, relation="add_or_remove_one", expected_rows=10**10, regularization=1e-4, bounds=BOX
+    )
+    for X in (np.zeros((3, 1)), np.ones((50, 1))):
+        with pytest.raises(InvalidInputError, match="doubles certify"):
+            model.fit(X, np.arange(len(X)) % 2)
+
+
+def test_a_huge_target_is_clipped_before_it_is_scaled() -> None:
+    X, y = np.linspace(0, 1, 50)[:, None], np.zeros(50)
+    model = PrivateKernelRegressor(
+        target_bounds=(0.0, 1e-3), bandwidth=0.3, epsilon=np.inf, bounds=BOX
+    )
+    y[0] = 1e-3
+    usual = model.fit(X, y).predict(X)
+    y[0] = 1e308
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), usual)
+
+
 # Promises and files -----------------------------------------------------------------------------
 
 
@@ -216,8 +267,9 @@ def test_models_are_saved_and_answer_the_same(tmp_path: Path, rng: np.random.Gen
 def test_random_features_carry_machines_into_more_dimensions(rng: np.random.Generator) -> None:
     X = rng.uniform(size=(2000, 8))
     y = (X[:, 0] + X[:, 1] > 1).astype(int)
-    model = PrivateKernelClassifier(bandwidth=1.0, delta=1e-5, n_fourier=300, bounds=BOX)
-    model.fit(X, y)
+    model = PrivateKernelClassifier(
+        bandwidth=1.0, regularization=0.02, delta=1e-5, n_fourier=300, bounds=BOX
+    ).fit(X, y)
     assert model.features_["kind"] == "fourier"
     assert model.coefficients_.shape == (300, 1)
     assert model.score(X, y) > 0.85
@@ -235,7 +287,10 @@ def test_works_in_a_grid_search(rng: np.random.Generator) -> None:
     [
         ({"loss": "squared"}, "loss"),
         ({"regularization": 0.0}, "regularization"),
+        ({"regularization": 9e-9}, "regularization"),
         ({"tolerance": 0.0}, "tolerance"),
+        ({"tolerance": 9e-4}, "tolerance"),
+        ({"tolerance": np.nan}, "tolerance"),
         ({"bandwidth": -1.0}, "bandwidth"),
         ({"bounds": Bounds(lower=0.0, upper=1.0, labels=[0])}, "one class"),
     ],

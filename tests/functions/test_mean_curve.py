@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from sfumato import Bounds, load, save
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.mean_curve import PrivateMeanCurve
+from sfumato.functions.mean_curve import SMALLEST_SMOOTHING, PrivateMeanCurve
 from sfumato.functions.smoothing import smoothing_weights
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms.tape import taped
@@ -141,6 +141,8 @@ def test_saved_curve_and_its_picture(tmp_path: Path, rng: np.random.Generator) -
         ({"kernel": "cubic"}, "kernel"),
         ({"length": 0.0}, "length"),
         ({"smoothing": -1.0}, "smoothing"),
+        ({"smoothing": 1e-14}, "smoothing"),
+        ({"smoothing": np.nan}, "smoothing"),
         ({"norm": np.inf}, "norm"),
         ({"points": [0.0, 1.0]}, "points"),
         ({"points": T[::-1]}, "points"),
@@ -150,6 +152,29 @@ def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
     model = PrivateMeanCurve(bounds=RANGE).set_params(**change)
     with pytest.raises(InvalidInputError, match=word):
         model.fit(np.zeros((10, len(T))))
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "matern52", "exponential"])
+def test_the_least_smoothing_works_for_every_pattern_of_holes(
+    kernel: str, rng: np.random.Generator
+) -> None:
+    """The kernel matrix of near points is singular in doubles; what was seen decides how much."""
+    Y = np.full((40, 200), 0.1)
+    for row, share in zip(Y, np.linspace(0, 1, 40), strict=True):
+        row[rng.random(200) < share] = np.nan
+    model = PrivateMeanCurve(
+        kernel=kernel, length=1.0, smoothing=SMALLEST_SMOOTHING, delta=1e-5, bounds=RANGE
+    )
+    assert np.isfinite(model.fit(Y).coefficients_).all()
+
+
+def test_a_huge_value_is_clipped_before_it_is_scaled() -> None:
+    Y = np.zeros((20, 5))
+    model = PrivateMeanCurve(epsilon=np.inf, bounds=Bounds(lower=-1e-3, upper=1e-3))
+    Y[0, 0] = 1e-3
+    usual = model.fit(Y).coefficients_
+    Y[0, 0] = 1e308
+    np.testing.assert_array_equal(model.fit(Y).coefficients_, usual)
 
 
 def test_a_ball_is_no_range_of_values() -> None:

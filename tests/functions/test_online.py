@@ -246,6 +246,55 @@ def test_seeded_noise_is_marked():
     assert f.status == "testing"
 
 
+@pytest.mark.parametrize("case", ["markov", "dense"])
+def test_answers_from_a_seed_are_marked_in_the_store(case, tmp_path):
+    where = {"store": tmp_path / "answers.db", "name": "f"}
+    f, rival = begin(case, **where), resume(case, **where)
+    f([0.1, 0.2])
+    assert resume(case, **where).status == "proved"
+    with seeded(0):
+        f([0.2])  # nothing is drawn
+        assert resume(case, **where).status == "proved"
+        told = f([0.3, 0.4])
+        f([0.6])
+    f([0.7])
+    assert resume(case, **where).status == f.status == "testing"
+    assert rival([0.3, 0.4]).tolist() == told.tolist()
+    assert rival.status == "testing"
+    assert len(rival) == 6
+    with sqlite3.connect(where["store"]) as connection:
+        connection.execute("DELETE FROM sfumato_answers WHERE point = 'testing'")
+    with pytest.raises(StoredModelError, match="does not hold"):
+        resume(case, **where)([0.1])
+
+
+def test_a_seed_that_failed_marks_nothing(tmp_path):
+    where = {"store": tmp_path / "answers.db", "name": "f"}
+    broken = [False]
+
+    def function(X):
+        if broken[0]:
+            raise RuntimeError
+        return wave(X)
+
+    f = release_function(
+        function, kernel=EXPONENTIAL, mechanism=MECHANISM, how="online", domain=UNIT, **where
+    )
+    broken[0] = True
+    with seeded(0), pytest.raises(RuntimeError):
+        f([0.5])
+    assert OnlineFunction.resume(wave, **where).status == "proved"
+
+
+@pytest.mark.parametrize("case", ["taylor", "knots"])
+def test_features_draw_nothing_later(case, tmp_path):
+    where = {"store": tmp_path / "answers.db", "name": "f"}
+    f = begin(case, **where)
+    with seeded(0):
+        f([0.5])
+    assert f.status == resume(case, **where).status == "proved"
+
+
 def test_the_number_of_answers_is_limited(monkeypatch):
     monkeypatch.setattr(online, "MOST_ANSWERS", 3)
     f = begin("markov")

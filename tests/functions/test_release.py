@@ -8,7 +8,14 @@ import pytest
 
 from sfumato import Bounds, Ledger
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
-from sfumato.functions import FourierFeatures, KnotFeatures, ReleasedFunction, release_function
+from sfumato.functions import (
+    FourierFeatures,
+    KnotFeatures,
+    ReleasedFunction,
+    TaylorFeatures,
+    release_function,
+)
+from sfumato.functions.periodic import PeriodicFeatures
 from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.entropy import drawing_from, seeded
@@ -83,13 +90,49 @@ def test_any_function_on_public_knots(rng):
     np.testing.assert_allclose(released(x), x**2, atol=2e-3)
 
 
-def test_own_kernel_of_fourier_features(rng):
-    f = density(rng)
-    features = FourierFeatures(KERNEL, 100, n_features=1)
-    released = release(f, features=features, mechanism=calibrate(math.inf))
-    x = rng.uniform(size=(5, 1))
-    own = features.transform(x) @ features.transform(f.centres).T @ f.weights
-    np.testing.assert_allclose(released(x), own, atol=1e-12)
+@pytest.mark.parametrize("how", ["features", "online"])
+@pytest.mark.parametrize(
+    ("features", "kernel", "word"),
+    [
+        (KnotFeatures(GaussianKernel(0.3), np.linspace(0, 1, 40)), KERNEL, "another kernel"),
+        (KnotFeatures(KERNEL, np.linspace(0, 1, 40)), ExponentialKernel(20.0), "another kernel"),
+        (TaylorFeatures(GaussianKernel(0.3), UNIT, 1), KERNEL, "another kernel"),
+        (PeriodicFeatures(GaussianKernel(0.3), UNIT, 1), KERNEL, "another kernel"),
+        (TaylorFeatures(GaussianKernel(0.3), UNIT, 1), GaussianKernel(0.3), "expansion of another"),
+        (FourierFeatures(KERNEL, 100, n_features=1), KERNEL, "kernel of their own"),
+    ],
+)
+def test_features_of_another_space_are_refused(tmp_path, rng, how, features, kernel, word):
+    """Coordinates in one space may move far more than a sensitivity stated in another."""
+    budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=1e-5)
+    with pytest.raises(InvalidInputError, match=word):
+        release_function(
+            density(rng),
+            how=how,
+            kernel=kernel,
+            features=features,
+            mechanism=calibrate(),
+            domain=UNIT,
+            ledger=budget,
+        )
+    assert budget.events() == ()
+
+
+def test_why_another_space_is_refused(rng):
+    """Two neighbours, features of another kernel: seven times the stated sensitivity."""
+    rows = rng.uniform(size=(100, 1))
+    other = rows.copy()
+    other[0] = 1 - rows[0]
+    kernel = ExponentialKernel(20.0)
+    knots = np.linspace(0, 1, 40)[:, None]
+    stated = math.sqrt(2) / 100
+
+    def moved(of):
+        features, weights = KnotFeatures(of, knots), np.full(100, 1 / 100)
+        here, there = (KernelExpansion(kernel, r, weights) for r in (rows, other))
+        return np.linalg.norm(features.coordinates(here) - features.coordinates(there))
+
+    assert moved(kernel) <= stated < moved(GaussianKernel(0.3)) / 5
 
 
 def test_charged_before_the_draw(tmp_path, rng):

@@ -67,7 +67,7 @@ def test_markov_rule_with_swapped_weights_is_not(rng, monkeypatch):
         (PLANE, ExponentialKernel(2.0)),
         (PLANE, MaternKernel(2.5, 0.7)),
     ],
-    ids=repr,
+    ids=["line, Matern", "plane, exponential", "plane, Matern"],
 )
 def test_dense_rule_is_direct_conditioning(domain, kernel, rng):
     keys = keys_in(domain, rng, 60)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.losses import AbsoluteLoss, HingeLoss, LogisticLoss, Loss
+from sfumato.functions.losses import HuberHingeLoss, HuberLoss, LogisticLoss, Loss
 from sfumato.functions.sensitivity import (
     feature_sum_sensitivity,
     minimiser_sensitivity,
@@ -81,13 +81,13 @@ def _random_problem(
     return features, y
 
 
-@pytest.mark.parametrize("loss", [HingeLoss(), LogisticLoss(), AbsoluteLoss()])
+@pytest.mark.parametrize("loss", [HuberHingeLoss(0.02), LogisticLoss(), HuberLoss(0.02)])
 @pytest.mark.parametrize("regularization", [0.01, 0.1, 1.0])
 def test_neighbours_never_exceed_the_bound_of_minimisers(
     loss: Loss, regularization: float, rng: np.random.Generator
 ) -> None:
     n, gap = 12, 1e-13
-    is_regression = isinstance(loss, AbsoluteLoss)
+    is_regression = isinstance(loss, HuberLoss)
     settings = {"lipschitz": 1.0, "feature_norm": 1.0, "regularization": regularization}
     replaced = minimiser_sensitivity("replace_one", n_rows=n, gap=gap, **settings)
     removed = minimiser_sensitivity("add_or_remove_one", n_rows=n, gap=gap, **settings)
@@ -105,11 +105,11 @@ def test_neighbours_never_exceed_the_bound_of_minimisers(
 
 def test_one_row_attains_the_bound_of_minimisers() -> None:
     """n = 1, the label turned: ``w = ± phi / 2λ`` while the hinge is active, so 1/λ apart."""
-    phi = np.array([[0.6, 0.8]])
-    for regularization in (0.5, 1.0, 4.0):
+    phi, loss = np.array([[0.6, 0.8]]), HuberHingeLoss(0.02)
+    for regularization in (0.6, 1.0, 4.0):
         w = [
             minimise(
-                phi, np.array([y]), HingeLoss(), regularization=regularization, tolerance=1e-15
+                phi, np.array([y]), loss, regularization=regularization, tolerance=1e-15
             ).coefficients
             for y in (-1.0, 1.0)
         ]
@@ -126,7 +126,7 @@ def test_one_row_attains_the_bound_of_minimisers() -> None:
 
 def test_half_of_the_bound_is_too_little() -> None:
     """Negative control: a missing factor two for replacement would be seen."""
-    phi, loss = np.array([[1.0]]), HingeLoss()
+    phi, loss = np.array([[1.0]]), HuberHingeLoss(0.02)
     w = [
         minimise(phi, np.array([y]), loss, regularization=1.0, tolerance=1e-15).coefficients
         for y in (-1.0, 1.0)

@@ -42,6 +42,12 @@ def test_a_bad_entry_moves_no_other() -> None:
         np.testing.assert_array_equal(found[0, [0, 2]], good[0, [0, 2]])
 
 
+def test_a_huge_entry_of_a_narrow_range_does_not_overflow() -> None:
+    scale = PublicScale(Bounds(lower=0.0, upper=1e-3), 2)
+    found = scale.scaled_entries(np.array([[1e308, -1e308], [np.inf, 5e-4]]))
+    np.testing.assert_array_equal(found, [[1.0, 0.0], [1.0, 0.5]])
+
+
 @given(st.floats(-5, 5), st.floats(-3, 3), st.floats(1e-3, 3), st.floats(-2, 0), st.floats(0.1, 3))
 def test_scaled_entries_move_by_no_more_than_the_bound(
     x: float, step: float, d: float, lower: float, width: float

@@ -14,7 +14,6 @@ from sklearn.utils.metaestimators import available_if
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.losses import (
-    HingeLoss,
     HuberHingeLoss,
     LogisticLoss,
     Loss,
@@ -29,7 +28,7 @@ __all__ = ["PrivateKernelClassifier"]
 Array = NDArray[np.float64]
 
 BINARY: dict[str, Loss] = {
-    "hinge": HingeLoss(),
+    "hinge": HuberHingeLoss(band=0.02),
     "huber": HuberHingeLoss(),
     "logistic": LogisticLoss(),
 }
@@ -46,10 +45,11 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     Parameters
     ----------
     loss : {"huber", "hinge", "logistic"}, default="huber"
-        An admissible loss: convex, Lipschitz in the score. "huber" is the hinge with its kink
-        rounded. More than two classes share one loss of all their scores ("huber", "logistic":
-        noise does not grow with their number) or are learned one against the rest ("hinge":
-        noise grows with the root of their number).
+        An admissible loss: convex, Lipschitz in the score. "hinge" is the hinge with its kink
+        rounded between margins 0.98 and 1.02, "huber" between 0.5 and 1.5. More than two classes
+        share one loss of all their scores ("huber", "logistic": noise does not grow with their
+        number) or are learned one against the rest ("hinge": noise grows with the root of their
+        number).
     bandwidth : float or array-like, optional
         h of the Gaussian kernel, one for all features, one a feature, or a matrix H; by default
         half the radius of the bounds.
@@ -61,7 +61,8 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         than 2048 (in more than two dimensions, mostly). The machine is then learned and
         released in the space of these features, where every bound is exact.
     tolerance : float, default=0.01
-        Share of the sensitivity that is paid for the solver: it stops at a certified duality gap.
+        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
+        least 0.001.
     expected_rows : int, optional
         A public number by which the loss is divided under "add_or_remove_one", where the number
         of rows is secret.
@@ -103,7 +104,8 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         M = 1 for two classes, √2 or √C for C, enlarged by `tolerance` for the certified gap.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : bounds and label set are public; there is no unregularised
-        intercept; the solver reaches its gap. Proof: docs/guarantees/kernel-machines.md.
+        intercept; the solver reaches its gap, by a theorem. Proof:
+        docs/guarantees/kernel-machines.md.
 
     Examples
     --------
@@ -171,6 +173,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         mapped = self._map_rows(rows, bounds)  # [K1] public features, ||phi(x)|| <= 1
         n_rows, lipschitz = self._public_count(len(rows)), self._lipschitz()
         self.regularization_ = self._public_regularization(n_rows, lipschitz)
+        self._require_resolution(n_rows, self._loss().smoothness)
         mechanism, gap = self._mechanism(n_rows, lipschitz)  # [K2] sensitivity with the gap in it
         machine = self._minimise(mapped, codes, gap, n_rows)  # [K3] certified to the gap
         receipt = self._prepay(mechanism)  # [K4] charge, then draw
@@ -180,12 +183,12 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         self.guarantee_ = self._guarantee(receipt)
         return self
 
+    def _loss(self) -> Loss | VectorLoss:
+        return (BINARY if len(self.classes_) == 2 else BINARY | JOINT)[self.loss]
+
     def _lipschitz(self) -> float:
-        if len(self.classes_) == 2:
-            return BINARY[self.loss].lipschitz
-        if self.loss in JOINT:
-            return JOINT[self.loss].lipschitz
-        return math.sqrt(len(self.classes_))
+        one_against_the_rest = len(self.classes_) > 2 and self.loss not in JOINT
+        return math.sqrt(len(self.classes_)) if one_against_the_rest else self._loss().lipschitz
 
     def _minimise(self, mapped: Array, codes: NDArray[np.intp], gap: float, n_rows: int) -> Array:
         """Give the coefficients, one column a function; their gaps together keep `gap`."""

@@ -68,6 +68,13 @@ class FeatureMap(ABC):
         parts = [self.transform(block) @ coordinates for block in self._blocks(points)]
         return np.concatenate(parts)
 
+    @abstractmethod
+    def require_kernel(self, kernel: Kernel, function: Function) -> None:
+        """Refuse a function, or a kernel in whose norm its sensitivity is stated, of another space.
+
+        Lengths in one space say nothing of lengths in another.
+        """
+
     def coordinates(self, function: Function) -> Array:
         """Give the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion."""
         if not isinstance(function, KernelExpansion):
@@ -133,6 +140,15 @@ class TaylorFeatures(FeatureMap):
     def check(self, X: ArrayLike) -> Array:
         """Give the points of a query as rows of the domain, or say what is wrong with them."""
         return self.domain.inside(X)
+
+    def require_kernel(self, kernel: Kernel, function: Function) -> None:
+        """Refuse another kernel than that of the features, or a function of another kernel."""
+        _require_same(self.kernel, kernel)
+        if isinstance(function, KernelExpansion) and function.kernel != kernel:
+            raise InvalidInputError(
+                "The function is an expansion of another kernel than 'kernel', and these features "
+                "would take it for one of 'kernel'. Use KnotFeatures."
+            )
 
     def transform(self, X: Array) -> Array:
         """Give φ(x) for each row."""
@@ -231,6 +247,10 @@ class KnotFeatures(FeatureMap):
         self.size, self.n_features = self.knots.shape
         self._factor = nugget_cholesky(kernel, self.knots)
 
+    def require_kernel(self, kernel: Kernel, function: Function) -> None:  # noqa: ARG002
+        """Refuse another kernel than that of the features."""
+        _require_same(self.kernel, kernel)
+
     def transform(self, X: Array) -> Array:
         """Give φ(x) for each row."""
         at_knots = self.kernel(self.knots, X)
@@ -255,6 +275,14 @@ class KnotFeatures(FeatureMap):
     def from_dict(cls, record: dict[str, Any]) -> KnotFeatures:
         """Rebuild the map from `to_dict`."""
         return cls(kernel_from_dict(record["kernel"]), record["knots"])
+
+
+def _require_same(own: Kernel, kernel: Kernel) -> None:
+    if own != kernel:
+        raise InvalidInputError(
+            "'features' belong to another kernel than 'kernel', in whose norm the sensitivity is "
+            "stated. Make them from the same kernel."
+        )
 
 
 def nugget_cholesky(kernel: Kernel, points: Array) -> Array:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.features import FeatureMap
+from sfumato.functions.features import FeatureMap, Function
 from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
 
 __all__ = ["FourierFeatures"]
@@ -58,6 +58,14 @@ class FourierFeatures(FeatureMap):
     def _set(self, frequencies: Array) -> None:
         self.frequencies = frequencies
         self.size, self.n_features = 2 * len(frequencies), frequencies.shape[1]
+
+    def require_kernel(self, kernel: Kernel, function: Function) -> NoReturn:  # noqa: ARG002
+        """Refuse every kernel: these features have one of their own."""
+        raise InvalidInputError(
+            "FourierFeatures have a kernel of their own, and a sensitivity stated for 'kernel' "
+            "does not hold in its space. Use Taylor or knot features, or release a vector in the "
+            "space of the map with GaussianMechanism and the sensitivity it has there."
+        )
 
     def transform(self, X: Array) -> Array:
         """Give φ(x) for each row."""

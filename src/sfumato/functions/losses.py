@@ -1,9 +1,8 @@
-"""Admissible losses: convex and Lipschitz in the score, with what a certificate needs.
+"""Admissible losses: convex, Lipschitz and smooth in the score.
 
-Every loss is the maximum over slopes, ``loss(t, y) = max_s s t - conjugate(s)``. Its smoothing of
-width w subtracts ``w s²/2`` inside the maximum; `slope` and `curvature` are those of the smoothed
-loss, and `slack` is the Fenchel-Young gap ``loss(t) + conjugate(s) - s t >= 0`` of the loss itself,
-written as a sum of non-negative terms so that nothing cancels.
+The smoothness β (a bound of the second derivative) rules how many steps a solver needs at most. A
+loss with kinks has none, so its kinks are rounded by parabolas of a fixed, public width: the
+Lipschitz constant stays, and the rounded loss *is* the loss that is minimised and released.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 __all__ = [
-    "AbsoluteLoss",
-    "HingeLoss",
     "HuberHingeLoss",
     "HuberLoss",
     "InsensitiveLoss",
@@ -35,92 +32,59 @@ class Loss(ABC):
     """A loss of one score a row; labels are -1 and 1, targets lie in [-1, 1]."""
 
     lipschitz: ClassVar[float] = 1.0
-    smooth: ClassVar[bool] = True  # smooth losses need no further smoothing
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """β, the largest second derivative."""
 
     @abstractmethod
-    def slope(self, scores: Array, y: Array, width: float) -> Array:
-        """Derivative of the smoothed loss."""
+    def slope(self, scores: Array, y: Array) -> Array:
+        """Derivative."""
 
     @abstractmethod
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:
-        """Second derivative of the smoothed loss, where there is one."""
-
-    def slack(self, scores: Array, y: Array, slopes: Array) -> Array:  # noqa: ARG002
-        """Fenchel-Young gap at slopes given by `slope`; zero for a smooth loss."""
-        return np.zeros(len(scores))
-
-    def admitted(self, scores: Array, y: Array) -> tuple[Array, Array]:  # noqa: ARG002
-        """Slopes that a loss with kinks admits near these scores, the lowest and the highest."""
-        return np.full(len(scores), -1.0), np.ones(len(scores))
-
-
-class HingeLoss(Loss):
-    """``max(0, 1 - y t)``."""
-
-    smooth = False
-
-    def slope(self, scores: Array, y: Array, width: float) -> Array:
-        """``-y clip((1 - y t) / w, 0, 1)``."""
-        return -y * np.clip((1 - y * scores) / width, 0.0, 1.0)
-
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:
-        """``1/w`` while the slope moves."""
-        return _inside((1 - y * scores) / width, 0.0, 1.0) / width
-
-    def slack(self, scores: Array, y: Array, slopes: Array) -> Array:
-        """``(1 - y t)_+ - |s| (1 - y t)``."""
-        short, weight = 1 - y * scores, np.abs(slopes)
-        return np.asarray(np.where(short > 0, (1 - weight) * short, -weight * short))
-
-    def admitted(self, scores: Array, y: Array) -> tuple[Array, Array]:  # noqa: ARG002
-        """Between 0 and -y."""
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+    def curvature(self, scores: Array, y: Array) -> Array:
+        """Second derivative, where there is one."""
 
 
 @dataclass(frozen=True)
 class HuberHingeLoss(Loss):
-    """Zero beyond ``1 + h``, linear below ``1 - h``, a parabola between; h is `band`."""
+    """Zero beyond ``1 + h``, linear below ``1 - h``, a parabola between; h is `band`.
+
+    It exceeds the hinge ``max(0, 1 - y t)`` by at most ``h/4``.
+    """
 
     band: float = 0.5
 
-    def slope(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    @property
+    def smoothness(self) -> float:
+        """``1/2h``."""
+        return 1 / (2 * self.band)
+
+    def slope(self, scores: Array, y: Array) -> Array:
         """``-y clip((1 + h - y t) / 2h, 0, 1)``."""
         return -y * np.clip((1 + self.band - y * scores) / (2 * self.band), 0.0, 1.0)
 
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    def curvature(self, scores: Array, y: Array) -> Array:
         """``1/2h`` inside the band."""
-        return _inside((1 + self.band - y * scores) / (2 * self.band), 0.0, 1.0) / (2 * self.band)
+        return _inside((1 + self.band - y * scores) / (2 * self.band), 0.0, 1.0) * self.smoothness
 
 
 class LogisticLoss(Loss):
     """``log(1 + exp(-y t))``."""
 
-    def slope(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    @property
+    def smoothness(self) -> float:
+        """One quarter."""
+        return 0.25
+
+    def slope(self, scores: Array, y: Array) -> Array:
         """``-y / (1 + exp(y t))``."""
         return np.asarray(-y * expit(-y * scores))
 
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    def curvature(self, scores: Array, y: Array) -> Array:  # noqa: ARG002
         """Product of the two probabilities."""
         return np.asarray(expit(scores) * expit(-scores))
-
-
-class AbsoluteLoss(Loss):
-    """``|t - y|``."""
-
-    smooth = False
-
-    def slope(self, scores: Array, y: Array, width: float) -> Array:
-        """``clip((t - y) / w, -1, 1)``."""
-        return np.asarray(np.clip((scores - y) / width, -1.0, 1.0))
-
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:
-        """``1/w`` while the slope moves."""
-        return _inside((scores - y) / width, -1.0, 1.0) / width
-
-    def slack(self, scores: Array, y: Array, slopes: Array) -> Array:
-        """``|t - y| - s (t - y)``."""
-        residual = scores - y
-        return np.asarray(np.abs(residual) * (1 - slopes * np.sign(residual)))
 
 
 @dataclass(frozen=True)
@@ -129,40 +93,43 @@ class HuberLoss(Loss):
 
     band: float = 0.1
 
-    def slope(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    @property
+    def smoothness(self) -> float:
+        """``1/b``."""
+        return 1 / self.band
+
+    def slope(self, scores: Array, y: Array) -> Array:
         """``clip(r / b, -1, 1)``."""
         return np.asarray(np.clip((scores - y) / self.band, -1.0, 1.0))
 
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:  # noqa: ARG002
+    def curvature(self, scores: Array, y: Array) -> Array:
         """``1/b`` inside the band."""
-        return _inside((scores - y) / self.band, -1.0, 1.0) / self.band
+        return _inside((scores - y) / self.band, -1.0, 1.0) * self.smoothness
 
 
 @dataclass(frozen=True)
 class InsensitiveLoss(Loss):
-    """``max(0, |t - y| - b)``, b = `band`."""
+    """``max(0, |t - y| - b)``, b = `insensitive`, with parabolas within h = `band` of its kinks."""
 
-    band: float = 0.1
-    smooth = False
+    insensitive: float = 0.1
+    band: float = 0.02
 
-    def slope(self, scores: Array, y: Array, width: float) -> Array:
-        """``sign(r) clip((|r| - b) / w, 0, 1)``."""
+    @property
+    def smoothness(self) -> float:
+        """``1/2h``."""
+        return 1 / (2 * self.band)
+
+    def slope(self, scores: Array, y: Array) -> Array:
+        """``sign(r) clip((|r| - b + h) / 2h, 0, 1)``."""
         residual = scores - y
-        return np.sign(residual) * np.clip((np.abs(residual) - self.band) / width, 0.0, 1.0)
+        return np.sign(residual) * np.clip(self._place(residual), 0.0, 1.0)
 
-    def curvature(self, scores: Array, y: Array, width: float) -> Array:
-        """``1/w`` while the slope moves."""
-        return _inside((np.abs(scores - y) - self.band) / width, 0.0, 1.0) / width
+    def curvature(self, scores: Array, y: Array) -> Array:
+        """``1/2h`` while the slope moves."""
+        return _inside(self._place(scores - y), 0.0, 1.0) * self.smoothness
 
-    def slack(self, scores: Array, y: Array, slopes: Array) -> Array:
-        """``(|r| - b)_+ - |s| (|r| - b)``; the slope has the sign of the residual or is zero."""
-        excess, weight = np.abs(scores - y) - self.band, np.abs(slopes)
-        return np.asarray(np.where(excess > 0, (1 - weight) * excess, -weight * excess))
-
-    def admitted(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """Between 0 and the sign of the residual."""
-        sign = np.sign(scores - y)
-        return np.minimum(sign, 0.0), np.maximum(sign, 0.0)
+    def _place(self, residual: Array) -> Array:
+        return (np.abs(residual) - self.insensitive + self.band) / (2 * self.band)
 
 
 # Several scores a row -----------------------------------------------------------------------------
@@ -172,6 +139,7 @@ class SoftmaxLoss:
     """``log sum_c exp(t_c) - t_y``: √2-Lipschitz in the vector of scores."""
 
     lipschitz = float(np.sqrt(2))
+    smoothness = 0.5  # largest eigenvalue of diag(p) - p pᵀ
 
     def value_and_slope(self, scores: Array, codes: NDArray[np.intp]) -> tuple[Array, Array]:
         """Loss and gradient of each row; gradients are ``softmax(t) - e_y``."""
@@ -193,6 +161,11 @@ class SmoothMaxHingeLoss:
 
     band: float = 0.5
     lipschitz: ClassVar[float] = float(np.sqrt(2))
+
+    @property
+    def smoothness(self) -> float:
+        """``1/w``: the projection onto a convex set shortens distances."""
+        return 1 / self.band
 
     def value_and_slope(self, scores: Array, codes: NDArray[np.intp]) -> tuple[Array, Array]:
         """Loss and gradient of each row."""

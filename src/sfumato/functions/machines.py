@@ -20,6 +20,7 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, Unsupporte
 from sfumato.functions.features import FeatureMap
 from sfumato.functions.maps import features_from_dict
 from sfumato.functions.sensitivity import minimiser_sensitivity
+from sfumato.functions.solvers import gradient_rounding
 from sfumato.functions.spaces import public_features
 from sfumato.guarantee import Mode, Relation
 from sfumato.kernels import GaussianKernel
@@ -31,7 +32,10 @@ __all__ = ["PrivateKernelMachine"]
 Array = NDArray[np.float64]
 
 MOST_EXACT = 2048
-LEAST_REGULARIZATION, LARGEST_REGULARIZATION = 1e-4, 1.0
+LEAST_REGULARIZATION, LARGEST_REGULARIZATION = 1e-4, 1.0  # of the public rule
+SMALLEST_REGULARIZATION = 1e-8
+SMALLEST_TOLERANCE = 1e-3
+ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two gradients
 
 
 class PrivateKernelMachine(PrivateEstimator):
@@ -57,12 +61,16 @@ class PrivateKernelMachine(PrivateEstimator):
                 "relation='add_or_remove_one' keeps the number of rows secret: give "
                 "'expected_rows', a public number by which the loss is divided."
             )
-        if self.regularization is not None and not 0 < self.regularization < math.inf:
+        given = self.regularization
+        if given is not None and not SMALLEST_REGULARIZATION <= given < math.inf:
             raise InvalidInputError(
-                f"'regularization' must be positive and finite. Got {self.regularization}."
+                f"'regularization' must be finite and at least {SMALLEST_REGULARIZATION:g}. Got "
+                f"{given} instead."
             )
-        if not 0 < self.tolerance <= 1:
-            raise InvalidInputError(f"'tolerance' must lie in (0, 1]. Got {self.tolerance}.")
+        if not SMALLEST_TOLERANCE <= self.tolerance <= 1:
+            raise InvalidInputError(
+                f"'tolerance' must lie in [{SMALLEST_TOLERANCE:g}, 1]. Got {self.tolerance}."
+            )
 
     def _map_rows(self, rows: Array, bounds: Bounds) -> Array:
         """Clip rows to their bounds and map them; the features are public and kept."""
@@ -95,6 +103,15 @@ class PrivateKernelMachine(PrivateEstimator):
         )
         aimed = per_unit / mu_from_budget(self.epsilon, self.delta) / self.aimed_noise
         return float(np.clip(aimed, LEAST_REGULARIZATION, LARGEST_REGULARIZATION))
+
+    def _require_resolution(self, n_rows: int, smoothness: float) -> None:
+        """Refuse, by public numbers, what the solver could not certify in doubles."""
+        error = gradient_rounding(smoothness, self.regularization_)
+        if error * n_rows > ROUNDING_SHARE:
+            raise InvalidInputError(
+                f"With λ = {self.regularization_:g} and this loss, doubles certify the solution "
+                f"for at most {ROUNDING_SHARE / error:.1g} rows. Raise 'regularization'."
+            )
 
     def _mechanism(self, n_rows: int, lipschitz: float) -> tuple[GaussianProcessMechanism, float]:
         """Give the mechanism for a minimiser of certified gap, and the gap to certify.

@@ -24,6 +24,7 @@ __all__ = ["PrivateMeanCurve"]
 
 Array = NDArray[np.float64]
 
+SMALLEST_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
 
 
@@ -46,7 +47,7 @@ class PrivateMeanCurve(PrivateEstimator):
     length : float, default=0.2
         Its length scale, as a share of the range of `points`.
     smoothing : float, default=0.003
-        λ, for values scaled to [-1, 1].
+        λ, for values scaled to [-1, 1]; at least 1e-6.
     norm : float, default=2.0
         τ, the public norm to which smoothed curves are clipped, for values scaled to [-1, 1]. (A
         constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.)
@@ -157,6 +158,10 @@ class PrivateMeanCurve(PrivateEstimator):
     def _check_choices(self) -> None:
         if self.kernel not in KERNELS:
             raise InvalidInputError(f"'kernel' must be one of {KERNELS}. Got {self.kernel!r}.")
+        if not self.smoothing >= SMALLEST_SMOOTHING:
+            raise InvalidInputError(
+                f"'smoothing' must be at least {SMALLEST_SMOOTHING:g}. Got {self.smoothing}."
+            )
         for name in ("length", "smoothing", "norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InvalidInputError(
@@ -204,7 +209,8 @@ class PrivateMeanCurve(PrivateEstimator):
         """Coordinates of the smoothed curves, clipped to the norm τ; each row alone."""
         middle, half = self._value_range()
         seen = np.isfinite(rows)
-        scaled = np.clip((np.where(seen, rows, middle) - middle) / half, -1.0, 1.0)
+        known = np.clip(np.where(seen, rows, middle), middle - half, middle + half)
+        scaled = np.clip((known - middle) / half, -1.0, 1.0)
         features = self._space()
         weights = smoothing_weights(features.kernel, features.knots, scaled, seen, self.smoothing)
         return Bounds(norm=self.norm).clip(weights @ features.transform(features.knots))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 import numpy as np
@@ -60,6 +60,7 @@ class OnlineFunction:
         self.domain = Domain(bounds, len(header["lower"]), bits=header["bits"])
         self.status = Status(header["status"])
         self._new_rule = _rule_maker(header, function, self.domain)
+        self._draws = "coordinates" not in header  # else all noise was drawn at the start
         self._book = book
         self._process = os.getpid()
         self._known: dict[Key, float] = {}
@@ -79,6 +80,8 @@ class OnlineFunction:
         name: str | None,
     ) -> OnlineFunction:
         """Charge the ledger once and write the release down; see `release_function`."""
+        if features is not None:
+            features.require_kernel(kernel, function)
         answers = None if store is None else AnswerStore(store)
         if answers is not None:
             answers.require_new(name or "")
@@ -141,6 +144,9 @@ class OnlineFunction:
                 self._take_in(extension.fresh)
                 fresh = self._answered(keys)
                 extension.added.extend(fresh.items())
+                extension.testing |= self._from_seed(fresh)
+            if extension.testing:  # here, or in another process
+                self.status = Status.TESTING
             self._known |= fresh
         except BaseException:
             self._forget()
@@ -150,9 +156,12 @@ class OnlineFunction:
         new = list(dict.fromkeys(key for key in keys if key not in self._known))
         if len(self._known) + len(new) > MOST_ANSWERS:
             raise InvalidInputError(f"A release gives at most {MOST_ANSWERS} answers.")
-        if new and noise_status() is Status.TESTING:
+        if self._from_seed(new):
             self.status = Status.TESTING
         return dict(zip(new, self._current_rule().answer(new), strict=True)) if new else {}
+
+    def _from_seed(self, new: Collection[Key]) -> bool:
+        return bool(new) and self._draws and noise_status() is Status.TESTING
 
     def _take_in(self, told: list[tuple[Key, float]]) -> None:
         if told:

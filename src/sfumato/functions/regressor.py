@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.losses import AbsoluteLoss, HuberLoss, InsensitiveLoss, Loss
+from sfumato.functions.losses import HuberLoss, InsensitiveLoss, Loss
 from sfumato.functions.machines import PrivateKernelMachine
 from sfumato.functions.solvers import minimise
 
@@ -21,7 +21,7 @@ __all__ = ["PrivateKernelRegressor"]
 Array = NDArray[np.float64]
 
 LOSSES: dict[str, Loss] = {
-    "absolute": AbsoluteLoss(),
+    "absolute": HuberLoss(band=0.02),
     "epsilon_insensitive": InsensitiveLoss(),
     "huber": HuberLoss(),
 }
@@ -34,7 +34,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     ----------
     loss : {"huber", "absolute", "epsilon_insensitive"}, default="huber"
         An admissible loss: convex, Lipschitz in the value. The squared loss is not one. Bands are
-        a tenth of half the range of the target.
+        a tenth of half the range of the target, and kinks are rounded by a fiftieth of it.
     target_bounds : (float, float)
         Public range of the target; required. Targets are clipped to it and scaled to [-1, 1], and
         its middle plays the part of the intercept.
@@ -47,7 +47,8 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         Public random Fourier features, used where exact features of the kernel would be more
         than 2048.
     tolerance : float, default=0.01
-        Share of the sensitivity that is paid for the solver: it stops at a certified duality gap.
+        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
+        least 0.001.
     expected_rows : int, optional
         A public number by which the loss is divided under "add_or_remove_one".
     random_state : int, RandomState or None, default=0
@@ -86,7 +87,8 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         enlarged by `tolerance` for the certified gap.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : bounds and target range are public; there is no unregularised
-        intercept; the solver reaches its gap. Proof: docs/guarantees/kernel-machines.md.
+        intercept; the solver reaches its gap, by a theorem. Proof:
+        docs/guarantees/kernel-machines.md.
 
     Examples
     --------
@@ -154,8 +156,9 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         mapped = self._map_rows(rows, bounds)  # [K1] public features, ||phi(x)|| <= 1
         loss, n_rows = LOSSES[self.loss], self._public_count(len(rows))
         self.regularization_ = self._public_regularization(n_rows, loss.lipschitz)
+        self._require_resolution(n_rows, loss.smoothness)
         mechanism, gap = self._mechanism(n_rows, loss.lipschitz)  # [K2] with the gap in it
-        scaled = np.clip((targets - middle) / half, -1.0, 1.0)
+        scaled = (np.clip(targets, middle - half, middle + half) - middle) / half
         machine = minimise(  # [K3] certified to the gap
             mapped, scaled, loss, regularization=self.regularization_, tolerance=gap, n_rows=n_rows
         )

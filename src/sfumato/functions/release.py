@@ -105,8 +105,8 @@ def release_function(
     n_features : int, optional
         Number of axes d; by default that of the kernel expansion, of `features` or of the bounds.
     features : FeatureMap, optional
-        The finite system. By default Taylor features for a Gaussian kernel expansion; "online"
-        without features goes point by point.
+        The finite system, of the same kernel (FourierFeatures have another). By default Taylor
+        features for a Gaussian kernel expansion; "online" without features goes point by point.
     store, name : optional
         For "online": where the answers are kept (a SQLite file or a postgresql:// URL), and the
         name of the release there. Without a store they end with this process.
@@ -159,6 +159,7 @@ def release_function(
             "how='features' takes a KernelExpansion of the Gaussian kernel as it is; for any other "
             "function or kernel, choose public knots: features=KnotFeatures(kernel, knots)."
         )
+    features.require_kernel(kernel, function)
     coordinates = mechanism.release(features.coordinates(function), ledger=ledger)
     return ReleasedFunction(features, coordinates, noise_status())
 

@@ -3,6 +3,8 @@
 ``h_0 = H(header)`` and ``h_i = H(h_(i-1), i, point, answer)`` with SHA-256. The header row keeps
 the number of answers and the last hash, so that a removed tail is seen as well. Everything in the
 store was released: points that were asked, answers that were told. The raw function never enters.
+Answers drawn from seeded noise, which promise nothing, come with a mark: one more link of the
+chain, whose point is the word "testing".
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from sfumato.functions.store_database import StoreDatabase, Transaction
 __all__ = ["AnswerBook", "AnswerStore"]
 
 FORMAT = 1
+MARK = "testing"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS sfumato_functions (name TEXT PRIMARY KEY, header TEXT NOT NULL, "
     "count BIGINT NOT NULL, head TEXT NOT NULL)",
@@ -93,12 +96,16 @@ class AnswerBook:
         """Forget what was read, so that everything is read and checked again."""
         self._count = 0
         self._head = ""
+        self._testing = False
 
     def header(self) -> dict[str, Any]:
-        """Give what was written down when the release began."""
+        """Give what was written down when the release began; its status as it is now."""
         with self._database.writing() as transaction:
             text, count, head = self._current(transaction)
             first = self._rows(transaction, 0, most=1)
+            marked = transaction.run(
+                "SELECT 1 FROM sfumato_answers WHERE name = ? AND point = ?", (self.name, MARK)
+            )
         seals = [_seal(_hash(text), *row[:3]) for row in first] or [_hash(text)]
         if seals != ([row[3] for row in first] or [head]) or bool(first) != bool(count):
             raise self._damaged(0)
@@ -107,7 +114,7 @@ class AnswerBook:
             raise StoredModelError(
                 f"The release '{self.name}' was written by a newer Sfumato, or was renamed."
             )
-        return header
+        return header | ({"status": MARK} if marked else {})
 
     @contextmanager
     def extending(self) -> Iterator[Extension]:
@@ -121,9 +128,12 @@ class AnswerBook:
                 text, count, head = self._current(transaction)
                 seen = self._head or _hash(text)
                 fresh = self._read_on(transaction, seen, count, head)
-                extension = Extension(fresh)
+                extension = Extension(fresh, testing=self._testing)
                 yield extension
-                self._append(transaction, extension.added, count, head)
+                if extension.added:
+                    links = _links(extension, marked=self._testing)
+                    self._append(transaction, links, count, head)
+                    self._testing = extension.testing
         except BaseException:
             self.forget()
             raise
@@ -149,9 +159,12 @@ class AnswerBook:
             if position != expected or seal != _seal(seen, position, point, answer):
                 raise self._damaged(expected)
             seen = seal
-            fresh.append((_key(point), answer))
-        if self._count + len(fresh) != count or seen != head:
-            raise self._damaged(self._count + len(fresh))
+            if point == MARK:
+                self._testing = True
+            else:
+                fresh.append((_key(point), answer))
+        if self._count + len(rows) != count or seen != head:
+            raise self._damaged(self._count + len(rows))
         self._count, self._head = count, head
         return fresh
 
@@ -165,13 +178,10 @@ class AnswerBook:
         )
 
     def _append(
-        self, transaction: Transaction, added: list[tuple[Key, float]], count: int, head: str
+        self, transaction: Transaction, links: list[tuple[str, float]], count: int, head: str
     ) -> None:
-        if not added:
-            return
         rows = []
-        for position, (key, answer) in enumerate(added, start=count + 1):
-            point = ",".join(map(str, key))
+        for position, (point, answer) in enumerate(links, start=count + 1):
             head = _seal(head, position, point, answer)
             rows.append((self.name, position, point, answer, head))
         transaction.run_many("INSERT INTO sfumato_answers VALUES (?, ?, ?, ?, ?)", rows)
@@ -189,11 +199,18 @@ class AnswerBook:
 
 
 class Extension:
-    """Answers given elsewhere since the last look, and answers to add."""
+    """Answers given elsewhere since the last look, and answers to add; whether any is of a seed."""
 
-    def __init__(self, fresh: list[tuple[Key, float]]) -> None:
+    def __init__(self, fresh: list[tuple[Key, float]], *, testing: bool) -> None:
         self.fresh = fresh
         self.added: list[tuple[Key, float]] = []
+        self.testing = testing
+
+
+def _links(extension: Extension, *, marked: bool) -> list[tuple[str, float]]:
+    """Give what is added to the chain: answers, and before them a mark that they need."""
+    mark = [(MARK, 0.0)] if extension.testing and not marked else []
+    return mark + [(",".join(map(str, key)), answer) for key, answer in extension.added]
 
 
 def _make_tables(transaction: Transaction) -> None:

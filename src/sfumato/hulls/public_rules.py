@@ -60,7 +60,9 @@ class PublicScale:
         No other entry of the row feels it, which a promise for single entries needs.
         """
         lower, width = self._corner_and_width()
-        entries = (X - lower) / width
+        entries = np.clip(X, lower, lower + width)  # first: a huge entry must not overflow
+        entries -= lower
+        entries /= width
         np.copyto(entries, 0.5, where=np.isnan(entries))
         return np.asarray(np.clip(entries, 0.0, 1.0, out=entries))
 
