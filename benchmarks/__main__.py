@@ -45,6 +45,7 @@ BENCHMARKS = {
     "margins": (["bench_margins"], True, False, "1"),
     "margins-peers": (["bench_margins_peers"], True, False, None),
     "large-margin": (["bench_large_margin"], True, False, "1"),
+    "federated": (["bench_federated"], True, False, None),
     "tables": (["bench_tables"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
     "auditing-scores": (["bench_auditing", "scores", "--device", "cuda"], True, True, None),

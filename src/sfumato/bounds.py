@@ -145,7 +145,8 @@ class Bounds:
 
     def clip(self, X: ArrayLike) -> NDArray[np.float64]:
         """Make every row obey the bounds; idempotent, row by row, never raises for a value."""
-        rows = np.array(X, dtype=np.float64, ndmin=2)
+        # In one order of memory, for the length of a row is summed in it.
+        rows = np.array(X, dtype=np.float64, ndmin=2, order="C")
         if rows.ndim != 2:
             raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
         n_features = rows.shape[1]

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateEstimator"]
 
+MOST_ROWS = 2**27
+
 
 class PrivateEstimator(BaseEstimator):
     """Base of private estimators.
@@ -139,10 +141,17 @@ class PrivateEstimator(BaseEstimator):
             events=receipt.events,
         )
 
+    @property
+    def _most_rows(self) -> int:
+        """Public bound, a power of two, on a secret number of rows."""
+        return MOST_ROWS
+
     def _public_facts(self) -> tuple[str, ...]:
         facts = ["bounds", "parameters of the estimator", "number of features"]
         if Relation(self.relation) is Relation.REPLACE_ONE:
             facts.append("number of rows")
+        else:  # sums are exact for so many rows, and more are refused
+            facts.append(f"at most 2**{self._most_rows.bit_length() - 1} rows")
         if self.bounds is not None and self.bounds.labels is not None:
             declared = self.bounds.labels == PUBLIC_LABELS
             facts.append("set of labels found in the data" if declared else "set of labels")

@@ -26,6 +26,7 @@ from sfumato.accounting import (
     record_reading,
     to_dp_event,
 )
+from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.distributions import MOST_CELLS, _composed
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
@@ -41,7 +42,7 @@ from sfumato.events import (
     RepeatedEvent,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.guarantee import Guarantee
+from sfumato.guarantee import Guarantee, Relation
 
 EVENTS: list[Event] = [
     GaussianEvent(2.5),
@@ -390,3 +391,26 @@ def test_no_epsilon_is_too_large_to_be_accounted(event: Event) -> None:
     assert (event.epsilon - 20) * (1 - 1e-9) <= both <= most
     if isinstance(event, EntryEvent):
         assert record_reading(event, 784).epsilon <= 784 * event.epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 300.0])
+def test_least_noise_multiplier_is_the_analytic_one(epsilon: float) -> None:
+    """It starts at 1 and must find its way up as well as down."""
+    found = least_noise_multiplier(
+        lambda r: [GaussianEvent(r)],
+        epsilon=epsilon,
+        delta=1e-5,
+        relation=Relation.REPLACE_ONE,
+        tolerance=1e-6,
+    )
+    exact = 1 / mu_from_budget(epsilon, 1e-5)
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-5)
+    with pytest.raises(InvalidInputError, match=r"No noise keeps .* Try another"):
+        least_noise_multiplier(
+            lambda _: [PureEvent(2 * epsilon)],
+            epsilon=epsilon,
+            delta=0.0,
+            relation=Relation.REPLACE_ONE,
+            tolerance=1e-6,
+            advice="Try another.",
+        )

@@ -1,6 +1,7 @@
 """Noisy gradient descent: exact clipped sums, their sensitivity, the descent itself."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,28 @@ def test_weights_stay_where_scores_are_exact():
     np.testing.assert_array_equal(on_weight_grid(huge), huge)
 
 
+@pytest.mark.parametrize("wild", [np.inf, -np.inf, np.nan])
+def test_weights_that_ran_away_give_finite_gradients(wild, data):
+    rows, codes = data
+    loss = loss_named("softmax", 3)
+    weights = np.zeros((3, 4))
+    weights[1, 2] = wild
+    brought = on_weight_grid(weights)
+    assert np.linalg.norm(brought) <= 2.0**10
+    found = clipped_gradient(loss, 0.1, rows, loss.targets(codes, rows), brought)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found) <= 0.1 * len(rows)
+
+
+def test_sums_of_many_rows_are_rounded_and_that_is_paid_for():
+    budget = LinearBudget(1.0, 1e-5, Relation.ADD_OR_REMOVE_ONE, loss_named("softmax", 4))
+    assert budget.gradients(0.1, 5, 40, 1_300_000).sensitivity == 0.1
+    most = budget.gradients(0.1, 5, 40).sensitivity
+    assert most - 0.1 == pytest.approx(40**0.5 * 2.0**-30, rel=1e-6)
+    wide = replace(budget, projection_share=0.3, n_features=100).second_moment()
+    assert wide.sensitivity - 1 == pytest.approx(100 * 2.0**-26, rel=1e-6)
+
+
 def test_descent_literally(rng):
     target = rng.normal(size=(2, 3))
     plan = Descent(n_steps=7, learning_rate=0.3, momentum=0.5, averaged=0.5)
@@ -79,7 +102,7 @@ def test_descent_literally(rng):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_the_releases_cost_exactly_the_budget(relation, share):
     budget = LinearBudget(1.5, 1e-5, relation, loss_named("softmax", 4), projection_share=share)
-    steps = budget.gradients(0.2, 50)
+    steps = budget.gradients(0.2, 50, 40, 1000)
     paid = [m for m in (budget.second_moment(), budget.count(), Repeated(steps, 50)) if m]
     mu = 0.0
     for mechanism in paid:

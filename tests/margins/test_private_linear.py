@@ -232,8 +232,10 @@ def test_the_hinge_gives_rows_away(rng):
 def test_the_minimiser_moves_by_no_more_than_output_noise_covers(relation, rng):
     loss = loss_named("softmax", 3)
     budget = LinearBudget(1.0, 1e-5, relation, loss, regularization=2.0)
-    mechanism, lam = budget.output(6)
+    mechanism, lam, residual = budget.output(6, 4)
     assert lam == 2.0
+    assert residual == budget.loss.sensitivity(relation) / 1024
+    assert mechanism.sensitivity == (budget.loss.sensitivity(relation) + 2 * residual) / lam
     for _ in range(60):
         rows = rng.normal(size=(4, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -247,6 +249,95 @@ def test_the_minimiser_moves_by_no_more_than_output_noise_covers(relation, rng):
             for r, c in ((rows, codes), (near, near_codes))
         ]
         assert np.linalg.norm(found[0] - found[1]) <= mechanism.sensitivity
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_what_rounding_may_do_is_public_and_paid_for(relation, delta, rng):
+    """τ is a function of public numbers, above the rounding for any data, and in the noise."""
+    loss = loss_named("hinge", 2)
+    budget = LinearBudget(1.0, delta, relation, loss, regularization=30.0)
+    rows = rng.normal(size=(300, 5))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    objective = LinearObjective(loss, rows, loss.targets(rng.integers(2, size=300), rows))
+    for n_rows in (300, 10**8):
+        mechanism, lam, residual = budget.output(5, n_rows)
+        far = 3 * objective.radius(0.0, lam) * np.full((1, 5), 5**-0.5)
+        assert objective.gradient_error(far) <= residual / 2
+        moved = (loss.sensitivity(relation) + 2 * residual) / lam
+        assert mechanism.sensitivity == pytest.approx(moved)
+    assert residual > loss.sensitivity(relation) / 1024
+    few, many = (budget.objective(5, n).residual for n in (300, 10**8))
+    assert many > few
+
+
+@pytest.mark.parametrize("n_close", [0, 1, 10_000, 20_000])
+def test_no_rows_make_a_fit_fail(n_close):
+    """Rows with small margins want long weights, and those are rounded more: never an error."""
+    signs = np.where(np.arange(20_000) % 2, 1.0, -1.0)
+    X = np.zeros((20_000, 100))
+    X[:, 0] = signs
+    X[:n_close, 0] *= 0.05
+    model = PrivateLinearClassifier(
+        loss="hinge", solver="output", bounds=Bounds(norm=1.0, labels=[0, 1])
+    )
+    assert model.fit(X, (signs > 0).astype(int)).guarantee_.status is Status.PROVED
+
+
+@pytest.mark.parametrize("kind", ["random", "repeated", "separated", "tiny"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"solver": "output", "loss": "hinge"},
+        {"solver": "output", "loss": "hinge", "epsilon": 50.0},
+        {"solver": "output", "regularization": 1e-6},
+        {"solver": "objective", "loss": "huber", "huber_width": 0.1, "epsilon": 20.0},
+    ],
+    ids=str,
+)
+def test_no_kind_of_rows_makes_a_fit_fail(kind, settings, rng):
+    y = rng.integers(0, 2, 3000)
+    centres = rng.normal(size=(2, 450))
+    X = {
+        "random": rng.normal(size=(3000, 450)),
+        "repeated": np.repeat(rng.normal(size=(4, 450)), 750, axis=0),
+        "separated": centres[y] + 0.05 * rng.normal(size=(3000, 450)),
+        "tiny": 1e-3 * centres[y],
+    }[kind]
+    X /= np.linalg.norm(X, axis=1).max()
+    bounds = Bounds(norm=1.0, labels=[0, 1])
+    model = PrivateLinearClassifier(bounds=bounds, **{"delta": 1e-6, **settings}).fit(X, y)
+    assert np.isfinite(model.weights_).all()
+
+
+def test_the_number_of_rows_is_bounded_where_it_is_secret(unit_digits, monkeypatch):
+    for solver, power in (("noisy-gd", 26), ("objective", 22), ("output", 22)):
+        model = fitted(unit_digits, solver=solver, relation="add_or_remove_one", n_steps=2)
+        assert f"at most 2**{power} rows" in model.guarantee_.public
+        assert "number of rows" not in model.guarantee_.public
+    assert not any("at most" in fact for fact in fitted(unit_digits, n_steps=2).guarantee_.public)
+    monkeypatch.setattr("sfumato.margins.private_linear.MOST_MINIMISED", 1024)
+    fitted(unit_digits, solver="output")
+    with pytest.raises(InvalidInputError, match="takes 1024 rows at most"):
+        fitted(unit_digits, solver="output", relation="add_or_remove_one")
+
+
+def test_arrays_of_other_libraries_add_a_condition(unit_digits):
+    X, y = unit_digits[0][:50], unit_digits[1][:50]
+    model = PrivateLinearClassifier(bounds=BALL, n_steps=2)
+    assert model.fit(X, y).guarantee_.status is Status.PROVED
+    promised = model.fit(array_api_strict.asarray(X), y).guarantee_
+    assert promised.status is Status.CONDITIONAL
+    assert "at every place" in promised.conditions[0]
+    printed = PrivateLinearClassifier(
+        bounds=BALL, mode="paper", loss="huber", delta=0.0, regularization=50.0
+    )
+    assert printed.fit(array_api_strict.asarray(X), y).predict(X).shape == (50,)
+
+
+def test_without_noise_delta_may_be_zero(unit_digits):
+    model = fitted(unit_digits, epsilon=math.inf, delta=0.0, n_steps=20)
+    assert math.isinf(model.guarantee_.epsilon)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +372,8 @@ def test_nothing_after_the_releases_reads_the_rows(unit_digits, settings):
         ({"loss": "square"}, "'loss' must be one of"),
         ({"clip": 3.0}, "'clip'"),
         ({"n_steps": 0}, "'n_steps'"),
+        ({"n_steps": 3.5}, "'n_steps' must be an integer"),
+        ({"pca_share": 0.9995, "relation": "add_or_remove_one"}, "'pca_share' must lie below"),
         ({"momentum": 1.0}, "'momentum'"),
         ({"learning_rate": -1.0}, "'learning_rate'"),
         ({"whiten": True, "pca_share": 1.5}, "'pca_share'"),

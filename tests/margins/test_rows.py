@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato import Bounds
+from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import to_numpy
-from sfumato.margins.rows import RowMap, cut, exact_product, unit_rows
+from sfumato.margins import rows as rows_module
+from sfumato.margins.rows import RowMap, cut, exact_product, sum_rounding, unit_rows
 from sfumato.margins.whitening import second_moment, whitening_projection
 
 BOUNDS = [
@@ -73,6 +75,52 @@ def test_products_of_many_blocks_are_exact(rng, monkeypatch):
     monkeypatch.setattr("sfumato.margins.rows.SUMMED", 64)
     np.testing.assert_array_equal(exact_product(left, left), whole)
     np.testing.assert_array_equal(exact_product(left[::-1], left[::-1]), whole)
+
+
+@pytest.mark.parametrize("half", [2**16, 2**17, 2**17 + 3])
+def test_products_at_their_largest_are_exact(half):
+    """Every bit of a block is used; larger blocks would be rounded, which the difference shows."""
+    left = np.full((2 * half, 3), 2 - 2.0**-18)
+    left[half:] = -(2 - 2.0**-17)
+    right = np.full((2 * half, 4), 1 - 2.0**-18)
+    exact = half * ((2**19 - 1) - (2**19 - 2)) * (2**18 - 1)
+    np.testing.assert_array_equal(exact_product(left, right), exact / 2**36)
+
+
+@given(st.integers(1, 2**62), st.integers(0, 2**20))
+def test_neighbouring_sums_stay_near_as_doubles(total, change):
+    """What a sum moves by as a double is what it moves by exactly, and the spacing at most."""
+    moved = (total + change) / 2**36 - total / 2**36
+    assert moved - change / 2**36 <= sum_rounding(1, (total + change) / 2**36)
+
+
+def test_a_library_without_doubles_is_refused(monkeypatch):
+    class SinglesOnly:
+        float64 = array_api_strict.float64
+
+        @staticmethod
+        def astype(x, _):
+            return array_api_strict.astype(x, array_api_strict.float32)
+
+    monkeypatch.setattr(rows_module, "namespace_of", lambda _: SinglesOnly)
+    with pytest.raises(InvalidInputError, match="float64"):
+        unit_rows(Bounds(norm=1.0), array_api_strict.ones((4, 3)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 64, 785])
+def test_row_sums_literally(width, rng):
+    values = rng.normal(size=(5, width))
+    found = rows_module._row_sums(values)
+    np.testing.assert_allclose(found[:, 0], values.sum(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("width", [3, 20, 64])
+def test_a_clipped_row_is_the_same_alone_and_in_any_order_of_memory(order, width, rng):
+    rows = np.array(rng.normal(0, 3, (257, width)), order=order)
+    whole = Bounds(norm=1.0).clip(rows)
+    alone = np.vstack([Bounds(norm=1.0).clip(row[None]) for row in rows])
+    np.testing.assert_array_equal(whole, alone)
 
 
 def test_second_moment_moves_by_its_sensitivity(rng):

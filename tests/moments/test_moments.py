@@ -267,6 +267,8 @@ def test_the_guarantee_is_what_the_events_cost(relation: str, seed: int) -> None
     assert epsilon_spent(guarantee.events, 1e-4) == pytest.approx(1.5, rel=1e-6)
     assert guarantee.epsilon <= 1.5
     assert ("number of rows" in guarantee.public) == (relation == "replace_one")
+    most = f"at most 2**{MOST_ROWS.bit_length() - 1} rows"
+    assert (most in guarantee.public) == (relation == "add_or_remove_one")
     assert len(model.dp_events()) == 3
 
 

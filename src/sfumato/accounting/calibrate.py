@@ -9,7 +9,9 @@ from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "least_noise_multiplier"]
+
+LARGEST_MULTIPLIER = 2.0**40
 
 
 def calibrate(
@@ -60,3 +62,51 @@ def calibrate(
         else:
             passed = middle
     return kept
+
+
+def least_noise_multiplier(
+    events_of: Callable[[float], Iterable[Event]],
+    *,
+    epsilon: float,
+    delta: float,
+    relation: Relation,
+    tolerance: float,
+    advice: str = "",
+) -> float:
+    """Find the least noise multiplier at which ``events_of(multiplier)`` keeps the budget.
+
+    Parameters
+    ----------
+    events_of : callable
+        Gives the events of a run with that multiplier; their cost must fall with it.
+    epsilon, delta : float
+        The budget.
+    relation : Relation
+        The neighbours.
+    tolerance : float
+        Relative width at which the search stops.
+    advice : str
+        What to do where no noise is enough; ends the message of the error.
+    """
+
+    def keeps(multiplier: float) -> bool:
+        return epsilon_spent(events_of(multiplier), delta, relation, enough=epsilon) <= epsilon
+
+    kept = 1.0
+    while not keeps(kept):
+        kept *= 2
+        if kept > LARGEST_MULTIPLIER:
+            raise InvalidInputError(
+                f"No noise keeps epsilon {epsilon:g} at delta {delta:g}. {advice}".rstrip()
+            )
+    passed = kept / 2
+    while passed > 1 / LARGEST_MULTIPLIER and keeps(passed):
+        kept, passed = passed, passed / 2
+    return calibrate(
+        events_of,
+        epsilon=epsilon,
+        delta=delta,
+        bracket=(kept, passed),
+        relation=relation,
+        tolerance=tolerance,
+    )

@@ -6,12 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.optimize import brentq
-
-from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.events import Event
-from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.margins.large_margin_losses import MarginLoss
 from sfumato.margins.large_margin_sensitivity import (
@@ -19,7 +16,10 @@ from sfumato.margins.large_margin_sensitivity import (
     gradient_directions,
     gradient_sensitivity,
 )
+from sfumato.margins.large_margin_solvers import MarginLimits
+from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.moments.sensitivity import second_moment_sensitivity
 
@@ -30,8 +30,6 @@ __all__ = ["LargeMarginBudget"]
 # MNIST among 0.1, 0.25, 0.5 and 1 at epsilon 1 and 10.
 NOISE_SHARE = 0.5
 LEAST_CONVEXITY = 1e-3  # of the rule, for budgets that leave hardly any noise
-LARGEST_LOG_MULTIPLIER = 30.0
-SAFE_STEP = 1e-7
 
 
 @dataclass(frozen=True)
@@ -54,6 +52,8 @@ class LargeMarginBudget:
         Share of ``mu²`` for the principal components; 0 without them.
     regularization : float or None
         Λ; None for the public rule.
+    n_rows : int
+        The public number of rows, or a public bound on it.
     """
 
     epsilon: float
@@ -64,6 +64,7 @@ class LargeMarginBudget:
     order: int
     pca_share: float
     regularization: float | None
+    n_rows: int = MOST_MINIMISED
 
     def components(self) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without principal components."""
@@ -94,18 +95,29 @@ class LargeMarginBudget:
             strong_convexity=convexity,
             noise_multiplier=multiplier,
             dimension=gradient_directions(self.n_classes, self.relation),
+            rounding=self._rounding(
+                norm_quantile("gaussian", self._size, multiplier * self.sensitivity), convexity
+            ),
         )
 
     def _pure(self) -> GammaObjectiveMechanism:
-        size = self.n_classes * self.order * (self.order + 1) // 2
-        convexity = self._convexity(math.sqrt(size) * self.sensitivity / self.epsilon)
-        return GammaObjectiveMechanism(
+        convexity = self._convexity(math.sqrt(self._size) * self.sensitivity / self.epsilon)
+        mechanism = GammaObjectiveMechanism(
             sensitivity=self.sensitivity,
             kappa=curvature_bound(self.loss, self.n_classes, convexity),
             strong_convexity=convexity,
             epsilon=self.epsilon,
-            size=size,
+            size=self._size,
         )
+        return mechanism.with_rounding(lambda longest: self._rounding(longest, convexity))
+
+    @property
+    def _size(self) -> int:
+        return self.n_classes * self.order * (self.order + 1) // 2
+
+    def _rounding(self, longest: float, convexity: float) -> float:
+        limits = MarginLimits(self.loss, self.n_classes, self.n_rows, self._size // self.n_classes)
+        return limits.rounding(longest, convexity)
 
     def _convexity(self, deviation: float) -> float:
         if self.regularization is not None:
@@ -116,33 +128,15 @@ class LargeMarginBudget:
         releases = filter(None, (self.components(), self._gaussian(multiplier)))
         return [mechanism.event() for mechanism in releases]
 
-    def cost(self, multiplier: float) -> float:
-        """Epsilon of all releases with this noise multiplier of the linear term."""
-        return epsilon_spent(self._events(multiplier), self.delta, self.relation)
-
 
 @lru_cache(maxsize=64)
 def _multiplier(budget: LargeMarginBudget) -> float:
-    """Least noise multiplier of the linear term that keeps the budget, from the safe side."""
-
-    def excess(log_multiplier: float) -> float:
-        share = budget.cost(math.exp(log_multiplier)) / budget.epsilon
-        return max(-30.0, min(30.0, math.log(share) if share > 0 else -30.0))
-
-    # For small epsilon the loss is near (√m + 5)/r, for large epsilon near 1/(2r²).
-    near = (math.sqrt(2 * budget.n_classes) + 5) / budget.epsilon
-    high = low = math.log(max(near, 1 / math.sqrt(2 * budget.epsilon)))
-    while excess(high) > 0:
-        high += 1.0
-        if high > LARGEST_LOG_MULTIPLIER:
-            raise InvalidInputError(
-                f"No noise keeps epsilon {budget.epsilon:g} at delta {budget.delta:g} with this "
-                "'regularization': one record moves the curvature too much. Use a larger one, or "
-                "None."
-            )
-    while excess(low) < 0:
-        low -= 1.0
-    kept = math.exp(brentq(excess, low, high, xtol=1e-7) if low < high else low)
-    while budget.cost(kept) > budget.epsilon:
-        kept *= 1 + SAFE_STEP
-    return kept
+    return least_noise_multiplier(
+        budget._events,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        relation=budget.relation,
+        tolerance=1e-6,
+        advice="One record moves the curvature too much with this 'regularization': use a larger "
+        "one, or None.",
+    )

@@ -41,6 +41,11 @@ class MarginLoss:
         """``1 / (2 width)``."""
         return 0.5 / self.width
 
+    @property
+    def value_at_zero(self) -> float:
+        """Loss against one other class where all scores are equal."""
+        return float(_rounded_hinge(np.array([self.margin]), self.width)[0][0])
+
     def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
         """See `ScoreLoss`."""
         lacking, rows = self._lacking(scores, own)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from sfumato.margins.large_margin_losses import MarginLoss
 from sfumato.margins.large_margin_objective import (
     BLOCK,
     GROUP,
@@ -17,8 +19,10 @@ from sfumato.margins.large_margin_objective import (
     to_matrices,
     to_vectors,
 )
+from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 
 __all__ = [
+    "MarginLimits",
     "PerturbableSum",
     "Smooth",
     "cone_residual",
@@ -91,19 +95,70 @@ class PerturbableSum(LargeMarginObjective):
         )
 
     def gradient_error(self, t: Array) -> float:
-        """Bound on the rounding of `gradient`.
-
-        Each row has slopes of length ``√(C(C-1))`` at most. They are off by the rounding of two
-        scores times the curvature of the loss, and their sum by one unit for each term of a
-        product, a group of products and the sum of groups, and a few for the features.
-        """
-        unit, n_rows, n_classes = 2.0**-53, len(self.rows), self.n_ellipsoids
-        curvature = self.loss.largest_curvature  # type: ignore[attr-defined]
+        """Bound on the rounding of `gradient`."""
         longest = float(np.linalg.norm(t, axis=1).max())
-        per_score = 2 * (self.shape[1] + 4) * longest * curvature
-        terms = BLOCK + GROUP + n_rows / (BLOCK * GROUP) + 16
-        slopes = math.sqrt(n_classes * (n_classes - 1)) * n_rows
-        return float(1.01 * unit * slopes * (per_score + terms))
+        return self._limits.gradient_error(longest)
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient: the Laplacian of a star of C classes."""
+        return self._limits.n_rows * self.n_ellipsoids * self._limits.loss.largest_curvature
+
+    def radius(self, linear: float, strong_convexity: float) -> float:
+        """Bound on the norm of the minimiser for linear terms of this norm."""
+        limits = self._limits
+        return farthest_minimiser(limits.slopes, limits.at_zero, linear, strong_convexity)
+
+    @property
+    def _limits(self) -> MarginLimits:
+        loss: MarginLoss = self.loss  # type: ignore[assignment]
+        return MarginLimits(loss, self.n_ellipsoids, len(self.rows), self.shape[1])
+
+
+@dataclass(frozen=True)
+class MarginLimits:
+    """What holds for all data of a public size.
+
+    Parameters
+    ----------
+    loss : MarginLoss
+    n_classes, n_rows : int
+        C, and the number of rows or a bound on it.
+    n_features : int
+        Numbers of one matrix in svec coordinates.
+    """
+
+    loss: MarginLoss
+    n_classes: int
+    n_rows: int
+    n_features: int
+
+    @property
+    def slopes(self) -> float:
+        """Largest norm of a gradient: each row has slopes of length ``√(C(C-1))`` at most."""
+        return math.sqrt(self.n_classes * (self.n_classes - 1)) * self.n_rows
+
+    @property
+    def at_zero(self) -> float:
+        """Sum of the losses where all matrices are zero."""
+        return self.n_rows * (self.n_classes - 1) * self.loss.value_at_zero
+
+    def gradient_error(self, longest: float) -> float:
+        """Bound on the rounding of a gradient at matrices of this norm at most.
+
+        Slopes are off by the rounding of two scores times the curvature of the loss, and their sum
+        by one unit for each term of a product, a group of products and the sum of groups, and a few
+        for the features.
+        """
+        per_score = 2 * (self.n_features + 4) * longest * self.loss.largest_curvature
+        terms = BLOCK + GROUP + self.n_rows / (BLOCK * GROUP) + 16
+        return 1.01 * 2.0**-53 * self.slopes * (per_score + terms)
+
+    def rounding(self, linear: float, strong_convexity: float) -> float:
+        """Bound on that rounding for all data: from public numbers alone."""
+        return rounding_met(
+            self.gradient_error, self.slopes, self.at_zero, linear, strong_convexity
+        )
 
 
 def descend(smooth: Smooth, start: Array, *, tolerance: float, max_iter: int) -> tuple[Array, int]:

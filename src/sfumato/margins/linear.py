@@ -82,7 +82,7 @@ class LinearClassifier(LinearPredictions):
     loss : {"softmax", "huber", "hinge"}, default="softmax"
         Softmax is all classes jointly (logistic regression for two); huber and hinge are one class
         against the rest. The corner of the hinge is rounded over ``1 ± huber_width``, or for
-        "hinge" over ``1 ± 0.001``.
+        "hinge" over ``1 ± 0.05``.
     regularization : float, default=1.0
         Strong convexity of the sum.
     huber_width : float, default=0.5

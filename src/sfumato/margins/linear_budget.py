@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sfumato.accounting.calibrate import calibrate
-from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.events import Event, RepeatedEvent
-from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.margins.losses import Loss
+from sfumato.margins.objective import largest_rounding
+from sfumato.margins.rows import MOST_MINIMISED, MOST_ROWS, sum_rounding
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.moments.sensitivity import second_moment_sensitivity
 
@@ -28,8 +29,7 @@ OBJECTIVE_SHARE = 0.25
 OUTPUT_SHARE = 1.0
 LEAST_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
 COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
-TOLERANCE = 1e-6  # gradient norm of a certified minimiser, in sensitivities
-LARGEST_MULTIPLIER = 2.0**40
+LEAST_RESIDUAL = 2.0**-10  # of the sensitivity: how near output perturbation comes to a minimiser
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class LinearBudget:
         Share of ``mu²`` for the second moment; 0 without it.
     regularization : float or None
         Strong convexity of the objective; None for the public rule.
+    n_features : int
+        Numbers of a row; they decide by how much a second moment is rounded as it becomes doubles.
     """
 
     epsilon: float
@@ -72,67 +74,102 @@ class LinearBudget:
     loss: Loss
     projection_share: float = 0.0
     regularization: float | None = None
+    n_features: int = 1
 
     def second_moment(self) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without it."""
         if not self.projection_share:
             return None
-        mu = self._mu(self.projection_share)
+        exact = second_moment_sensitivity(self.relation)
+        as_doubles = sum_rounding(self.n_features**2, MOST_ROWS)
         return GaussianMechanism.from_mu(
-            sensitivity=second_moment_sensitivity(self.relation), mu=mu
+            sensitivity=exact + as_doubles, mu=self._mu(self.projection_share)
         )
 
     # Objective perturbation -----------------------------------------------------------------
 
-    def objective(self, size: int) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
-        """Give the perturbation of the objective of `size` weights."""
-        sensitivity = self.loss.sensitivity(self.relation)
+    def objective(
+        self, size: int, n_rows: int = MOST_MINIMISED
+    ) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
+        """Give the perturbation of the objective of `size` weights.
+
+        Parameters
+        ----------
+        size : int
+            Numbers in W.
+        n_rows : int
+            The public number of rows, or a public bound on it.
+        """
         if math.isinf(self.epsilon) or self.delta:
-            multiplier = 0.0 if math.isinf(self.epsilon) else _least_multiplier(self)
-            return self._gaussian(multiplier)
+            multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self, size, n_rows)
+            return self._gaussian(multiplier, size, n_rows)
+        sensitivity = self.loss.sensitivity(self.relation)
         convexity = self._convexity(OBJECTIVE_SHARE * math.sqrt(size) * sensitivity / self.epsilon)
-        return GammaObjectiveMechanism(
+        mechanism = GammaObjectiveMechanism(
             sensitivity=sensitivity,
             kappa=self.loss.log_determinant(convexity),
             strong_convexity=convexity,
             epsilon=self.epsilon,
             size=size,
         )
+        return mechanism.with_rounding(
+            lambda longest: self._rounding(size, n_rows, longest, convexity)
+        )
 
-    def _gaussian(self, multiplier: float) -> GaussianObjectiveMechanism:
+    def _gaussian(self, multiplier: float, size: int, n_rows: int) -> GaussianObjectiveMechanism:
         sensitivity = self.loss.sensitivity(self.relation)
         convexity = self._convexity(OBJECTIVE_SHARE * multiplier * sensitivity)
+        longest = norm_quantile("gaussian", size, multiplier * sensitivity)
         return GaussianObjectiveMechanism(
             sensitivity=sensitivity,
             kappa=self.loss.log_determinant(convexity),
             strong_convexity=convexity,
             noise_multiplier=multiplier,
             dimension=self.loss.dimension(self.relation),
+            rounding=self._rounding(size, n_rows, longest, convexity),
         )
 
-    def _events(self, multiplier: float) -> Sequence[Event]:
+    def _rounding(self, size: int, n_rows: int, longest: float, convexity: float) -> float:
+        n_columns = size // self.loss.n_scores
+        return largest_rounding(self.loss, n_rows, n_columns, longest, convexity)
+
+    def _events(self, multiplier: float, size: int, n_rows: int) -> Sequence[Event]:
         first = self.second_moment()
         paid = [] if first is None else [first.event()]
-        return [*paid, self._gaussian(multiplier).event()]
+        return [*paid, self._gaussian(multiplier, size, n_rows).event()]
 
     # Output perturbation --------------------------------------------------------------------
 
-    def output(self, size: int) -> tuple[GaussianMechanism | GammaMechanism, float]:
-        """Give the noise on the minimiser, and the strong convexity that it rests on.
+    def output(
+        self, size: int, n_rows: int = MOST_MINIMISED
+    ) -> tuple[GaussianMechanism | GammaMechanism, float, float]:
+        """Give the noise on the minimiser, the strong convexity Λ and τ that it rests on.
 
-        The minimiser moves by ``D / convexity``, a certified one by twice its error more.
+        The minimiser moves by ``D / Λ``; the point found lies within ``τ / Λ`` of it, so moves by
+        ``(D + 2 τ) / Λ``. τ is twice the largest rounding of a gradient, or ``2⁻¹⁰ D`` if larger.
+
+        Parameters
+        ----------
+        size : int
+            Numbers in W.
+        n_rows : int
+            The public number of rows, or a public bound on it.
         """
         sensitivity = self.loss.sensitivity(self.relation)
+        if math.isinf(self.epsilon):
+            multiplier = 0.0
+        elif self.delta:
+            multiplier = 1 / self._mu(1 - self.projection_share)
+        else:
+            multiplier = math.sqrt(size) / self.epsilon
+        convexity = self._convexity(OUTPUT_SHARE * multiplier * sensitivity)
+        residual = max(
+            LEAST_RESIDUAL * sensitivity, 2 * self._rounding(size, n_rows, 0.0, convexity)
+        )
+        moved = (sensitivity + 2 * residual) / convexity
         if math.isinf(self.epsilon) or self.delta:
-            multiplier = (
-                0.0 if math.isinf(self.epsilon) else 1 / self._mu(1 - self.projection_share)
-            )
-            convexity = self._convexity(OUTPUT_SHARE * multiplier * sensitivity)
-            moved = sensitivity * (1 + 2 * TOLERANCE) / convexity
-            return GaussianMechanism(moved, multiplier), convexity
-        convexity = self._convexity(OUTPUT_SHARE * math.sqrt(size) * sensitivity / self.epsilon)
-        moved = sensitivity * (1 + 2 * TOLERANCE) / convexity
-        return GammaMechanism(moved, self.epsilon, size), convexity
+            return GaussianMechanism(moved, multiplier), convexity, residual
+        return GammaMechanism(moved, self.epsilon, size), convexity, residual
 
     # Noisy gradient descent -----------------------------------------------------------------
 
@@ -142,17 +179,32 @@ class LinearBudget:
             return None
         return GaussianMechanism.from_mu(sensitivity=1.0, mu=self._mu(COUNT_SHARE))
 
-    def gradients(self, clip: float, n_steps: int) -> GaussianMechanism:
-        """Give the release of one gradient of `n_steps`, slopes clipped at `clip`."""
+    def gradients(
+        self, clip: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
+    ) -> GaussianMechanism:
+        """Give the release of one gradient of `n_steps`, slopes clipped at `clip`.
+
+        Parameters
+        ----------
+        clip : float
+        n_steps : int
+        size : int
+            Numbers in W.
+        n_rows : int
+            The public number of rows, or a public bound on it.
+        """
         counted = 0.0 if self.relation is Relation.REPLACE_ONE else COUNT_SHARE
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
         sensitivity = clip * (2 if self.relation is Relation.REPLACE_ONE else 1)
-        return GaussianMechanism.from_mu(sensitivity=sensitivity, mu=mu)
+        as_doubles = sum_rounding(size, n_rows * clip)
+        return GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
 
     # Shared ---------------------------------------------------------------------------------
 
     def _mu(self, share: float) -> float:
         """Give the part of mu that belongs to a share of mu²."""
+        if math.isinf(self.epsilon):
+            return math.inf
         return mu_from_budget(self.epsilon, self.delta) * math.sqrt(share)
 
     def _convexity(self, rule: float) -> float:
@@ -162,31 +214,13 @@ class LinearBudget:
 
 
 @lru_cache(maxsize=64)
-def _least_multiplier(budget: LinearBudget) -> float:
-    """Least noise multiplier of the linear term that keeps the budget."""
-
-    def keeps(multiplier: float) -> bool:
-        events = budget._events(multiplier)
-        spent = epsilon_spent(events, budget.delta, budget.relation, enough=budget.epsilon)
-        return spent <= budget.epsilon
-
-    kept = 1.0
-    while not keeps(kept):
-        kept *= 2
-        if kept > LARGEST_MULTIPLIER:
-            raise InvalidInputError(
-                f"No noise keeps epsilon {budget.epsilon:g} at delta {budget.delta:g} with this "
-                "'regularization': one row moves the curvature too much. Use a larger one, or "
-                "None."
-            )
-    passed = kept / 2
-    while passed > 1 / LARGEST_MULTIPLIER and keeps(passed):
-        kept, passed = passed, passed / 2
-    return calibrate(
-        budget._events,
+def _multiplier(budget: LinearBudget, size: int, n_rows: int) -> float:
+    return least_noise_multiplier(
+        lambda multiplier: budget._events(multiplier, size, n_rows),
         epsilon=budget.epsilon,
         delta=budget.delta,
-        bracket=(kept, passed),
         relation=budget.relation,
         tolerance=1e-4,
+        advice="One row moves the curvature too much with this 'regularization': use a larger one, "
+        "or None.",
     )

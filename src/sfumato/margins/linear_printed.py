@@ -38,6 +38,7 @@ CONDITIONS = (
     "every row lies in the unit ball (here it is clipped to bounds inside it)",
     "the classifiers of all classes are charged, not one of them",
     "the minimiser is exact (here its error is covered by noise on the output)",
+    "sums over rows are exact (here they are plain sums of doubles)",
 )
 
 

@@ -8,7 +8,7 @@ loss        two classes, sign y                    C classes
 ==========  =====================================  ==================================
 softmax     ``log(1 + exp(-y s))``                 ``log sum_c exp(s_c) - s_y``
 huber       ``H(y s)``                             ``sum_c H(y_c s_c)``, one against the rest
-hinge       H with a tiny h                        H with a tiny h
+hinge       H with h = 0.05                        H with h = 0.05
 ==========  =====================================  ==================================
 
 ``H(m)`` is the hinge with its corner at 1 rounded over ``[1 - h, 1 + h]``.
@@ -21,6 +21,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, like, namespace_of
@@ -28,9 +30,9 @@ from sfumato.kernels.arrays import Array, like, namespace_of
 __all__ = ["HINGE_WIDTH", "LOSSES", "HuberLoss", "Loss", "SoftmaxLoss", "loss_named", "over_scores"]
 
 LOSSES = ("softmax", "huber", "hinge")
-# The corner of the hinge is rounded this little, so that its minimiser can be certified. The loss
-# of a row changes by h/4 at most, and its slopes stay below 1.
-HINGE_WIDTH = 1e-3
+# The corner of the hinge is rounded: an error in a score moves slopes by 1/(2h) times as much, and
+# that has to be paid for. The loss of a row changes by h/4 = 0.0125 at most; slopes stay below 1.
+HINGE_WIDTH = 0.05
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ class Loss(ABC):
     @abstractmethod
     def largest_curvature(self) -> float:
         """Largest eigenvalue of a row's Hessian by its scores."""
+
+    @property
+    def value_at_zero(self) -> float:
+        """Loss of a row of any class where all scores are 0."""
+        scores = np.zeros((1, self.n_scores))
+        return float(self.values(scores, np.ones_like(scores))[0])
 
     @property
     def slope_dimension(self) -> int:

@@ -77,7 +77,11 @@ def _shrinkage(lengths: Array, clip: float) -> Array:
 
 
 def on_weight_grid(weights: Weights) -> Weights:
-    """Bring weights to the grid and the ball on which scores are exact; they are public."""
+    """Bring weights to the grid and the ball on which scores are exact; they are public.
+
+    Weights that ran away to infinity stop at 1e100, those that are no number at zero.
+    """
+    weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
     limit = LARGEST_WEIGHTS * (1 - HAIR)
     return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))

@@ -1,24 +1,71 @@
-"""The objective of a linear classifier: a sum of losses over rows, and its certified minimiser."""
+"""The objective of a linear classifier: a sum of losses over rows, and what rounding does to it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exceptions import SfumatoError
 from sfumato.margins.losses import Loss
 from sfumato.margins.solvers import newton
+from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 
-__all__ = ["LinearObjective", "certified"]
+__all__ = ["LinearObjective", "gradient_rounding", "largest_rounding"]
 
 Array = NDArray[np.float64]
 
-BLOCK = 4096  # rows summed at a time: what rounding may change grows with it, not with all rows
+BLOCK = 256  # rows of one product; blocks are added in pairs, pairs of pairs, and so on
 UNIT_ROUNDOFF = 2.0**-53
-PRECISION = 1e-6  # gradient norm that is aimed at where nothing asks for a smaller one
+
+
+def gradient_rounding(loss: Loss, n_rows: int, n_columns: int, norm: float) -> float:
+    """Bound on what rounding may change in `LinearObjective.gradient` at weights of this norm.
+
+    A score of m products, added up in about √m groups of √m, is off by ``(2√m + 4) u ||W||`` at
+    most and moves the slopes of its row by that times the curvature bound; slopes themselves by a
+    few units more; a sum over n rows by as many units as additions that a term goes through.
+
+    Parameters
+    ----------
+    loss : Loss
+    n_rows, n_columns : int
+        Shape of the rows, which have length 1 at most.
+    norm : float
+        Norm of the weights.
+    """
+    per_score = (2 * _group(n_columns) + 4) * norm * loss.largest_curvature
+    levels = math.ceil(math.log2(max(1.0, n_rows / BLOCK)))
+    in_sums = min(n_rows, BLOCK) + levels + 2
+    per_row = per_score + (in_sums + 16 * loss.n_scores) * loss.slope_bound
+    return 1.01 * UNIT_ROUNDOFF * n_rows * per_row
+
+
+def largest_rounding(
+    loss: Loss, n_rows: int, n_columns: int, linear: float, strong_convexity: float
+) -> float:
+    """Bound on that rounding for all data of `n_rows` at most: from public numbers alone.
+
+    Parameters
+    ----------
+    loss : Loss
+    n_rows, n_columns : int
+    linear : float
+        Largest norm of a linear term that is added to the objective.
+    strong_convexity : float
+    """
+    return rounding_met(
+        lambda norm: gradient_rounding(loss, n_rows, n_columns, norm),
+        n_rows * loss.slope_bound,
+        n_rows * loss.value_at_zero,
+        linear,
+        strong_convexity,
+    )
+
+
+def _group(n_columns: int) -> int:
+    return math.isqrt(max(0, n_columns - 1)) + 1
 
 
 @dataclass(frozen=True)
@@ -43,47 +90,42 @@ class LinearObjective:
         """Shape of the weights."""
         return self.loss.n_scores, self.rows.shape[1]
 
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient."""
+        return len(self.rows) * self.loss.largest_curvature
+
     def value(self, weights: Array) -> float:
         """Sum of the losses."""
         return float(self.loss.values(self.rows @ weights.T, self.targets).sum())
 
     def gradient(self, weights: Array) -> Array:
-        """Gradient of the sum, added up block by block."""
-        total = np.zeros(self.shape)
-        for start in range(0, len(self.rows), BLOCK):
-            part = slice(start, start + BLOCK)
-            slopes = self.loss.slopes(self.rows[part] @ weights.T, self.targets[part])
-            total += slopes.T @ self.rows[part]
-        return total
+        """Gradient of the sum, added up in pairs of blocks."""
+        return self._gradient_of(weights, 0, len(self.rows))
+
+    def _gradient_of(self, weights: Array, start: int, stop: int) -> Array:
+        if stop - start > BLOCK:
+            middle = start + BLOCK * ((stop - start + 2 * BLOCK - 1) // (2 * BLOCK))
+            first = self._gradient_of(weights, start, middle)
+            return first + self._gradient_of(weights, middle, stop)
+        rows, width = self.rows[start:stop], _group(self.rows.shape[1])
+        scores = np.zeros((len(rows), len(weights)))
+        for column in range(0, rows.shape[1], width):
+            part = slice(column, column + width)
+            scores += rows[:, part] @ weights[:, part].T
+        return np.asarray(self.loss.slopes(scores, self.targets[start:stop]).T @ rows)
 
     def gradient_error(self, weights: Array) -> float:
-        """Bound on what rounding may change in the norm of `gradient`.
+        """Bound on what rounding may change in the norm of `gradient`."""
+        n_rows, n_columns = self.rows.shape
+        return gradient_rounding(self.loss, n_rows, n_columns, float(np.linalg.norm(weights)))
 
-        A score of m products is off by ``m u ||W||`` at most and moves the slopes of its row by
-        that times the curvature bound; slopes themselves by a few units more; a sum of b terms by
-        ``b u`` times the sum of their sizes.
-        """
-        n_rows, m = self.rows.shape
-        per_score = (m + 2) * float(np.linalg.norm(weights)) * self.loss.largest_curvature
-        in_sums = min(n_rows, BLOCK) + n_rows / BLOCK + 2
-        per_row = per_score + (in_sums + 16 * self.loss.n_scores) * self.loss.slope_bound
-        return float(1.01 * UNIT_ROUNDOFF * n_rows * per_row)
+    def radius(self, linear: float, strong_convexity: float) -> float:
+        """Bound on the norm of the minimiser for linear terms of this norm."""
+        n_rows = len(self.rows)
+        slopes, at_zero = n_rows * self.loss.slope_bound, n_rows * self.loss.value_at_zero
+        return farthest_minimiser(slopes, at_zero, linear, strong_convexity)
 
     def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
         """Minimise ``sum loss + <linear, W> + strong_convexity/2 ||W||²``."""
         return newton(self.loss, self.rows, self.targets, linear, strong_convexity, tolerance)
-
-
-def certified(objective: Any, strong_convexity: float, tolerance: float) -> Array:
-    """Give the minimiser without a linear term, its gradient norm checked, rounding included."""
-    linear = np.zeros(objective.shape)
-    goal = min(tolerance / 2, PRECISION)
-    weights: Array = objective.minimise(linear, strong_convexity, goal)
-    gradient = objective.gradient(weights) + strong_convexity * weights
-    reached = float(np.linalg.norm(gradient)) + objective.gradient_error(weights)
-    if not reached <= tolerance:
-        raise SfumatoError(
-            "The minimiser could not be found to the accuracy that the proof needs, so nothing is "
-            "released. Use a larger 'regularization' or another solver."
-        )
-    return weights

@@ -24,6 +24,7 @@ from sfumato.margins.large_margin_objective import (
 )
 from sfumato.margins.large_margin_printed import PrintedObjective
 from sfumato.margins.large_margin_solvers import PerturbableSum, shifted_into_cone
+from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.moments.statistics import PROJECTION_BITS, UnitRows, project, second_moment
@@ -94,13 +95,14 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
     -------
     Unit and relation : record, label included; replace_one or add_or_remove_one.
     Released : the second moment of all rows if components are asked for, then the minimiser of
-        the perturbed objective, certified by its gradient and with a little noise on it.
+        the perturbed objective, up to a known error that a little noise on it hides.
     Sensitivity : ``√2 C`` (replace) or ``√(C(C-1))`` (add or remove) of the joint gradient over all
         C classes.
     Guarantee : the loss bound of objective perturbation with ``2(C-1)`` or ``C-1`` directions,
         composed with the components and calibrated to (epsilon, delta). Mode "paper": refuted.
-    Assumptions and numerics : bounds and label set are public; the solver's error is bounded and
-        covered by noise. Proof: docs/guarantees/large-margin.md.
+    Assumptions and numerics : bounds and label set are public, and where the number of rows is
+        secret, that there are at most 2**22 of them; the solver's error is bounded and covered by
+        noise. Proof: docs/guarantees/large-margin.md.
 
     See Also
     --------
@@ -174,10 +176,11 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
                 "The label set holds one class; a classifier needs at least two."
             )
         self._warn_if_weak(len(rows))
+        self._check_number(len(rows))
         if self.mode == Mode.PAPER:
             return self._fit_as_printed(bounds, rows, codes)
 
-        budget = self._budget(rows.shape[1])  # [L1] everything public
+        budget = self._budget(rows.shape)  # [L1] everything public
         components, ellipsoids = budget.components(), budget.ellipsoids()  # [L2] D, kappa, m
         receipt = self._prepay(*filter(None, (components, ellipsoids)))  # [L3] charge, then draw
         basis = self._basis(components, bounds, rows, receipt)  # [L4] first release
@@ -196,7 +199,22 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         self.guarantee_ = self._guarantee(receipt)
         return self
 
-    def _budget(self, n_features: int) -> LargeMarginBudget:
+    def _check_number(self, n_rows: int) -> None:
+        if not self._number_is_public and n_rows > MOST_MINIMISED:
+            raise InvalidInputError(
+                f"At most {MOST_MINIMISED} rows are taken with relation {self.relation!r}."
+            )
+
+    @property
+    def _number_is_public(self) -> bool:
+        return Relation(self.relation) is Relation.REPLACE_ONE
+
+    @property
+    def _most_rows(self) -> int:
+        return MOST_MINIMISED
+
+    def _budget(self, shape: tuple[int, ...]) -> LargeMarginBudget:
+        n_rows, n_features = shape
         kept = self._components_kept(n_features)
         return LargeMarginBudget(
             epsilon=float(self.epsilon),
@@ -207,6 +225,7 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
             order=(n_features if kept is None else kept) + 1,
             pca_share=0.0 if kept is None else self.pca_share,
             regularization=self.regularization,
+            n_rows=n_rows if self._number_is_public else MOST_MINIMISED,
         )
 
     def _check_promise(self) -> Bounds:

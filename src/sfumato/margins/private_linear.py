@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,18 +13,19 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Guarantee, Mode, Relation
+from sfumato.guarantee import Guarantee, Mode, Relation, Status
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
 from sfumato.margins.linear import LinearPredictions
-from sfumato.margins.linear_budget import TOLERANCE, LinearBudget, Repeated
+from sfumato.margins.linear_budget import COUNT_SHARE, LinearBudget, Repeated
 from sfumato.margins.linear_printed import fit_as_printed, printed_scores
 from sfumato.margins.losses import LOSSES, Loss, loss_named
 from sfumato.margins.noisy_gradient import Descent, clipped_gradient, descend
-from sfumato.margins.objective import LinearObjective, certified
-from sfumato.margins.rows import RowMap, unit_rows
+from sfumato.margins.objective import LinearObjective
+from sfumato.margins.rows import MOST_MINIMISED, MOST_ROWS, RowMap, unit_rows
 from sfumato.margins.whitening import second_moment, whitening_projection
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.private import PrivateEstimator
 
@@ -38,6 +40,8 @@ PRINTED_SHARE = 0.5
 SCORE_NOISE = 1.6
 LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 AVERAGED = 0.5
+FOREIGN = "the array library computes exp and sqrt of a number alike at every place of an array"
+EXACT = 1e-6  # gradient norm of a minimiser without privacy
 MOST_WHITENED = 5000  # features: the second moment has their square, its eigenvectors their cube
 
 
@@ -48,7 +52,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     ----------
     loss : {"softmax", "huber", "hinge"}, default="softmax"
         See `LinearClassifier`. Softmax is one joint loss whatever the number of classes; huber
-        and hinge sum one loss a class.
+        and hinge sum one loss a class. The corner of the hinge is rounded over ``1 ± 0.05``.
     solver : {"noisy-gd", "objective", "output"}, default="noisy-gd"
         "noisy-gd": gradient descent on all rows with noise on each gradient; the most accurate
         wherever it was measured. "objective": the minimiser of a sum of losses with a random
@@ -113,8 +117,10 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, `clip` for
         "noisy-gd"; of the minimiser that divided by the strong convexity.
     Guarantee : objective perturbation by its loss bound, the others mu-GDP; all releases composed.
-    Assumptions and numerics : bounds and label set are public; gradients are exact sums, minimisers
-        are certified, noise is float-safe. Proofs: docs/guarantees/linear-classifier.md.
+    Assumptions and numerics : bounds and label set are public, and where the number of rows is
+        secret, that there are at most 2**26 of them (2**22 for "objective" and "output"). Gradients
+        are exact sums, by how much minimisers are missed is bounded and paid for, noise is
+        float-safe. Proofs: docs/guarantees/linear-classifier.md.
 
     References
     ----------
@@ -215,7 +221,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     def _by_objective(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
         """Minimise the sum of losses with a random linear term."""
         first = budget.second_moment()
-        mechanism = budget.objective(self._n_weights(units, budget.loss))
+        mechanism = budget.objective(self._n_weights(units, budget.loss), self._public_rows(units))
         receipt = self._prepay(*_present(first, mechanism))
         rows = self._mapped(first, units, receipt)  # [L3] second moment released, rows projected
         objective = LinearObjective(budget.loss, rows, budget.loss.targets(codes, rows))
@@ -226,22 +232,28 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     def _by_output(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
         """Add noise to the minimiser."""
         first = budget.second_moment()
-        mechanism, convexity = budget.output(self._n_weights(units, budget.loss))
+        size, n_rows = self._n_weights(units, budget.loss), self._public_rows(units)
+        mechanism, convexity, residual = budget.output(size, n_rows)
         receipt = self._prepay(*_present(first, mechanism))
         rows = self._mapped(first, units, receipt)
         objective = LinearObjective(budget.loss, rows, budget.loss.targets(codes, rows))
-        tolerance = TOLERANCE * budget.loss.sensitivity(self.relation)
-        if math.isinf(self.epsilon):  # nothing is promised, so nothing need be certified
-            tolerance = math.inf
-        minimiser = certified(objective, convexity, tolerance)
+        minimiser = self._minimiser(objective, convexity, residual)
         weights = mechanism.release(minimiser, ledger=receipt)  # [L5] the minimiser with noise
         self.guarantee_ = self._guarantee(receipt)
         return weights
 
+    def _minimiser(self, objective: LinearObjective, convexity: float, residual: float) -> Any:
+        """Give a point within ``residual / convexity`` of the minimiser, whatever the rows are."""
+        linear = np.zeros(objective.shape)
+        if math.isinf(self.epsilon):  # nothing is promised, so nothing need be certain
+            return objective.minimise(linear, convexity, EXACT)
+        return near_minimiser(objective, linear, convexity, residual)
+
     def _by_noisy_descent(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
         """Descend along noisy gradients."""
         first, counter = budget.second_moment(), budget.count()
-        mechanism = budget.gradients(self.clip, self.n_steps)
+        size = self._n_weights(units, budget.loss)
+        mechanism = budget.gradients(self.clip, self.n_steps, size, self._public_rows(units))
         receipt = self._prepay(*_present(first, counter, Repeated(mechanism, self.n_steps)))
         rows = self._mapped(first, units, receipt)
         n_rows = float(rows.shape[0])
@@ -257,6 +269,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         shape = (budget.loss.n_scores, int(rows.shape[1]))
         weights = descend(released_gradient, shape, n_rows, self._descent(mechanism, n_rows))
         self.guarantee_ = self._guarantee(receipt)
+        if is_foreign(units) and self.guarantee_.status is Status.PROVED:
+            self.guarantee_ = self.guarantee_.with_status(Status.CONDITIONAL, FOREIGN)
         return weights
 
     def _descent(self, mechanism: GaussianMechanism, n_rows: float) -> Descent:
@@ -297,7 +311,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         return to_numpy(rows @ like(rows, np.ascontiguousarray(self.weights_.T)))
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
-        if not is_foreign(X) or self.solver != "noisy-gd":
+        if not is_foreign(X) or self.solver != "noisy-gd" or self.mode == Mode.PAPER:
             return super()._check_rows(to_numpy(X) if is_foreign(X) else X, reset=reset)
         if X.ndim != 2 or 0 in X.shape:
             raise InvalidInputError(f"Rows must form a 2-D array. Got {X.ndim} dimensions.")
@@ -330,8 +344,10 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             )
         if not 0 < self.clip < 2:
             raise InvalidInputError(f"'clip' must lie between 0 and 2. Got {self.clip} instead.")
-        if not self.n_steps >= 1 or not 0 <= self.momentum < 1:
-            raise InvalidInputError("'n_steps' must be at least 1, 'momentum' lie in [0, 1).")
+        if not (isinstance(self.n_steps, Integral) and self.n_steps >= 1):
+            raise InvalidInputError(f"'n_steps' must be an integer >= 1. Got {self.n_steps!r}.")
+        if not 0 <= self.momentum < 1:
+            raise InvalidInputError(f"'momentum' must lie in [0, 1). Got {self.momentum} instead.")
         for name in ("regularization", "learning_rate"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -361,14 +377,44 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     def _budget(self, loss: Loss, n_features: int) -> LinearBudget:
         kept = self._components_kept(n_features)
         projects = self._whitens or kept < n_features
+        share = self._share(USUAL_SHARE) if projects else 0.0
+        counted = COUNT_SHARE if self._counts else 0.0
+        if not share + counted < 1:
+            raise InvalidInputError(
+                f"'pca_share' must lie below {1 - counted:g} with solver='noisy-gd' and this "
+                f"'relation', which count the rows as well. Got {share}."
+            )
         return LinearBudget(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             relation=Relation(self.relation),
             loss=loss,
-            projection_share=self._share(USUAL_SHARE) if projects else 0.0,
+            projection_share=share,
             regularization=self.regularization,
+            n_features=n_features,
         )
+
+    @property
+    def _counts(self) -> bool:
+        secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
+        return secret and self.solver == "noisy-gd"
+
+    @property
+    def _most_rows(self) -> int:
+        """Public bound on the number of rows."""
+        if self.solver == "noisy-gd" or Relation(self.relation) is Relation.REPLACE_ONE:
+            return MOST_ROWS
+        return MOST_MINIMISED
+
+    def _public_rows(self, units: Array) -> int:
+        """Number of rows where it is public, else the public bound on it."""
+        if units.shape[0] > self._most_rows:
+            raise InvalidInputError(
+                f"solver={self.solver!r} takes {self._most_rows} rows at most with relation "
+                f"{self.relation!r}; solver='noisy-gd' takes {MOST_ROWS}."
+            )
+        is_public = Relation(self.relation) is Relation.REPLACE_ONE
+        return int(units.shape[0]) if is_public else self._most_rows
 
     def _share(self, usual: float) -> float:
         share = usual if self.pca_share is None else float(self.pca_share)

@@ -18,11 +18,23 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
 from sfumato.moments.statistics import UnitRows
 
-__all__ = ["MOST_ROWS", "ROW_BITS", "RowMap", "cut", "exact_product", "unit_rows"]
+__all__ = [
+    "MOST_MINIMISED",
+    "MOST_ROWS",
+    "ROW_BITS",
+    "RowMap",
+    "cut",
+    "exact_product",
+    "sum_rounding",
+    "unit_rows",
+]
 
 ROW_BITS = 18  # rows that enter sums are multiples of 2**-ROW_BITS
 FINE_BITS = 26  # rows before a projection, and the projection
 MOST_ROWS = 2**26
+# Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
+# is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
+MOST_MINIMISED = 2**22
 SUMMED = 2**16  # rows a block: 16 bits, 1 for factors up to 2, and 2 * 18 of a product
 HAIR = 2.0**-40
 
@@ -49,6 +61,11 @@ def _foreign_unit_rows(bounds: Bounds, X: Array) -> Array:
     """`UnitRows.rows` in the words of the array API, for rows on an accelerator."""
     xp = namespace_of(X)
     rows = xp.astype(X, xp.float64)
+    if rows.dtype != xp.float64:
+        raise InvalidInputError(
+            "Rows must be held in doubles, and this array library gave "
+            f"{rows.dtype} instead of float64; enable its 64-bit types or pass NumPy arrays."
+        )
     centre, radius = bounds.ball(X.shape[1])
     whole = xp.all(xp.isfinite(rows), axis=1, keepdims=True)
     rows = xp.where(whole, rows, like(X, centre)[None, :])
@@ -67,9 +84,23 @@ def _into_ball(rows: Array, norm: float) -> Array:
     largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
     scale = xp.where(largest > 0, largest, xp.ones_like(largest))
     shrunk = rows / scale  # squares of numbers beyond 1e154 would overflow
-    lengths = scale * xp.sqrt(xp.sum(shrunk * shrunk, axis=1, keepdims=True))
+    lengths = scale * xp.sqrt(_row_sums(shrunk * shrunk))
     limit = norm * (1 - 2 * hair) * xp.ones_like(lengths)
     return rows * (limit / xp.where(lengths > limit, lengths, limit))
+
+
+def _row_sums(values: Array) -> Array:
+    """Sum of each row, halves added to halves.
+
+    A library's own sum may add in another order for another number of rows; sums number by number
+    are the same for a row alone and among others.
+    """
+    xp = namespace_of(values)
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        rest = values[:, 2 * half :]
+        values = xp.concat([values[:, :half] + values[:, half : 2 * half], rest], axis=1)
+    return values
 
 
 @dataclass(frozen=True)
@@ -133,3 +164,16 @@ def exact_product(left: Array, right: Array) -> NDArray[np.float64]:
         block = xp.matrix_transpose(left[part, :]) @ right[part, :]
         total += (to_numpy(block) * unit).astype(np.int64)
     return np.asarray(total / unit)
+
+
+def sum_rounding(size: int, largest: float) -> float:
+    """Norm by which two neighbours' exact sums of `size` numbers move apart as they become doubles.
+
+    Parameters
+    ----------
+    size : int
+    largest : float
+        Public bound on the numbers; up to ``2**17`` all multiples of ``2**-36`` are doubles.
+    """
+    spacing = 2.0 ** (math.frexp(largest)[1] - 53)
+    return math.sqrt(size) * spacing if spacing > 2.0 ** (-2 * ROW_BITS) else 0.0

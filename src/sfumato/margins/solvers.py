@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from sfumato.margins.losses import Loss
 
@@ -66,7 +66,10 @@ def _one_problem(problem: _Problem, tolerance: float) -> Array:
     for _ in range(MOST_STEPS):
         if float(np.linalg.norm(gradient)) <= tolerance:
             break
-        direction = problem.direction(scores, gradient)
+        try:
+            direction = problem.direction(scores, gradient)
+        except (LinAlgError, ValueError):  # the Hessian is singular, or not finite, in doubles
+            break
         moved = problem.rows @ direction.T
         slope = float(np.vdot(gradient, direction))
         length = 1.0

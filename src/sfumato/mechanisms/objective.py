@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
-from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
+from sfumato.mechanisms.gamma import LARGEST_NORM
 from sfumato.mechanisms.grid import add_on_grid, grid_step, to_grid
+from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
 from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 
@@ -28,33 +30,16 @@ __all__ = [
 Array = NDArray[np.float64]
 
 GAUSSIAN_RESIDUAL = 2.0**-20  # of D: the gradient norm at which a point passes for the minimiser
-GAUSSIAN_SHARE = 2.0**-10  # of 1/r: mu of the noise on the output
 TEN_DEVIATIONS = 10.0  # a normal variable passes them with probability 8e-24
 GAMMA_RESIDUAL = 2.0**-15  # a wider one, for vectors of so large a norm are drawn on a coarser grid
-GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output
+GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output with that residual
+LARGEST_SHARE = 0.5
 ENLARGEMENT = 2.0**-10  # the share of the miss that rounding to a grid costs at most
-
-
-class PerturbableObjective(Protocol):
-    """A convex sum over records; its records are secret, its shape is public."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of a point t."""
-
-    def gradient(self, t: Array) -> Array:
-        """Gradient of the sum of losses at t."""
-
-    def gradient_error(self, t: Array) -> float:
-        """Bound on what rounding may change in the norm of `gradient` at t."""
-
-    def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
-        """Minimise ``loss(t) + <linear, t> + strong_convexity/2 ||t||²`` to this gradient norm."""
 
 
 @dataclass(frozen=True)
 class ObjectiveMechanism(Mechanism):
-    """What the two laws share: draw b, minimise, certify, cover the rest with a little noise."""
+    """What the two laws share: draw b, minimise, cover the miss with a little noise."""
 
     sensitivity: float
     kappa: float
@@ -72,7 +57,11 @@ class ObjectiveMechanism(Mechanism):
     @property
     @abstractmethod
     def residual(self) -> float:
-        """τ, the gradient norm at which a point passes for the minimiser."""
+        """τ: the point that is found lies within ``τ / Λ`` of the minimiser."""
+
+    def _check_rounding(self, rounding: float) -> None:
+        if not (math.isfinite(rounding) and rounding >= 0):
+            raise InvalidInputError(f"'rounding' must be finite and >= 0. Got {rounding} instead.")
 
     def _step(self, size: int) -> float:
         """Grid of the linear term: rounding to it is a quarter of the residual at most."""
@@ -82,19 +71,10 @@ class ObjectiveMechanism(Mechanism):
         """Charge the ledger, then release the minimiser of the perturbed objective `value`."""
         self._charge(ledger)
         linear = self._linear_term(value.shape)
-        t = value.minimise(linear, self.strong_convexity, self.residual / 2)
-        self._certify(value, linear, t)
+        if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
+            return value.minimise(linear, self.strong_convexity, self.residual / 2)
+        t = near_minimiser(value, linear, self.strong_convexity, self.residual)
         return self._with_output_noise(t)
-
-    def _certify(self, objective: PerturbableObjective, linear: Array, t: Array) -> None:
-        gradient = objective.gradient(t) + linear + self.strong_convexity * t
-        rounding = self.residual / 4 + objective.gradient_error(t)
-        reached = float(np.linalg.norm(gradient)) + rounding
-        if not reached <= self.residual:
-            raise SfumatoError(
-                "The minimiser could not be found to the accuracy that the proof needs, so "
-                "nothing is released. Use fewer features or a larger 'regularization'."
-            )
 
     @abstractmethod
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
@@ -121,27 +101,35 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         ``r = s / D``; 0 means no noise (and an event that says so).
     dimension : int
         m, the dimension of a space that holds the change of the gradient, whatever t is.
+    rounding : float, default=0.0
+        Public bound on the rounding of gradients, `rounding_met`; 0 promises that it is below
+        ``2⁻²¹ D``.
 
     Privacy
     -------
     Unit and relation : those of the sensitivity.
-    Released : a point whose gradient norm was checked to be below ``τ = D 2⁻²⁰``, with Gaussian
-        noise of deviation ``2⁻⁹ s / Λ`` that hides by how much it misses the minimiser.
+    Released : a point within ``τ / Λ`` of the minimiser, ``τ = max(2⁻²⁰ D, 2 rounding)``, with
+        Gaussian noise of deviation ``2 √(τ/D) s / Λ`` that hides by how much it misses.
     Sensitivity : D, of the gradient; ``2 τ / Λ``, of the miss.
     Guarantee : the loss is at most ``kappa + 1/(2r²) + chi_m / r``, and for the miss
-        ``10 mu + mu²/2`` more, ``mu = 2⁻¹⁰ / r``, but for a probability of 8e-24.
+        ``10 mu + mu²/2`` more, ``mu = √(τ/D) / r``, but for a probability of 8e-24.
     Assumptions and numerics : b is the rounding of an exact real vector, and the rounding counts
         as miss. Proof: docs/guarantees/objective.md.
     """
 
     noise_multiplier: float
     dimension: int
+    rounding: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_rounding(self.rounding)
 
     def event(self) -> Event:
         """Describe one release without data."""
         if self.noise_multiplier == 0:
             return NonPrivateEvent()
-        mu = GAUSSIAN_SHARE / self.noise_multiplier
+        mu = self._share / self.noise_multiplier
         kappa = self.kappa + TEN_DEVIATIONS * mu + mu**2 / 2
         return ObjectivePerturbationEvent(self.noise_multiplier, kappa, self.dimension)
 
@@ -151,8 +139,13 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
 
     @property
     def residual(self) -> float:
-        """``τ = D 2⁻²⁰``."""
-        return GAUSSIAN_RESIDUAL * self.sensitivity
+        """``τ = max(2⁻²⁰ D, 2 rounding)``."""
+        return max(GAUSSIAN_RESIDUAL * self.sensitivity, 2 * self.rounding)
+
+    @property
+    def _share(self) -> float:
+        """Share of ``1/r`` that is mu of the noise on the output: 2⁻¹⁰ for the least τ."""
+        return math.sqrt(self.residual / self.sensitivity)
 
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
         if self.noise_multiplier == 0:
@@ -166,7 +159,7 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         if self.noise_multiplier == 0:
             return t
         moved = 2 * self.residual / self.strong_convexity
-        multiplier = self.noise_multiplier / GAUSSIAN_SHARE
+        multiplier = self.noise_multiplier / self._share
         spread = math.sqrt(t.size)
         step = grid_step(moved * multiplier, sensitivity=moved, spread=spread)
         scale = (moved + step * spread) * multiplier
@@ -178,8 +171,8 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
 class GammaObjectiveMechanism(ObjectiveMechanism):
     """``argmin_t  sum_i l(t; z_i) + Λ/2 ||t||² + <b, t>``, density of b as ``exp(-g ||b||)``.
 
-    ``g = (epsilon (1 - 2⁻⁷) - kappa) / D``; the norm of b is Gamma(size, 1/g), its direction
-    uniform.
+    ``g = (epsilon (1 - q) - kappa) / D``, q = 2⁻⁷ where gradients are hardly rounded; the norm of b
+    is Gamma(size, 1/g), its direction uniform.
 
     Parameters
     ----------
@@ -189,32 +182,69 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         The budget, above kappa.
     size : int
         Number of coordinates of a point: the law depends on it.
+    rounding : float, default=0.0
+        See `GaussianObjectiveMechanism`; 0 promises that it is below ``2⁻¹⁶ D``.
 
     Privacy
     -------
     Unit and relation : those of the sensitivity.
-    Released : a point whose gradient norm was checked to be below ``τ = D 2⁻¹⁵``, with noise of
-        the same kind that hides by how much it misses the minimiser.
+    Released : a point within ``τ / Λ`` of the minimiser, ``τ = max(2⁻¹⁵ D, 2 rounding)``, with
+        noise of the same kind that hides by how much it misses.
     Sensitivity : D, of the gradient; ``2 τ / Λ``, of the miss.
-    Guarantee : pure epsilon: ``g D + kappa`` for the minimiser, ``2⁻⁷ epsilon`` for the miss.
+    Guarantee : pure epsilon: ``g D + kappa`` for the minimiser, ``q epsilon`` for the miss,
+        ``q = min(1/2, 2⁻⁷ √(τ / 2⁻¹⁵ D))``.
     Assumptions and numerics : as `GaussianObjectiveMechanism`. Proof: docs/guarantees/objective.md.
     """
 
     epsilon: float
     size: int
+    rounding: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.kappa < require_epsilon(self.epsilon) * (1 - GAMMA_SHARE):
+        self._check_rounding(self.rounding)
+        if self.size < 1:
+            raise InvalidInputError(f"'size' must be at least 1. Got {self.size} instead.")
+        if not self.kappa < require_epsilon(self.epsilon) * (1 - self._share):
             raise InvalidInputError(
                 f"'epsilon' must be above kappa = {self.kappa:g}. Got {self.epsilon}; use a larger "
                 "'regularization'."
             )
+        linear = self.rate * self.residual / (4 * ENLARGEMENT)
+        if self.size**1.5 > LARGEST_NORM * min(linear, self._share * self.epsilon):
+            raise InvalidInputError(
+                "'epsilon' leaves too little for noise of that size to be drawn; use a larger "
+                "'epsilon' or a larger 'regularization'."
+            )
+
+    @property
+    def _share(self) -> float:
+        """q, the share of epsilon for the noise on the output."""
+        wider = self.residual / (GAMMA_RESIDUAL * self.sensitivity)
+        return min(LARGEST_SHARE, GAMMA_SHARE * math.sqrt(wider))
+
+    def with_rounding(self, rounding_of: Callable[[float], float]) -> GammaObjectiveMechanism:
+        """Give the mechanism that pays for the rounding of gradients.
+
+        What is paid for makes the noise larger, and larger noise the rounding: both are raised
+        until they fit.
+
+        Parameters
+        ----------
+        rounding_of : callable
+            Gives `rounding` for linear terms up to a norm.
+        """
+        found = self
+        while True:
+            rounding = rounding_of(norm_quantile("gamma", self.size, 1 / found.rate))
+            if rounding <= found.rounding:
+                return found
+            found = replace(found, rounding=1.01 * rounding)
 
     @property
     def rate(self) -> float:
         """g, the rate at which the density of b falls with its norm."""
-        return (self.epsilon * (1 - GAMMA_SHARE) - self.kappa) / self.sensitivity
+        return (self.epsilon * (1 - self._share) - self.kappa) / self.sensitivity
 
     def event(self) -> Event:
         """Describe one release without data."""
@@ -226,8 +256,8 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
 
     @property
     def residual(self) -> float:
-        """``τ = D 2⁻¹⁵``."""
-        return GAMMA_RESIDUAL * self.sensitivity
+        """``τ = max(2⁻¹⁵ D, 2 rounding)``."""
+        return max(GAMMA_RESIDUAL * self.sensitivity, 2 * self.rounding)
 
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
         if math.prod(shape) != self.size:
@@ -240,6 +270,6 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         moved = 2 * self.residual / self.strong_convexity
         root = math.sqrt(self.size)
         step = 2.0 ** math.floor(math.log2(ENLARGEMENT * moved / root))
-        scale = (moved + step * root) / (GAMMA_SHARE * self.epsilon)
+        scale = (moved + step * root) / (self._share * self.epsilon)
         noise = rounded_spherical_noise(scale / step, self.size)
         return add_on_grid(to_grid(t, step), noise.reshape(t.shape), step)

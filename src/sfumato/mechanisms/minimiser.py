@@ -1,0 +1,166 @@
+"""A point near the minimiser of a convex objective, for every data set: no error, a known miss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "PerturbableObjective",
+    "farthest_minimiser",
+    "near_minimiser",
+    "norm_quantile",
+    "rounding_met",
+]
+
+Array = NDArray[np.float64]
+
+UNIT_ROUNDOFF = 2.0**-53
+SLIP = 60.0  # -log of the probability, 9e-27, that a norm of noise passes `norm_quantile`
+REACH = 3.1  # radii: where the points of a descent lie, from a start in the ball of the minimisers
+
+
+class PerturbableObjective(Protocol):
+    """A convex sum over records; its records are secret, its shape is public."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a point t."""
+
+    def gradient(self, t: Array) -> Array:
+        """Gradient of the sum of losses at t."""
+
+    def gradient_error(self, t: Array) -> float:
+        """Bound on what rounding may change in the norm of `gradient` at t."""
+
+    def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
+        """Minimise ``loss(t) + <linear, t> + strong_convexity/2 ||t||²`` to this gradient norm.
+
+        A quick solver that may fail: `near_minimiser` checks what it gives.
+        """
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient."""
+
+    def radius(self, linear: float, strong_convexity: float) -> float:
+        """Bound on the norm of the minimiser for linear terms of this norm."""
+
+
+def farthest_minimiser(
+    slopes: float, at_zero: float, linear: float, strong_convexity: float
+) -> float:
+    """Bound on the norm of ``t* = argmin loss(t) + <b, t> + Λ/2 ||t||²``.
+
+    ``Λ ||t*|| <= slopes + ||b||`` from the gradient at t*, and ``Λ/2 ||t*||² - ||b|| ||t*|| <=
+    at_zero`` because t* is no worse than zero and losses are not negative.
+
+    Parameters
+    ----------
+    slopes : float
+        Largest norm of the gradient of the sum of losses.
+    at_zero : float
+        Sum of the losses at zero.
+    linear : float
+        Largest ``||b||``.
+    strong_convexity : float
+        Λ.
+    """
+    tilt = linear / strong_convexity
+    by_value = tilt + math.sqrt(tilt**2 + 2 * at_zero / strong_convexity)
+    return min((slopes + linear) / strong_convexity, by_value)
+
+
+def rounding_met(
+    error: Callable[[float], float],
+    slopes: float,
+    at_zero: float,
+    linear: float,
+    strong_convexity: float,
+) -> float:
+    """Bound on the rounding of a gradient at every point that `near_minimiser` descends through.
+
+    Parameters
+    ----------
+    error : callable
+        Bound on the rounding of the gradient of the losses at points of a given norm.
+    slopes, at_zero, linear, strong_convexity : float
+        See `farthest_minimiser`.
+    """
+    reach = REACH * farthest_minimiser(slopes, at_zero, linear, strong_convexity)
+    return error(reach) + _rounding_of_sum(slopes, linear, strong_convexity * reach)
+
+
+def _rounding_of_sum(*norms: float) -> float:
+    return 4 * UNIT_ROUNDOFF * sum(norms)
+
+
+def norm_quantile(law: str, size: int, scale: float) -> float:
+    """Norm that noise of `size` coordinates passes with a probability of 9e-27 at most.
+
+    Parameters
+    ----------
+    law : {"gaussian", "gamma"}
+        Independent normal coordinates, or a Gamma-distributed norm.
+    size : int
+    scale : float
+        Deviation of a coordinate, or scale of the Gamma law.
+    """
+    if law == "gaussian":
+        return scale * (math.sqrt(size) + math.sqrt(2 * SLIP))
+    return scale * (size + math.sqrt(2 * size * SLIP) + SLIP)
+
+
+def near_minimiser(
+    objective: PerturbableObjective, linear: Array, strong_convexity: float, tolerance: float
+) -> Array:
+    """Give a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
+
+    A quarter of the tolerance is left for the rounding of `linear`. What the quick solver gives is
+    taken if its gradient, rounding included, is small enough. If not, gradient descent with steps
+    ``1 / (smoothness + Λ)`` comes nearer by a factor ``1 - Λ/(smoothness + Λ)`` each time, up to
+    the rounding e of a gradient over Λ: after a known number of steps it is within
+    ``tolerance/8 + e`` over Λ, and e must be at most half the tolerance.
+
+    Parameters
+    ----------
+    objective : PerturbableObjective
+    linear : ndarray
+    strong_convexity : float
+        Λ.
+    tolerance : float
+        At least twice the rounding of gradients in the ball of the descent, see `rounding_met`.
+    """
+
+    def gradient_and_bound(t: Array) -> tuple[Array, float]:
+        losses = objective.gradient(t)
+        gradient = losses + linear + strong_convexity * t
+        norms = [float(np.linalg.norm(x)) for x in (losses, linear, strong_convexity * t)]
+        doubt = objective.gradient_error(t) + _rounding_of_sum(*norms)
+        return gradient, float(np.linalg.norm(gradient)) + doubt
+
+    with np.errstate(all="ignore"):  # a warning about the numbers would be one about the records
+        # Rounding may take half of the tolerance, the check three quarters: an eighth is enough.
+        t = objective.minimise(linear, strong_convexity, tolerance / 8)
+        if gradient_and_bound(t)[1] <= 0.75 * tolerance:
+            return t
+        steepest = (objective.smoothness + strong_convexity) * (1 + 2.0**-20)
+        radius = objective.radius(float(np.linalg.norm(linear)), strong_convexity)
+        t = _into_ball(t, radius)
+        far = max(math.e, 16 * radius * strong_convexity / tolerance)
+        for _ in range(math.ceil(steepest / strong_convexity * math.log(far))):
+            gradient, bound = gradient_and_bound(t)
+            if bound <= 0.75 * tolerance:
+                break
+            t = t - gradient / steepest
+    return t
+
+
+def _into_ball(t: Array, radius: float) -> Array:
+    if not np.isfinite(t).all():
+        return np.zeros_like(t)
+    return np.asarray(t * min(1.0, radius / max(float(np.linalg.norm(t)), radius * 2.0**-30)))
