@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--n-layers", type=int, default=5)
     parser.add_argument("--n-jobs", type=int, default=2)
+    parser.add_argument("--parties", type=int, nargs="*", default=PARTIES)
     options = parser.parse_args()
     for part in options.parts or PARTS:
         settings = {k: v for k, v in vars(options).items() if k != "parts"}
@@ -47,7 +48,7 @@ def hulls(options: argparse.Namespace) -> list[dict[str, Any]]:
         ("random", 1),
         ("one-class-each", None),
         ("two-per-class", None),
-        *(("random", number) for number in PARTIES),
+        *(("random", number) for number in options.parties),
     ]
     return [
         {"scenario": scenario, **merged(data, estimator, scenario, number, options)}

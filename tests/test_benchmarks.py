@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+# Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
+NOT_SHOWN = {"margins_heldout"}
+
 
 def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = pytest.importorskip("benchmarks.tables")
@@ -18,4 +21,11 @@ def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tables, "RESULTS", results)
     tables.rebuild()
     assert (tmp_path / "README.md").read_text() == kept
-    assert kept.count("## ") == len(tables.SECTIONS)
+    shown = [name for name in tables.SECTIONS if (results / f"{name}.json").exists()]
+    assert kept.count("## ") == len(shown)
+
+
+def test_every_result_is_shown() -> None:
+    tables = pytest.importorskip("benchmarks.tables")
+    kept = {path.stem for path in tables.RESULTS.glob("*.json")}
+    assert kept <= set(tables.SECTIONS) | NOT_SHOWN

@@ -106,8 +106,8 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
 
     References
     ----------
-    .. [1] Sha and Saul, Large margin Gaussian mixture modeling for phonetic classification and
-       recognition, ICASSP 2006.
+    Sha and Saul, Large margin Gaussian mixture modeling for phonetic classification and
+    recognition, ICASSP 2006.
 
     Examples
     --------

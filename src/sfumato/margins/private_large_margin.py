@@ -111,8 +111,8 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     References
     ----------
-    .. [1] Pathak and Raj, Large margin multiclass Gaussian classification with differential
-       privacy, 2010.
+    Pathak and Raj, Large margin multiclass Gaussian classification with differential
+    privacy, 2010.
 
     Examples
     --------
