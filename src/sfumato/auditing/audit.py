@@ -48,8 +48,8 @@ def audit(
     observation : str, optional
         What the attacks see, see `membership_attack`.
     **two_point_options
-        `n_runs`, `confidence`, `X`, `y`, `edge`, `n_jobs`, `verbose` of the lower bound; see
-        `sfumato.auditing.two_point`.
+        `n_runs`, `seconds`, `confidence`, `X`, `y`, `edge`, `n_jobs`, `verbose` of the lower
+        bound; see `sfumato.auditing.two_point`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ taint test fails, all that was learned is attacked instead.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,6 +36,7 @@ __all__ = ["TwoPoint", "learned_numbers", "two_point"]
 
 WIDTHS = (2, 3, 8, 32, 128)  # numbers of features tried, the least first
 DRAWS, FITS = 5_000, 400  # usual runs: where noise alone is drawn again, where each run is a fit
+FEWEST = 20  # runs on each side, however long they take
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def two_point(
     *,
     edge: ArrayLike | None = None,
     n_runs: int | None = None,
+    seconds: float = 20.0,
     confidence: float = 0.99,
     n_jobs: int | None = None,
     verbose: bool = False,
@@ -86,7 +89,10 @@ def two_point(
         Rows to try in the place of the changed one.
     n_runs : int, optional
         Runs on each data set; by default 5,000 where noise alone must be drawn again, 400 where
-        later statistics depend on earlier releases, so that each run is a fit.
+        later statistics depend on earlier releases, so that each run is a fit; but no more than
+        `seconds` allow.
+    seconds : float, default=20.0
+        Where `n_runs` is not given: about the time that all runs may take, judged by the first.
     confidence, n_jobs, verbose
         See `empirical_epsilon`.
     """
@@ -103,7 +109,7 @@ def two_point(
         if leak is not None:
             attack = attack.where_it_shows(around)
         run, usual = attack.way(leak)
-        n_runs = usual if n_runs is None else n_runs
+        n_runs = _affordable(run, usual, seconds) if n_runs is None else n_runs
         title = "auditing" if verbose else None
         outputs = [
             run_all(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
@@ -118,6 +124,14 @@ def two_point(
     bound = epsilon_from_outputs(*outputs, **options, claimed=claimed)
     attacked = "learned values" if leak else "released values"
     return TwoPoint(promise, bound, leak, attacked)
+
+
+def _affordable(run: Callable[[int, int], Any], usual: int, seconds: float) -> int:
+    """Give the number of runs a side that fit into the time; it does not depend on outputs."""
+    start = time.perf_counter()
+    run(0, 0)
+    each = time.perf_counter() - start
+    return int(min(usual, max(FEWEST, seconds / (2 * each))))
 
 
 def _fixed(estimator: Any) -> Any:
