@@ -30,6 +30,7 @@ from sfumato.tables.form import arrow_kind
 __all__ = [
     "MODELS",
     "Promise",
+    "all_labelled_rows",
     "class_of",
     "fabricate_table",
     "fit_table",
@@ -142,6 +143,13 @@ def labelled_rows(
         yield encoding.encode(batch), _labels(batch[target.name])
         if progress is not None:
             progress(len(batch))
+
+
+def all_labelled_rows(
+    source: TableFile, encoding: TableEncoding, target: Target, progress: Progress | None = None
+) -> tuple[Array, NDArray[Any]]:
+    """Give all encoded rows and labels at once."""
+    return _together(labelled_rows(source, encoding, target, progress), source)
 
 
 def predict_table(

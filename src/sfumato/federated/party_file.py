@@ -36,7 +36,7 @@ from sfumato.exceptions import FederationError
 from sfumato.federated.party import Party, Rows
 from sfumato.federated.terms import Terms
 from sfumato.guarantee import Relation, Unit
-from sfumato.pipeline import labelled_rows
+from sfumato.pipeline import all_labelled_rows
 from sfumato.tables.bounds_file import TableBounds
 from sfumato.tables.files import TableFile
 
@@ -133,8 +133,7 @@ def _arrays(path: Path) -> Rows:
 
 def _table(path: Path, bounds: TableBounds, target: str | None) -> Rows:
     source = TableFile(path, bounds.types())
-    parts = list(labelled_rows(source, bounds.encoding(), bounds.require_target(target)))
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+    return all_labelled_rows(source, bounds.encoding(), bounds.require_target(target))
 
 
 def _ledger(folder: Path, record: Mapping[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from sfumato.interfaces.cli import options
 from sfumato.interfaces.cli.console import printed_json, remark, told
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.persistence import save
-from sfumato.pipeline import Promise, labelled_rows, make_model, offered_models
+from sfumato.pipeline import Promise, all_labelled_rows, make_model, offered_models
 from sfumato.tables.bounds_file import TableBounds
 from sfumato.tables.files import TableFile
 
@@ -150,8 +150,7 @@ def _task(
 def _rows(
     source: TableFile, known: TableBounds, target: str | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    parts = list(labelled_rows(source, known.encoding(), known.require_target(target)))
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+    return all_labelled_rows(source, known.encoding(), known.require_target(target))
 
 
 def _score(found: Federation, test: Path, known: TableBounds, target: str | None) -> float:
