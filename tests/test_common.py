@@ -411,6 +411,12 @@ CASES: dict[str, list[PrivateCase]] = {
             ),
             *blobs_case(),
         ),
+        PrivateCase(
+            PrivateGaussianClassifier(
+                2, single_release=True, bounds=Bounds(norm=2.0, labels=[0, 1, 2])
+            ),
+            *blobs_case(),
+        ),
     ],
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato import Ledger, PrivateGaussianClassifier
+from sfumato import Ledger, PrivateGaussianClassifier, pipeline
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.pipeline import (
     MODELS,
@@ -65,6 +65,33 @@ def rows(n: int = 600) -> dict[str, Any]:
 def source(tmp_path: Path) -> TableFile:
     write_table(pa.table(rows()), tmp_path / "rows.csv")
     return TableFile(tmp_path / "rows.csv", BOUNDS.types())
+
+
+@pytest.mark.parametrize(
+    ("relation", "options", "epsilon", "passes"),
+    [
+        ("replace_one", {}, 1e4, 1),
+        ("replace_one", {"single_release": False}, 1e4, 2),
+        ("replace_one", {"gaussians_per_class": 2}, 1e4, 3),
+        ("replace_one", {}, 1.0, 2),  # 600 rows: noise is not negligible
+        ("add_or_remove_one", {}, 1e4, 2),  # the number of rows is secret, and not asked for
+    ],
+)
+def test_a_long_table_is_read_once_where_noise_is_negligible(
+    source: TableFile,
+    monkeypatch: pytest.MonkeyPatch,
+    relation: str,
+    options: dict[str, Any],
+    epsilon: float,
+    passes: int,
+) -> None:
+    monkeypatch.setattr(pipeline, "LONG_TABLE", 600)
+    read: list[int] = []
+    promise = Promise(epsilon=epsilon, delta=1e-5, relation=relation)
+    usual = {"gaussians_per_class": None if options == {} and epsilon > 1 else 1}
+    fitted = fit_table(source, BOUNDS, promise, options=usual | options, progress=read.append)
+    assert sum(read) == 600 * passes
+    assert len(fitted.guarantee_.events) == passes
 
 
 def test_only_classes_that_are_there_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,13 +34,15 @@ class Source:
 @pytest.mark.parametrize("batch", [1000, 4096, 20000])
 @pytest.mark.parametrize("labels", [["a", "b", "c"], ["b", "d"], "public"])
 @pytest.mark.parametrize("n_components", [None, 2])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 def test_the_model_is_that_of_fit(
-    seed: int, batch: int, labels: Any, n_components: int | None, relation: str
+    seed: int, batch: int, labels: Any, n_components: int | None, single: bool, relation: str
 ) -> None:
     source = Source(seed, batch)
     bounds = Bounds(norm=3.0, labels=labels)
     options = {"n_components": n_components, "bounds": bounds, "relation": relation}
+    options["single_release"] = single
     with seeded_noise(seed):
         whole = PrivateGaussianClassifier(**options).fit(source.X, source.y)
     with seeded_noise(seed):

@@ -10,6 +10,7 @@ attribute `encoding_`, so that it answers tables after it was saved and loaded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
 from sfumato.moments import PrivateGaussianClassifier
+from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
 from sfumato.streaming import fit_in_batches
 from sfumato.tables.bounds_file import TableBounds, Target
@@ -51,6 +54,7 @@ MODELS = {
     "large-margin": "PrivateLargeMarginGaussianClassifier",
     "linear": "PrivateLinearClassifier",
 }
+LONG_TABLE = 2**27  # numbers (1 GiB), from which on reading a table again takes the most time
 PUBLIC_TABLE = "names, types, ranges and categories of the columns"
 
 Array = NDArray[np.float64]
@@ -112,7 +116,8 @@ def fit_table(
     target : str, optional
         The column of labels; must be the one of the bounds.
     options : mapping, optional
-        Further parameters of the estimator.
+        Further parameters of the estimator. The model gaussian takes ``single_release=True`` by
+        itself where the number of rows is public and reading them again would cost the most.
     progress : callable, optional
         Called with the number of rows of each batch that was read.
     """
@@ -128,8 +133,10 @@ def fit_table(
         return labelled_rows(source, encoding, labels, progress)
 
     if isinstance(estimator, PrivateGaussianClassifier):
-        shape = {"n_rows": source.count_rows(), "n_features": encoding.n_numbers}
-        fit_in_batches(estimator, read, **shape)
+        shape = source.count_rows(), encoding.n_numbers
+        if "single_release" not in (options or {}):
+            estimator.single_release = _is_one_pass_enough(estimator, shape)
+        fit_in_batches(estimator, read, n_rows=shape[0], n_features=shape[1])
     else:
         estimator.fit(*_together(read(), source))
     return _with_table(estimator, encoding, labels)
@@ -140,9 +147,9 @@ def labelled_rows(
 ) -> Iterator[tuple[Array, NDArray[Any]]]:
     """Give encoded rows and labels, batch by batch."""
     for batch in source.batches([*encoding.form.columns, target.name]):
-        yield encoding.encode(batch), _labels(batch[target.name])
         if progress is not None:
             progress(len(batch))
+        yield encoding.encode(batch), _labels(batch[target.name])
 
 
 def all_labelled_rows(
@@ -293,6 +300,23 @@ def class_of(model: str) -> Any:
     if model not in offered:
         raise InvalidInputError(f"'model' must be one of {', '.join(offered)}. Got {model!r}.")
     return offered[model]
+
+
+def _is_one_pass_enough(model: PrivateGaussianClassifier, shape: tuple[int, int]) -> bool:
+    """Tell whether a table is too long to read again, and so long that it need not be.
+
+    The number of rows is asked only where it is public.
+    """
+    if Relation(model.relation) is not Relation.REPLACE_ONE or math.prod(shape) < LONG_TABLE:
+        return False
+    labels = getattr(model.bounds, "labels", None)
+    return model.gaussians_per_class in (None, 1) and is_one_release_enough(
+        epsilon=model.epsilon,
+        delta=model.delta,
+        n_rows=shape[0],
+        n_classes=len(labels) if isinstance(labels, tuple) else 2,
+        n_features=shape[1],
+    )
 
 
 def _with_table(model: PrivateEstimator, encoding: TableEncoding, target: Target | None) -> Any:

@@ -34,8 +34,8 @@ def fit_in_batches(
     model : PrivateGaussianClassifier
         With bounds; it is fitted in place.
     read : callable
-        Starts a pass over the same rows and gives batches of rows and labels. It is called two to
-        four times: once for each release of the model; once more, before, where the set of labels
+        Starts a pass over the same rows and gives batches of rows and labels. It is called once
+        for each release of the model (one to four); once more, before, where the set of labels
         was declared public.
     n_rows, n_features : int
         Shape of all rows together.

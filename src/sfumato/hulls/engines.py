@@ -43,8 +43,9 @@ from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
+from sfumato.moments.gaussians import CentredGaussians
 from sfumato.moments.pca import check_n_components
-from sfumato.moments.record_engine import CentredGaussians, RecordReleases, check_parts
+from sfumato.moments.record_engine import RecordReleases, check_parts
 from sfumato.moments.statistics import UnitRows
 from sfumato.private import PrivateEstimator
 

@@ -17,8 +17,7 @@ from sfumato.hulls.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.hulls.public_rules import BranchPlan, PublicScale
 from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import to_numpy
-from sfumato.moments.gaussians import ClassGaussians
-from sfumato.moments.record_engine import CentredGaussians
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.tables import TableForm, is_table
 
 __all__ = ["Fabricator"]

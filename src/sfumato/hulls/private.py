@@ -22,7 +22,7 @@ from sfumato.hulls.rows import check_choice, check_count
 from sfumato.hulls.search import fit_branches
 from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
-from sfumato.moments.record_engine import CentredGaussians
+from sfumato.moments.gaussians import CentredGaussians
 
 __all__ = ["PrivateAffineHullClassifier"]
 

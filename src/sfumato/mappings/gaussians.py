@@ -7,9 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.moments.gaussians import ClassGaussians, gaussians_from_moments
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.moments.record_engine import CentredGaussians
 
 __all__ = ["SourceGaussians", "coordinates_of", "from_noisy_rows", "from_released", "log_joint"]
 

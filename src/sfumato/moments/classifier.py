@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.moments.gaussians import ClassGaussians
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.moments.pca import check_n_components
-from sfumato.moments.record_engine import CentredGaussians, RecordReleases, check_parts
+from sfumato.moments.record_engine import RecordReleases, check_parts
 from sfumato.private import PrivateEstimator
 
 __all__ = ["PrivateGaussianClassifier"]
@@ -26,7 +26,7 @@ BLOCK = 4096  # rows that are scored together
 class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     """``argmax_c  n_c N(u; mean_c, covariance_c)``, ``u = Uᵀ(x - centre)/radius``, clipped.
 
-    All of it comes from two to four noisy sums; see `sfumato.moments.record_engine`.
+    All of it comes from one to four noisy sums; see `sfumato.moments.record_engine`.
 
     Parameters
     ----------
@@ -37,6 +37,9 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where
         it is public), of labels and of components allow. Several help where a class has several
         forms, as in images; 1 is the better choice for tables that are mostly categories.
+    single_release : bool, default=False
+        Take one noisy sum, and so read the rows once: for rows by the million. With fewer, several
+        sums are more accurate, since later ones are centred and clipped by what earlier ones told.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
     unit : {"record"}, default="record"
@@ -72,7 +75,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     Unit and relation : record, label included; replace_one or add_or_remove_one.
     Released : the sum of rows and squared lengths; the second moment of centred rows; the class
         moments in its top eigenvectors (twice where a class has several Gaussians), each with
-        Gaussian noise.
+        Gaussian noise. With `single_release`, the class moments of all features alone.
     Sensitivity : 2, ``√2``, ``1.25·√2`` (replace), or ``√3``, 1, 1.25 (add or remove).
     Guarantee : the ``mu²`` of the releases add up, calibrated to (epsilon, delta).
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
@@ -94,6 +97,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         n_components: int | None = 40,
         *,
         gaussians_per_class: int | None = None,
+        single_release: bool = False,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         unit: str = "record",
@@ -104,6 +108,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     ) -> None:
         self.n_components = n_components
         self.gaussians_per_class = gaussians_per_class
+        self.single_release = single_release
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
@@ -140,6 +145,11 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     def _plan(self, shape: tuple[int, int]) -> RecordReleases:
         check_parts(self.gaussians_per_class)
+        if self.single_release and self.gaussians_per_class not in (None, 1):
+            raise InvalidInputError(
+                "'single_release' gives one Gaussian a class; several of them "
+                f"(gaussians_per_class={self.gaussians_per_class}) need a further release."
+            )
         kept = shape[1] if self.n_components is None else self.n_components
         return RecordReleases.plan(
             epsilon=self.epsilon,
@@ -149,6 +159,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
             n_classes=len(self.classes_),
             n_components=check_n_components(kept, shape[1]),
             gaussians_per_class=self.gaussians_per_class,
+            single=self.single_release,
         )
 
     def decision_function(self, X: ArrayLike) -> Array:

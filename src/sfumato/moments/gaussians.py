@@ -1,4 +1,4 @@
-"""From noisy moments to one Gaussian a class. Post-processing: no row is read here."""
+"""From noisy moments to Gaussians of the classes. Post-processing: no row is read here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ClassGaussians", "gaussians_from_moments"]
+from sfumato.bounds import Bounds
+
+__all__ = ["CentredGaussians", "ClassGaussians", "gaussians_from_moments"]
 
 Array = NDArray[np.float64]
 
@@ -35,6 +37,48 @@ class ClassGaussians:
             for mean, covariance in zip(self.means, self.covariances, strict=True)
         ]
         return np.column_stack(columns)
+
+
+@dataclass(frozen=True)
+class CentredGaussians:
+    """Released: Gaussians of ``u = Uᵀ(x - centre) / radius``; no row is held.
+
+    Parameters
+    ----------
+    centre : ndarray of shape (n_features,)
+        The private mean.
+    basis : ndarray of shape (n_features, k)
+        U, orthonormal columns.
+    radius : float
+        Length of a row that has ``|u| = 1``.
+    gaussians : ClassGaussians
+        Counts, means and covariances of u.
+    classes : ndarray of shape (n_gaussians,)
+        Code of the class of each Gaussian.
+    """
+
+    centre: Array
+    basis: Array
+    radius: float
+    gaussians: ClassGaussians
+    classes: NDArray[np.intp]
+
+    def to_coordinates(self, rows: Array) -> Array:
+        """Give u of rows, clipped to the unit ball as the rows of the sums were."""
+        coordinates = (rows - self.centre) @ self.basis / self.radius
+        return np.asarray(Bounds(norm=1.0).clip(coordinates))
+
+    def sample(self, number: int, n_rows: int, generator: np.random.RandomState) -> Array:
+        """Draw coordinates u from one Gaussian; costs no budget."""
+        covariance = self.gaussians.covariances[number]
+        eigenvalues, axes = np.linalg.eigh(covariance)
+        normal = generator.standard_normal((n_rows, len(covariance)))
+        spread = normal * np.sqrt(np.maximum(eigenvalues, 0.0))
+        return np.asarray(self.gaussians.means[number] + spread @ axes.T)
+
+    def to_rows(self, coordinates: Array) -> Array:
+        """Give the rows that have these coordinates and nothing outside U."""
+        return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))
 
 
 def gaussians_from_moments(moments: Array, noise: float) -> ClassGaussians:

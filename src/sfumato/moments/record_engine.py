@@ -11,6 +11,9 @@ Rows are first brought into the unit ball by their public bounds. Then
 
 Centring and clipping at the released spread, and a weight w < 1 on the constant, make the
 statistics of steps 3 and 4 several times larger against their noise than moments about the origin.
+
+Where rows are so many that noise does not matter, and reading them is what costs, step 3 alone may
+be taken, of all features about the origin (`single`): one release, one pass.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.gaussians import ClassGaussians, gaussians_from_moments
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.moments.sensitivity import (
     class_moments_sensitivity,
@@ -44,7 +47,13 @@ from sfumato.moments.statistics import (
     second_moment,
 )
 
-__all__ = ["PARTS", "CentredGaussians", "RecordReleases", "check_parts", "usual_parts"]
+__all__ = [
+    "PARTS",
+    "RecordReleases",
+    "check_parts",
+    "is_one_release_enough",
+    "usual_parts",
+]
 
 Array = NDArray[np.float64]
 Cut = Callable[[Array, NDArray[np.intp]], NDArray[np.intp]]  # rows and classes to parts
@@ -56,6 +65,7 @@ CLIP = 0.9  # of the root mean square length of the rows along U
 CONSTANT = 0.5  # w; a power of two, so that scaling by it is exact
 SMALLEST_SPREAD = 1e-4  # of the squared radius of the bounds
 PARTS = (4, 2)
+NEGLIGIBLE_NOISE = 0.01  # likewise: rows may fill a tenth of their bounds before it shows
 TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
 
 
@@ -77,65 +87,37 @@ def usual_parts(
     size as keep the first below half of the second.
     """
     mu = mu_from_budget(epsilon, delta) * math.sqrt(1 - MEAN_SHARE - PCA_SHARE - SKETCH_SHARE)
-    noise = class_moments_sensitivity(Relation.REPLACE_ONE, constant=CONSTANT) / mu
     for parts in PARTS:
         rows = n_rows / (n_classes * parts)
-        if n_components * math.sqrt(2 * n_components) * noise / rows <= TOLERABLE_NOISE:
+        if _noise_of_covariance(n_components, rows, mu) <= TOLERABLE_NOISE:
             # Each cut needs an axis, and a part more rows than coordinates.
             return parts if rows > n_components >= 2 else 1
     return 1
 
 
-@dataclass(frozen=True)
-class CentredGaussians:
-    """Released: Gaussians of ``u = Uᵀ(x - centre) / radius``; no row is held.
+def is_one_release_enough(
+    *, epsilon: float, delta: float, n_rows: int, n_classes: int, n_features: int
+) -> bool:
+    """Tell, from public numbers alone, whether moments of all features carry negligible noise."""
+    mu = mu_from_budget(epsilon, delta)
+    return _noise_of_covariance(n_features, n_rows / n_classes, mu) <= NEGLIGIBLE_NOISE
 
-    Parameters
-    ----------
-    centre : ndarray of shape (n_features,)
-        The private mean.
-    basis : ndarray of shape (n_features, k)
-        U, orthonormal columns.
-    radius : float
-        Length of a row that has ``|u| = 1``.
-    gaussians : ClassGaussians
-        Counts, means and covariances of u.
-    classes : ndarray of shape (n_gaussians,)
-        Code of the class of each Gaussian.
-    """
 
-    centre: Array
-    basis: Array
-    radius: float
-    gaussians: ClassGaussians
-    classes: NDArray[np.intp]
-
-    def to_coordinates(self, rows: Array) -> Array:
-        """Give u of rows, clipped to the unit ball as the rows of the sums were."""
-        coordinates = (rows - self.centre) @ self.basis / self.radius
-        return np.asarray(Bounds(norm=1.0).clip(coordinates))
-
-    def sample(self, number: int, n_rows: int, generator: np.random.RandomState) -> Array:
-        """Draw coordinates u from one Gaussian; costs no budget."""
-        covariance = self.gaussians.covariances[number]
-        eigenvalues, axes = np.linalg.eigh(covariance)
-        normal = generator.standard_normal((n_rows, len(covariance)))
-        spread = normal * np.sqrt(np.maximum(eigenvalues, 0.0))
-        return np.asarray(self.gaussians.means[number] + spread @ axes.T)
-
-    def to_rows(self, coordinates: Array) -> Array:
-        """Give the rows that have these coordinates and nothing outside U."""
-        return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))
+def _noise_of_covariance(order: int, n_rows: float, mu: float) -> float:
+    """Spectral radius of the noise on a covariance, by its average eigenvalue of about 1/order."""
+    noise = class_moments_sensitivity(Relation.REPLACE_ONE, constant=CONSTANT) / mu
+    return order * math.sqrt(2 * order) * noise / n_rows
 
 
 @dataclass(frozen=True)
 class RecordReleases:
     """The mechanisms of the engine, in the order of the draws.
 
-    `components` is None where all features are kept, `sketch` where a class has one Gaussian.
+    `components` is None where all features are kept, `sketch` where a class has one Gaussian, and
+    `mean` where one release is all there is.
     """
 
-    mean: GaussianMechanism
+    mean: GaussianMechanism | None
     components: GaussianMechanism | None
     sketch: GaussianMechanism | None
     moments: GaussianMechanism
@@ -154,6 +136,7 @@ class RecordReleases:
         n_classes: int,
         n_components: int,
         gaussians_per_class: int | None = None,
+        single: bool = False,
     ) -> RecordReleases:
         """Choose the Gaussians a class, and divide ``mu²`` between the releases.
 
@@ -168,7 +151,14 @@ class RecordReleases:
             Private directions, at most as many as features; with all of them none are released.
         gaussians_per_class : int, optional
             By default `usual_parts` where the number of rows is public, and 1 else.
+        single : bool, default=False
+            Spend everything on one release; a class has one Gaussian then.
         """
+        mu = mu_from_budget(epsilon, delta)
+        moments = class_moments_sensitivity(relation, constant=CONSTANT)
+        if single:
+            last = _mechanism(moments, mu, 1.0)
+            return cls(None, None, None, last, n_components, 1, relation)
         parts = gaussians_per_class or 1
         if gaussians_per_class is None and Relation(relation) is Relation.REPLACE_ONE:
             parts = usual_parts(
@@ -179,9 +169,7 @@ class RecordReleases:
                 n_components=n_components,
             )
         parts = parts if n_components > 1 else 1  # a cut needs an axis beside another
-        mu = mu_from_budget(epsilon, delta)
         shares = MEAN_SHARE, PCA_SHARE * (n_components < shape[1]), SKETCH_SHARE * (parts > 1)
-        moments = class_moments_sensitivity(relation, constant=CONSTANT)
         return cls(
             _mechanism(mean_sensitivity(relation), mu, shares[0]),
             _mechanism(second_moment_sensitivity(relation), mu, shares[1]) if shares[1] else None,
@@ -211,7 +199,9 @@ class RecordReleases:
         Rows and codes are read in ascending slices only, once for each release.
         """
         units = UnitRows.for_sums(bounds, (rows.shape[0], rows.shape[1]), self.relation)
-        mean, spread, n_rows = self._mean(units, rows, ledger)  # [R1] first release
+        if self.mean is None:
+            return self._run_once(units, rows, codes, n_classes, ledger)
+        mean, spread, n_rows = self._mean(self.mean, units, rows, ledger)  # [R1] first release
         centred = MappedRows(rows, lambda part: units.rows(part) - mean, rows.shape[1])
         basis, along = self._basis(centred, math.sqrt(spread), n_rows, ledger)  # [R2] second
         radius = CLIP * math.sqrt(min(max(along, SMALLEST_SPREAD), spread))
@@ -232,12 +222,39 @@ class RecordReleases:
         middle, scale = bounds.ball(rows.shape[1])
         return CentredGaussians(middle + scale * mean, basis, scale * radius, gaussians, numbers)
 
-    def _mean(self, units: UnitRows, rows: Array, ledger: Chargeable) -> tuple[Array, float, float]:
+    def _run_once(
+        self,
+        units: UnitRows,
+        rows: Array,
+        codes: NDArray[np.intp],
+        n_classes: int,
+        ledger: Chargeable,
+    ) -> CentredGaussians:
+        """Release the class moments of all features about the origin; centre and U follow."""
+        blocks = ((block, codes[part]) for part, block in units.blocks(rows))
+        whole = _gaussians(self.moments, blocks, n_classes, rows.shape[1], ledger)  # [R5] only one
+        mean = np.average(whole.means, axis=0, weights=whole.counts)
+        apart = whole.means - mean
+        spread = whole.covariances + apart[:, :, None] * apart[:, None, :]
+        basis = top_eigenvectors(
+            np.average(spread, axis=0, weights=whole.counts), self.n_components
+        )[1]
+        # Two rows of the unit ball lie at most 2 apart, so that nothing is clipped at this radius.
+        along = ClassGaussians(
+            whole.counts, apart @ basis / 2, basis.T @ whole.covariances @ basis / 4
+        )
+        middle, scale = units.bounds.ball(rows.shape[1])
+        centre = middle + scale * mean
+        return CentredGaussians(centre, basis, 2 * scale, along, np.arange(n_classes))
+
+    def _mean(
+        self, mechanism: GaussianMechanism, units: UnitRows, rows: Array, ledger: Chargeable
+    ) -> tuple[Array, float, float]:
         """Give the mean, the mean squared distance to it and the number of rows, all private."""
-        noisy = self.mean.release(mean_and_squares(units, rows), ledger=ledger)
+        noisy = mechanism.release(mean_and_squares(units, rows), ledger=ledger)
         n_rows = max(float(noisy[-1]), 1.0)
         mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
-        noise = self.mean.variance() / n_rows**2
+        noise = mechanism.variance() / n_rows**2
         # The noise adds to the length of the mean what it has itself; take that away again.
         length = float(mean @ mean)
         mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
