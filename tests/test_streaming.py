@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato import Bounds, Ledger, PrivateGaussianClassifier
+from sfumato import (
+    Bounds,
+    Ledger,
+    PrivateDensity,
+    PrivateGaussianClassifier,
+    PrivateMoments,
+    PrivatePCA,
+)
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.streaming import fit_in_batches
 from sfumato.testing import seeded_noise
@@ -41,8 +48,8 @@ def test_the_model_is_that_of_fit(
 ) -> None:
     source = Source(seed, batch)
     bounds = Bounds(norm=3.0, labels=labels)
-    options = {"n_components": n_components, "bounds": bounds, "relation": relation}
-    options["single_release"] = single
+    options: dict[str, Any] = {"n_components": n_components, "single_release": single}
+    options |= {"bounds": bounds, "relation": relation}
     with seeded_noise(seed):
         whole = PrivateGaussianClassifier(**options).fit(source.X, source.y)
     with seeded_noise(seed):
@@ -85,3 +92,28 @@ def test_missing_numbers_are_no_labels() -> None:
     model = PrivateGaussianClassifier(bounds=Bounds(norm=3.0, labels="public"))
     fit_in_batches(model, source.read, n_rows=N, n_features=P)
     np.testing.assert_array_equal(model.classes_, [3.0, 7.0])
+
+
+@pytest.mark.parametrize("batch", [1000, 20000])
+@pytest.mark.parametrize("labels", [None, ["a", "b", "c"], "public"])
+@pytest.mark.parametrize("kind", [PrivateMoments, PrivatePCA])
+def test_moments_and_components_in_one_pass(seed: int, batch: int, labels: Any, kind: Any) -> None:
+    source = Source(seed, batch)
+    options = {"bounds": Bounds(norm=3.0, labels=labels), "epsilon": 2.0}
+    asks_labels = kind is PrivateMoments and labels is not None
+    with seeded_noise(seed):
+        whole = kind(**options).fit(source.X, source.y if asks_labels else None)
+    with seeded_noise(seed):
+        model = fit_in_batches(kind(**options), source.read, n_rows=N, n_features=P)
+    assert source.passes == 1 + (asks_labels and labels == "public")
+    assert type(model) is kind
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(getattr(model, name), value, err_msg=name)
+
+
+def test_a_model_that_needs_all_rows_at_once_is_refused() -> None:
+    source = Source(0, 1000)
+    model: Any = PrivateDensity(bounds=Bounds(lower=0.0, upper=1.0))
+    with pytest.raises(InvalidInputError, match="needs all rows at once; not so"):
+        fit_in_batches(model, source.read, n_rows=N, n_features=P)
+    assert source.passes == 0

@@ -1,55 +1,65 @@
-"""The Gaussian classifier from rows that do not fit into memory: one pass a release.
+"""Private moments from rows that do not fit into memory: one pass a release.
 
-Its `fit` touches rows only in ascending blocks, to add them up, and the sums are exact. So rows may
-be read while they are added, in whatever batches a file gives them, and the model is the same to
-the bit as the one of `fit`. Nothing of the algorithm stands here.
+The `fit` of the estimators named here touches rows only in ascending blocks, to add them up, and
+the sums are exact. So rows may be read while they are added, in whatever batches a file gives them,
+and the model is the same to the bit as the one of `fit`. Nothing of the algorithm stands here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.moments import PrivateGaussianClassifier
+from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 
-__all__ = ["fit_in_batches"]
+__all__ = ["READ_IN_ORDER", "fit_in_batches"]
 
 Array = NDArray[np.float64]
+Model = TypeVar("Model", PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
 Batches = Callable[[], Iterator[tuple[Array, NDArray[Any]]]]
 
 
-def fit_in_batches(
-    model: PrivateGaussianClassifier, read: Batches, *, n_rows: int, n_features: int
-) -> PrivateGaussianClassifier:
+# The estimators whose `fit` reads rows in ascending slices only.
+READ_IN_ORDER = (PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
+
+
+def fit_in_batches(model: Model, read: Batches, *, n_rows: int, n_features: int) -> Model:
     """Fit `model` on rows that are read in order.
 
     Parameters
     ----------
-    model : PrivateGaussianClassifier
-        With bounds; it is fitted in place.
+    model : PrivateGaussianClassifier, PrivateMoments or PrivatePCA
+        With bounds; it is fitted in place. Moments are those of the classes if the bounds name
+        labels, of all rows else.
     read : callable
-        Starts a pass over the same rows and gives batches of rows and labels. It is called once
-        for each release of the model (one to four); once more, before, where the set of labels
-        was declared public.
+        Starts a pass over the same rows and gives batches of rows and labels (which are not looked
+        at where the model needs none). It is called once for each release of the model (one to
+        four); once more, before, where the set of labels was declared public.
     n_rows, n_features : int
         Shape of all rows together.
 
     Returns
     -------
-    PrivateGaussianClassifier
+    estimator
         The model.
     """
+    if not isinstance(model, READ_IN_ORDER):
+        names = ", ".join(kind.__name__ for kind in READ_IN_ORDER)
+        raise InvalidInputError(
+            f"A {type(model).__name__} needs all rows at once; not so: {names}."
+        )
     if not n_rows:
         raise InvalidInputError("There are no rows to learn from.")
     rows: Any = _RowsInOrder(read, (n_rows, n_features))
-    reader = _ReadingClassifier(**model.get_params(deep=False))
-    reader.fit(rows, rows)
+    reader = _READERS[type(model)](**model.get_params(deep=False))
+    has_labels = model.bounds is not None and model.bounds.labels is not None
+    reader.fit(rows, rows if has_labels else None)
     model.__dict__.update(vars(reader))
     return model
 
@@ -61,6 +71,7 @@ class _RowsInOrder:
         self.read = read
         self.shape = shape
         self.codes = np.empty(0, dtype=np.intp)
+        self.bounds: Bounds | None = None  # of the labels, where they are used
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -82,7 +93,8 @@ class _RowsInOrder:
             self._read_on()
         rows, self._rows = self._rows[:wanted], self._rows[wanted:]
         labels, self._labels = self._labels[:wanted], self._labels[wanted:]
-        self.codes = self.bounds.clip_labels(labels)[0]
+        if self.bounds is not None:
+            self.codes = self.bounds.clip_labels(labels)[0]
         return rows
 
     def _read_on(self) -> None:
@@ -106,8 +118,10 @@ class _CodesInOrder:
         return self.rows.codes
 
 
-class _ReadingClassifier(PrivateGaussianClassifier):
-    """The classifier, whose rows and labels come from `_RowsInOrder` and were checked there."""
+class _InOrder:
+    """A `fit` whose rows and labels come from `_RowsInOrder` and were checked there."""
+
+    n_features_in_: int
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:  # noqa: ARG002 - the base's
         self.n_features_in_ = X.shape[1]
@@ -118,3 +132,8 @@ class _ReadingClassifier(PrivateGaussianClassifier):
             bounds = replace(bounds, labels=tuple(X.label_set()))
         X.use_labels(bounds)
         return _CodesInOrder(X), bounds.label_set(np.asarray(bounds.labels))
+
+
+_READERS: dict[type, Any] = {
+    kind: type(f"{kind.__name__}InOrder", (_InOrder, kind), {}) for kind in READ_IN_ORDER
+}
