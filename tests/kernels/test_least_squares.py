@@ -3,6 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sfumato.kernels import least_squares
+from sfumato.kernels.arrays import regularized_solver
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import (
     mean_squared_residual,
@@ -104,3 +106,41 @@ def test_zero_rows_and_tiny_rows_still_solve():
     tiny = solve(kernel, 1e-12 * Y, 2e-24 * np.mean(Y**2))
     assert np.isfinite(tiny.coefficients).all()
     assert float(tiny.regularization) >= rounding_of_kernel(len(Y))
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_a_solution_for_single_precision_is_corrected_without_a_second_factoring(
+    seed, scale, monkeypatch
+):
+    kernel, Y, tau = problem(seed, scale, n=300)
+    factored = []
+
+    def counted(matrix, shift):
+        factored.append(matrix.dtype)
+        return regularized_solver(matrix, shift)
+
+    monkeypatch.setattr(least_squares, "regularized_solver", counted)
+    found = solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), correct=False)
+    assert set(factored) == {np.dtype("float32")}
+    exact = solve(kernel, Y, tau)
+    np.testing.assert_allclose(found.regularization, exact.regularization, rtol=1e-6)
+    away = np.linalg.norm(found.coefficients - exact.coefficients)
+    assert away < 1e-5 * np.linalg.norm(exact.coefficients)
+
+
+def test_factors_that_do_not_help_are_given_up(seed, monkeypatch):
+    """Corrections that do not shrink end in a factoring in double precision."""
+    kernel, Y, tau = problem(seed, n=300)
+    run = least_squares._Search.run
+
+    def spoiled(search, *args, **kwargs):
+        found = run(search, *args, **kwargs)
+        if search.precision == "float32":
+            search.solve = lambda columns: -columns  # no inverse of anything here
+        return found
+
+    monkeypatch.setattr(least_squares._Search, "run", spoiled)
+    found = solve_at_fixed_point(kernel, Y, mean_square, tau=np.asarray(tau), correct=False)
+    expected = np.linalg.solve(kernel + float(found.regularization) * np.eye(len(Y)), Y)
+    away = np.linalg.norm(found.coefficients - expected)
+    assert away < 1e-5 * np.linalg.norm(expected)

@@ -96,6 +96,13 @@ def test_a_useless_source_is_not_heard(digits: Digits) -> None:
     assert right(fitted, known, t) == pytest.approx(right(alone, known, t), abs=0.01)
 
 
+def test_labels_enough_for_themselves_need_no_shape(digits: Digits) -> None:
+    S, s, T, t = digits
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 64)))[0]
+    fitted = model().fit(S, s, T @ rotation.T, few(t, 8, 0))
+    assert fitted.start_ == "labels"
+
+
 def test_unlike_features_are_aligned(digits: Digits) -> None:
     S, s, T, t = digits
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 64)))[0]

@@ -32,7 +32,13 @@ class Kernel(ABC):
         """Give the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the kernel as plain values."""
+        """Give the kernel as plain values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `kernel_from_dict` reads.
+        """
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -43,7 +49,7 @@ class GaussianKernel(Kernel):
     Parameters
     ----------
     bandwidth : float, sequence of float or matrix
-        h (then ``H = h² I``), one h per axis (``H = diag(h²)``), or the matrix H itself.
+        Width h (then ``H = h² I``), one h per axis (``H = diag(h²)``), or the matrix H itself.
 
     Examples
     --------
@@ -68,14 +74,36 @@ class GaussianKernel(Kernel):
         return isinstance(self.bandwidth, tuple) and isinstance(self.bandwidth[0], tuple)
 
     def whiten(self, X: Array) -> Array:
-        """Give rows u with ``K = exp(-½ ||u - u'||²)``."""
+        """Give rows u with ``K = exp(-½ ||u - u'||²)``.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The rows u.
+        """
         if not self.is_full:
             return np.asarray(X / _fitting(self.bandwidth, X))
         factor = np.linalg.cholesky(_fitting(self.bandwidth, X))
         return np.asarray(solve_triangular(factor, X.T, lower=True).T)
 
     def normaliser(self, n_features: int) -> float:
-        """Give ``(2π)^(d/2) |H|^(1/2)``: the kernel divided by it is a density."""
+        """Give ``(2π)^(d/2) |H|^(1/2)``: the kernel divided by it is a density.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        float
+            The integral of the kernel.
+        """
         widths = np.asarray(self.bandwidth)
         if self.is_full:
             root = math.sqrt(np.linalg.det(widths))
@@ -96,7 +124,7 @@ class ExponentialKernel(Kernel):
     Parameters
     ----------
     rate : float or sequence of float
-        γ, one for all axes or one per axis.
+        Rate γ, one for all axes or one per axis.
 
     Examples
     --------
@@ -112,7 +140,18 @@ class ExponentialKernel(Kernel):
         object.__setattr__(self, "rate", _scales("rate", np.asarray(self.rate, dtype=float)))
 
     def rates(self, n_features: int) -> Array:
-        """Give γ_j for each axis."""
+        """Give γ_j for each axis.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+            The rates.
+        """
         return np.asarray(np.zeros(n_features) + _fitting(self.rate, np.empty((0, n_features))))
 
     def __call__(self, A: Array, B: Array) -> Array:
@@ -164,7 +203,18 @@ _KINDS: dict[str, type[Kernel]] = {
 
 
 def kernel_from_dict(record: Mapping[str, Any]) -> Kernel:
-    """Rebuild a kernel from `Kernel.to_dict`."""
+    """Rebuild a kernel from `Kernel.to_dict`.
+
+    Parameters
+    ----------
+    record : mapping
+        What `to_dict` gave.
+
+    Returns
+    -------
+    Kernel
+        The kernel.
+    """
     values = dict(record)
     kind = values.pop("kind", None)
     if kind not in _KINDS:

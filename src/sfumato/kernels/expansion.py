@@ -56,6 +56,12 @@ class KernelExpansion:
         return np.concatenate(parts)
 
     def norm(self) -> float:
-        """Give ``||f||_H = sqrt(wᵀ K w)`` (of k functions, the root of the sum of squares)."""
+        """Give ``||f||_H = sqrt(wᵀ K w)`` (of k functions, the root of the sum of squares).
+
+        Returns
+        -------
+        float
+            The norm.
+        """
         squares = np.sum(self.weights * self(self.centres))
         return float(np.sqrt(max(0.0, squares)))

@@ -19,6 +19,7 @@ def gaussian_kernel(X: Array) -> Array:
     Returns
     -------
     array of shape (..., N, N)
+        The kernel matrix.
 
     Examples
     --------

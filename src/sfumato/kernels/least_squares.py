@@ -30,10 +30,27 @@ ROUGH_STEPS = 1e-4, 1e-2
 # Below this share of τ a difference quotient is mostly rounding.
 SHORT_RUN = {"float32": 1e-4, "float64": 1e-8}
 MAX_STEPS = 60
+# A solution for a model in single precision is corrected until a correction has this relative size,
+# of whose square the next one would be; factors that need more of them are no help, and the system
+# is factored in double precision.
+SMALL_CORRECTION = 1e-3
+MOST_CORRECTIONS = 3
 
 
 class FixedPointSolution(NamedTuple):
-    """Solution of the regularised system at λ*, and where the search ended."""
+    """Solution of the regularised system at λ*, and where the search ended.
+
+    Parameters
+    ----------
+    coefficients : array of shape (..., N, m)
+        The solution B.
+    regularization : array of shape (...,)
+        The regularisation λ*.
+    error : array of shape (...,)
+        Training error at λ*.
+    slope : array of shape (...,)
+        Slope of the error there.
+    """
 
     coefficients: Array
     """``(K + λ* I)^{-1} C``, shape (..., N, m)."""
@@ -51,12 +68,18 @@ def mean_squared_residual(kernel: Array, Y: Array, regularization: float) -> tup
     Parameters
     ----------
     kernel : array of shape (N, N)
+        The kernel matrix K.
     Y : array of shape (N, p)
+        The responses.
     regularization : float
+        The number λ.
 
     Returns
     -------
-    residual, derivative : float
+    residual : float
+        The mean of squares.
+    derivative : float
+        Its derivative by λ.
     """
     xp = namespace_of(kernel)
     solve = regularized_solver(kernel, xp.asarray(regularization, dtype=kernel.dtype))
@@ -80,23 +103,32 @@ def solve_at_fixed_point(
     Parameters
     ----------
     kernel : array of shape (..., N, N), float64
+        The kernel matrix K.
     responses : array of shape (..., N, m)
         The right-hand side C, whose columns span those of Y.
     mean_square : callable
         Gives ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
         mean of the squares; a basis C of the columns of Y saves work when Y is wide.
     tau : array of shape (...,)
+        The least regularisation.
     start : (error, slope), optional
         From the solution of a similar kernel.
     correct : bool, default=True
         Apply the last step of the search to the solution. Without it B belongs to a λ that is
         within 1e-6 of λ*, which is enough for a model in single precision.
 
+    Returns
+    -------
+    FixedPointSolution
+        The solution and λ*.
+
     Notes
     -----
     Secant steps on ``R(e) - e``, whose slope lies in (-1, 0): one or two in single precision, then
-    usually one in double. The last, tiny step δ is applied to the solution itself,
-    ``B - δ (K + λI)^{-1} B``, so that the error left is of the order (δ/λ)².
+    usually one in double; for a model in single precision that one may correct the solution in
+    single precision by its own factors, which costs less for many rows. The last, tiny step δ is
+    applied to the solution itself, ``B - δ (K + λI)^{-1} B``, so that the error left is of the
+    order (δ/λ)².
     """
     xp = namespace_of(kernel)
     tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
@@ -107,6 +139,8 @@ def solve_at_fixed_point(
     if float(xp.min(tau)) > SAFE_RATIO_FOR_SINGLE * kernel.shape[-1]:
         rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
         error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
+        if not correct and kernel.shape[-1] > 2 * responses.shape[-1]:  # else factoring is cheap
+            fine = _RefiningSearch(kernel, responses, mean_square, tau, rough)
     error, slope = fine.run(error, slope, small=SMALL_STEP)
     coefficients = fine.solution
     if correct:
@@ -164,3 +198,42 @@ class _Search:
         long_enough = xp.abs(run) > SHORT_RUN[self.precision] * self.tau
         secant = rise / xp.where(long_enough, run, xp.ones_like(run))
         return xp.where(long_enough, xp.clip(secant, min=0.0, max=0.9), slope)
+
+
+class _RefiningSearch(_Search):
+    """Goes on in double precision with the factors that a search in single precision has left.
+
+    With the map S of those factors, close to ``(K + λI)^{-1}``, the steps
+    ``B <- B + S (C - (K + λI) B)`` multiply the error of B by about ``|λ - λ_S| / λ`` plus the
+    rounding of S.
+    """
+
+    def __init__(
+        self,
+        kernel: Array,
+        responses: Array,
+        mean_square: Callable[[Array], Array],
+        tau: Array,
+        rough: _Search,
+    ) -> None:
+        super().__init__(kernel, responses, mean_square, tau)
+        self.nearly_solve = rough.solve
+        self.solution = cast(rough.solution, "float64")
+
+    def _residual(self, error: Array) -> Array:
+        regularization = self.tau + error
+        for _ in range(MOST_CORRECTIONS):
+            missing = self.responses - self.kernel @ self.solution
+            missing -= regularization[..., None, None] * self.solution
+            correction = cast(self.nearly_solve(cast(missing, "float32")), "float64")
+            self.solution += correction
+            if _largest_ratio(correction, self.solution) <= SMALL_CORRECTION:
+                return regularization**2 * self.mean_square(self.solution)
+        return super()._residual(error)
+
+
+def _largest_ratio(small: Array, large: Array) -> float:
+    """Ratio of Frobenius norms, the largest of a batch."""
+    xp = namespace_of(small)
+    squares = [xp.sum(xp.vecdot(x, x), axis=-1) for x in (small, large)]
+    return float(xp.max(xp.sqrt(squares[0] / xp.clip(squares[1], min=1e-300))))

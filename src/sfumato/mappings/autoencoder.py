@@ -51,7 +51,7 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     See Also
     --------
-    WideMembershipAutoencoder : for many rows.
+    WideMembershipAutoencoder : For many rows.
 
     Examples
     --------
@@ -93,8 +93,14 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : None
             Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         parameters = check_parameters(self)
         rows = check_rows(self, X)
@@ -109,6 +115,12 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The filtered rows.
         """
         rows = check_queries(self, X)
         return like(X, evaluate(self.branch_, filtered, rows))
@@ -119,6 +131,12 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_layers, n_features)
+            The outputs.
         """
         rows = check_queries(self, X)
         return like(X, evaluate(self.branch_, layer_outputs, rows))
@@ -129,6 +147,12 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Squared errors.
         """
         rows = check_queries(self, X)
         return like(X, branch_errors([self.branch_], rows, n_jobs=None)[:, 0])

@@ -101,8 +101,14 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
             Labels of any type; a class may have a single row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         return self.fit_with_width(X, y, None)
 
@@ -112,9 +118,16 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
+            Labels.
         width : int or None
             The number of features p by which errors are averaged; None for that of X.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         parameters = check_parameters(self)
         check_count("branch_size", self.branch_size)
@@ -148,6 +161,12 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
         """
         found = to_numpy(self.errors(X)).argmin(axis=1)
         labels = self.classes_[found]
@@ -159,6 +178,12 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Squared errors.
         """
         rows = check_queries(self, X)
         found = branch_errors(self.branches_, rows, n_jobs=self.n_jobs, verbose=self.verbose)
@@ -170,6 +195,12 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
         """
         found = self.errors(X)
         return found[:, 0] - found[:, 1] if found.shape[1] == 2 else -found
@@ -180,8 +211,14 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         codes : ndarray of shape (n_samples,)
             Place in `classes_` of the class for each row.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The filtered rows.
         """
         rows = check_queries(self, X)
         found = to_numpy(branch_errors(self.branches_, rows, n_jobs=self.n_jobs))

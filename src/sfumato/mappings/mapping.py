@@ -85,7 +85,14 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Outputs.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         ratio, kappa = check_ratio(self.inducing_ratio), check_kappa(self.kappa)
         x = cast(check_rows(self, X), "float64")
@@ -122,6 +129,12 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The outputs.
         """
         x = cast(like(getattr(self, "origin_", None), check_queries(self, X)), "float64")
         kernel = cross_kernel((x - self.origin_) * self.scale_, self.scaled_points_)

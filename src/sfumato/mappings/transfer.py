@@ -94,7 +94,7 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         Public bounds of the source's rows and the label set; required by `fit`. `fit_target`
         reads them from the file.
     entry_bound : float, optional
-        d, the largest protected change of one entry; by default any change inside the box.
+        The largest protected change d of one entry; by default any change inside the box.
     ledger : DatasetBudget, optional
         Who pays for the source; see `sfumato.Ledger`.
     n_jobs : int, optional
@@ -229,11 +229,18 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         Parameters
         ----------
         source : array-like of shape (n_source_rows, n_source_features)
+            Rows of the source.
         y_source : array-like of shape (n_source_rows,)
+            Labels of the source.
         target : array-like of shape (n_target_rows, n_target_features), optional
             Without a target only the source's side is made, and `predict` asks the source alone.
         y_target : array-like of shape (n_target_rows,), optional
             Labels of the target's rows, -1 where there is none.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         self._check_parameters()
         self._forget()
@@ -248,8 +255,14 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         source_file : path-like
             What `export_source` wrote.
         target : array-like of shape (n_target_rows, n_target_features)
+            Rows of the target.
         y_target : array-like of shape (n_target_rows,)
             Labels of the target's rows, -1 where there is none.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         self._check_parameters()
         party = load(source_file)

@@ -55,8 +55,8 @@ class WideMembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEsti
 
     See Also
     --------
-    MembershipAutoencoder : a single cluster.
-    MembershipClassifier : one wide autoencoder per class.
+    MembershipAutoencoder : A single cluster.
+    MembershipClassifier : One wide autoencoder per class.
 
     Examples
     --------
@@ -104,8 +104,14 @@ class WideMembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : None
             Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         parameters = check_parameters(self)
         branch_size = check_count("branch_size", self.branch_size)
@@ -129,6 +135,12 @@ class WideMembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The filtered rows.
         """
         rows = check_queries(self, X)
         return like(X, filtered_by(self.branches_, self._nearest(rows), rows))
@@ -139,6 +151,12 @@ class WideMembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Squared errors.
         """
         found = self._branch_errors(check_queries(self, X))
         return like(X, namespace_of(found).min(found, axis=1))
