@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 
-.PHONY: help demo test test-oldest lint format docs bench clean
+.PHONY: help demo test test-oldest lint format docs docs-check linkcheck bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    run all tests        make lint   formatting, rules, types"
 	@echo "make docs    build the pages      make bench  run the benchmarks"
+	@echo "make docs-check  look at the pages in a browser    make linkcheck  links to other sites"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sfumato needs Python 3.11 or newer")'
@@ -51,8 +52,17 @@ format: $(STAMPS)/lint
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Gallery and all; needs no network, and neither do the pages.
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+# The pages on a phone and on a desk in headless Chromium, and every link inside the site.
+docs-check: docs $(STAMPS)/test $(STAMPS)/browser
+	SFUMATO_SITE=docs/_build/html $(BIN)/python -m pytest -q tests/test_site.py tests/test_links.py
+
+# Links to other sites; needs the network, so it is no part of `make test`.
+linkcheck: $(STAMPS)/docs
+	$(BIN)/python -m sphinx -D plot_gallery=0 -b linkcheck docs docs/_build/linkcheck
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m benchmarks

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 
+from benchmarks.reproductions import rebuild as rebuild_reproductions
 from benchmarks.tables import rebuild
 
 # name: (module and arguments, needs real data, needs a GPU, threads)
@@ -73,6 +74,7 @@ def main() -> None:
             command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
             subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     rebuild()
+    rebuild_reproductions()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ instead of the test rows: every rule of the library was chosen that way.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -28,14 +30,13 @@ from sfumato import Bounds
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.hulls.fabrication import Fabricator
 from sfumato.hulls.private import PrivateAffineHullClassifier
+from sfumato.reproduction.data import unit_rows
+from sfumato.reproduction.hulls_private import DEFINITIONS, PIXELS, TABLE_5, classifier
 
 DELTA = 1e-5
 LOCAL_ROWS = 10_000
-PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))
 UNIT = Bounds(norm=1.0, labels=range(10))
-# Accuracies of the paper's Table 5: Definition 15, Definition 12.
-PAPER = {1: (0.9491, 0.9453), 2: (0.9711, 0.9709), 4: (0.9802, 0.9796), 8: (0.9833, 0.9845)}
-PAPER[16] = (0.9854, 0.9858)
+EPSILONS = (1, 2, 4, 8, 16)
 
 
 def main() -> None:
@@ -74,26 +75,17 @@ def split(options: argparse.Namespace) -> tuple[np.ndarray, ...]:
 
 def entry(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     numbers = []
-    for epsilon in options.epsilon or PAPER:
+    for epsilon in options.epsilon or EPSILONS:
         for mode in ("paper", "strict"):
-            for fabricate in (True, False):
-                make = partial(
-                    PrivateAffineHullClassifier,
-                    unit="entry",
-                    mode=mode,
-                    fabricate=fabricate,
-                    epsilon=epsilon,
-                    delta=DELTA,
-                    atom=mode == "paper",
-                    bounds=PIXELS,
-                )
-                printed = PAPER.get(epsilon, (None, None))[0 if fabricate else 1]
+            for definition in DEFINITIONS:
+                make = partial(classifier, epsilon, definition, mode)
+                printed = TABLE_5.get((epsilon, 20))
                 numbers.append(
                     {
                         "epsilon": epsilon,
                         "mode": mode,
-                        "definition": 15 if fabricate else 12,
-                        "paper": printed,
+                        "definition": definition,
+                        "paper": printed and printed[DEFINITIONS.index(definition)],
                         **scored(make, data, options),
                     }
                 )
@@ -146,14 +138,19 @@ def learners(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def speed(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    X, y = data[:2]
-    numbers = []
-    for unit, epsilon in (("record", 1.0), ("entry", 4.0), ("entry", 1.0)):
-        make = partial(Fabricator, unit=unit, delta=DELTA, bounds=PIXELS, verbose=True)
-        fabricator = make(epsilon=epsilon, device=options.device, n_jobs=options.n_jobs)
-        _, seconds = timed(lambda f=fabricator: f.fit_fabricate(X, y))
-        numbers.append({"unit": unit, "epsilon": epsilon, **seconds, "peak_gib": peak_gib()})
-    return numbers
+    """Each setting in a process of its own, so that the peak of memory is its own too."""
+    settings = (("record", 1.0), ("entry", 4.0), ("entry", 1.0))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as fresh:
+        return [fresh.submit(fabricate_once, *each, options).result() for each in settings]
+
+
+def fabricate_once(unit: str, epsilon: float, options: argparse.Namespace) -> dict[str, Any]:
+    X, y = mnist()[:2]
+    make = partial(Fabricator, unit=unit, delta=DELTA, bounds=PIXELS, verbose=True)
+    fabricator = make(epsilon=epsilon, device=options.device, n_jobs=options.n_jobs)
+    _, seconds = timed(lambda: fabricator.fit_fabricate(X, y))
+    return {"unit": unit, "epsilon": epsilon, **seconds, "peak_gib": peak_gib()}
 
 
 def scored(make: Any, data: Any, options: argparse.Namespace) -> dict[str, Any]:
@@ -171,7 +168,7 @@ def scored(make: Any, data: Any, options: argparse.Namespace) -> dict[str, Any]:
         _, time = timed(lambda m=model: m.fit(X, y))
         accuracies.append(model.score(X_test, y_test))
         seconds.append(time["wall_s"])
-        print(make.keywords, run, round(accuracies[-1], 4), time, flush=True)
+        print(make.args, make.keywords, run, round(accuracies[-1], 4), time, flush=True)
     passes = np.unique(model.n_smoothing_).tolist()
     return {
         **summary(accuracies),
@@ -186,12 +183,6 @@ def summary(accuracies: list[float]) -> dict[str, Any]:
         "accuracy": round(float(np.mean(accuracies)), 4),
         "accuracy_std": round(float(np.std(accuracies)), 4),
     }
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Scale each row to length 1, by itself."""
-    X = X.astype(np.float64)
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
 
 
 def gradient_histograms(X: np.ndarray, *, cell: int = 4, bins: int = 8) -> np.ndarray:

@@ -19,6 +19,7 @@ from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, LinearClassifier, PrivateAffineHullClassifier, PrivateLinearClassifier
 from sfumato.federated import HullTask, LinearTask, Party, make_parties, simulate
 from sfumato.federated.coordination import Federation
+from sfumato.reproduction.data import unit_rows
 
 DELTA = 1e-5
 PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))
@@ -186,11 +187,6 @@ def engine(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG001
         numbers.append({"parties": number, "here": here, "flower": there, "rounds_s": rounds})
         print(numbers[-1], flush=True)
     return numbers
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    X = X.astype(np.float64)
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
 
 
 PARTS = {"hulls": hulls, "record": record, "linear": linear, "engine": engine}

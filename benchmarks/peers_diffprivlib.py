@@ -1,10 +1,10 @@
 """Accuracy of diffprivlib's private classifiers: rows in an .npz file, JSON out.
 
 diffprivlib needs an older scikit-learn than Sfumato's tests use, so that this file runs under a
-Python of its own, named by the environment variable SFUMATO_PEERS_PYTHON, and imports nothing of
-Sfumato::
+Python of its own, one of those that the environment variable SFUMATO_PEERS_PYTHON names, and
+imports nothing of Sfumato::
 
-    $SFUMATO_PEERS_PYTHON benchmarks/peers_diffprivlib.py data.npz \
+    PYTHON benchmarks/peers_diffprivlib.py data.npz \
         --classifier GaussianNB LogisticRegression --epsilon 1 4 --runs 3 [--seconds 120]
 
 The file holds X, y, X_test, y_test, the public box `lower` and `upper` (numbers or one a column)
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -45,14 +44,16 @@ def accuracies(
     runs: int = 3,
     seconds: float = 120.0,
 ) -> dict[str, Any] | None:
-    """Fit the peers on (X, y, X_test, y_test); None where SFUMATO_PEERS_PYTHON is not set.
+    """Fit the peers on (X, y, X_test, y_test); None where no Python that is named has them.
 
     Gives ``{"versions": {...}, "numbers": [{"classifier", "epsilon", "runs", "accuracy",
-    "accuracy_std", "balanced_accuracy", "fit_wall_s"}, ...]}``.
+    "accuracy_std", "balanced_accuracy", "fit_wall_s", "fit_cpu_s"}, ...]}``.
     A classifier gets `seconds` for all its runs at one epsilon, and is run as often as fits, once
     at least.
     """
-    python = os.environ.get("SFUMATO_PEERS_PYTHON")
+    from benchmarks.peers.asking import python_with  # not there for the other Python
+
+    python = python_with("diffprivlib")
     if python is None:
         return None
     names = ("X", "y", "X_test", "y_test")
@@ -91,16 +92,17 @@ def _scored(
     name: str, epsilon: float, data: dict[str, np.ndarray], options: argparse.Namespace
 ) -> dict[str, Any]:
     X, X_test = (data[part].astype(np.float64) for part in ("X", "X_test"))
-    found, balanced, taken = [], [], []
+    found, balanced, taken, worked = [], [], [], []
     truth = data["y_test"]
     start = time.perf_counter()
     while not found or (
         len(found) < options.runs and time.perf_counter() - start < options.seconds
     ):
         model = _classifier(name, epsilon, data)
-        begin = time.perf_counter()
+        begin, begun = time.perf_counter(), time.process_time()
         model.fit(X, data["y"])
         taken.append(time.perf_counter() - begin)
+        worked.append(time.process_time() - begun)
         right = model.predict(X_test) == truth
         found.append(float(np.mean(right)))
         balanced.append(
@@ -112,6 +114,7 @@ def _scored(
         "accuracy_std": round(float(np.std(found)), 4),
         "balanced_accuracy": round(float(np.mean(balanced)), 4),
         "fit_wall_s": round(float(np.mean(taken)), 2),
+        "fit_cpu_s": round(float(np.mean(worked)), 4),
     }
 
 

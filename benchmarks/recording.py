@@ -56,11 +56,13 @@ def peak_gib() -> float:
 
 def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
     """Print the numbers and keep them with machine and versions."""
+    from sfumato.reproduction.running import processor  # clocks and data serve peers without it
+
     record = {
         "benchmark": name,
         "seed": seed,
         "machine": {
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "threads": os.environ.get("OMP_NUM_THREADS", "all"),
             "load_at_end": round(os.getloadavg()[0], 2),
@@ -76,13 +78,3 @@ def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
     aside = path.with_suffix(".part")
     aside.write_text(text)
     aside.replace(path)
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line for line in info.read_text().splitlines() if "model name" in line]
-        if info.exists()
-        else []
-    )
-    return names[0].split(":")[1].strip() if names else platform.processor()

@@ -1,12 +1,15 @@
-"""Sphinx configuration."""
+"""Sphinx configuration. Nothing here needs the network: not the build, and not the pages."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 from sfumato import __version__
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "Sfumato"
 author = "The Sfumato developers"
@@ -17,13 +20,16 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_click",
     "sphinx_gallery.gen_gallery",
+    "commands",
+    "mathml",
 ]
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block"]
 myst_heading_anchors = 3
+smartquotes_action = "qe"  # two hyphens are options of commands, not dashes
 napoleon_custom_sections = [("Privacy", "params_style")]
 napoleon_google_docstring = False
 autosummary_generate = True
@@ -34,9 +40,23 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "show_memory": False,
     "write_computation_times": False,
+    "min_reported_time": 3600,  # times of one machine say nothing on another
 }
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.zip"]
+exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.zip", "pictures/*.py"]
 # Methods inherited from scikit-learn refer to pages of its own documentation.
 suppress_warnings = ["ref.ref"]
+
 html_theme = "furo"
 html_title = "Sfumato"
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["sfumato.css"]
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0d676d", "color-brand-content": "#0a5d8f"},
+    "dark_css_variables": {"color-brand-primary": "#5cc4cb", "color-brand-content": "#7ab8e0"},
+}
+
+linkcheck_timeout = 20
+linkcheck_retries = 2
+linkcheck_ignore = [r"postgresql://.*"]

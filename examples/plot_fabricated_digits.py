@@ -41,9 +41,14 @@ def first_of_each(images: np.ndarray, of: np.ndarray) -> list[np.ndarray]:
     return [images[np.flatnonzero(of == digit)[0]] for digit in range(10)]
 
 
-titles = ["seen", "record level", "entry level, one pass", "entry level, two passes"]
+titles = [
+    "seen",
+    "whole images protected, epsilon 8: drawn from private Gaussians",
+    "single pixels protected, epsilon 4: noise, then one pass of the smoother",
+    "the same with two passes",
+]
 shown = [(X, y), (rows, labels), (once, y), (twice, y)]
-figure, axes = plt.subplots(4, 10, figsize=(8, 3.6))
+figure, axes = plt.subplots(4, 10, figsize=(8, 4.2), layout="constrained")
 for line, title, (images, of) in zip(axes, titles, shown, strict=True):
     line[0].set_title(title, loc="left", fontsize=8)
     for ax, image in zip(line, first_of_each(images, of), strict=True):

@@ -31,7 +31,8 @@ fig, axes = plt.subplots(4, 6, figsize=(8, 5.5), layout="constrained")
 for row, model, title in zip(axes, models, titles, strict=True):
     weights = model.coef_ if hasattr(model, "coef_") else model.weights_
     for digit, ax in enumerate(row):
-        ax.imshow(weights[digit].reshape(8, 8), cmap="RdBu_r")
+        most = np.abs(weights[digit]).max()  # so that white is zero
+        ax.imshow(weights[digit].reshape(8, 8), cmap="RdBu_r", vmin=-most, vmax=most)
         ax.set_axis_off()
     row[0].set_title(f"{title}: {model.score(X_test, y_test):.2f}", loc="left", fontsize=9)
 plt.show()

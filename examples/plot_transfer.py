@@ -47,6 +47,7 @@ for per_class in counts:
 
 plt.plot(counts, accuracy[True], "o-", label="with the private source (epsilon 3)")
 plt.plot(counts, accuracy[False], "s--", label="target alone")
+plt.xticks(counts)
 plt.xlabel("labels a class")
 plt.ylabel("accuracy on unlabelled target rows")
 plt.ylim(0.4, 1.0)

@@ -31,6 +31,7 @@ FLOORS: list[set[str]] = [
     {"pipeline"},
     {"measuring", "publishing", "federated"},
     {"function_stores"},
+    {"reproduction"},
     {"interfaces"},
     {"__main__"},
 ]

@@ -84,7 +84,18 @@ class Bounds:
     # The ball and the box ---------------------------------------------------------------
 
     def box(self, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Give the corners of the box for rows of `n_features`, or None without a box."""
+        """Give the corners of the box for rows of `n_features`, or None without a box.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        tuple of ndarray or None
+            Lower and upper corner, one number a feature.
+        """
         if self.lower is None:
             return None
         for corner in (self.lower, self.upper):
@@ -95,7 +106,18 @@ class Bounds:
         return np.zeros(n_features) + self.lower, np.zeros(n_features) + np.asarray(self.upper)
 
     def ball(self, n_features: int) -> tuple[NDArray[np.float64], float]:
-        """Give centre and radius of the smallest known ball that holds every clipped row."""
+        """Give centre and radius of the smallest known ball that holds every clipped row.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        tuple of ndarray and float
+            Centre and radius.
+        """
         self.require_features()
         origin = np.zeros(n_features)
         box = self.box(n_features)
@@ -109,7 +131,20 @@ class Bounds:
         return centre, radius
 
     def diameter(self, order: int, *, n_features: int) -> float:
-        """Largest L1 (`order` 1) or L2 (`order` 2) distance of two clipped rows."""
+        """Largest L1 (`order` 1) or L2 (`order` 2) distance of two clipped rows.
+
+        Parameters
+        ----------
+        order : {1, 2}
+            Which distance.
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        float
+            The distance.
+        """
         if order not in (1, 2):
             raise InvalidInputError(f"'order' must be 1 or 2. Got {order} instead.")
         self.require_features()
@@ -121,7 +156,18 @@ class Bounds:
         return min(found)
 
     def entry_diameter(self, *, n_features: int) -> float:
-        """Largest change of a single number of a clipped row."""
+        """Largest change of a single number of a clipped row.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        float
+            The change.
+        """
         self.require_features()
         found = [] if self.norm is None else [2 * self.norm]
         box = self.box(n_features)
@@ -130,7 +176,18 @@ class Bounds:
         return min(found)
 
     def default_row(self, n_features: int) -> NDArray[np.float64]:
-        """Give the public row that stands for a row with missing or infinite numbers."""
+        """Give the public row that stands for a row with missing or infinite numbers.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+            The row.
+        """
         return self.ball(n_features)[0]
 
     def require_features(self) -> None:
@@ -144,7 +201,18 @@ class Bounds:
     # Clipping ---------------------------------------------------------------------------
 
     def clip(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Make every row obey the bounds; idempotent, row by row, never raises for a value."""
+        """Make every row obey the bounds; idempotent, row by row, never raises for a value.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; any value.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows inside the bounds.
+        """
         # In one order of memory, for the length of a row is summed in it.
         rows = np.array(X, dtype=np.float64, ndmin=2, order="C")
         if rows.ndim != 2:
@@ -160,7 +228,18 @@ class Bounds:
         return rows
 
     def clip_labels(self, y: ArrayLike) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Give the code of each label and the label set; unknown labels become the first one."""
+        """Give the code of each label and the label set; unknown labels become the first one.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+            Labels; any value.
+
+        Returns
+        -------
+        tuple of ndarray
+            Place of each label in the set, and the set.
+        """
         given = np.asarray(y)
         labels = self.label_set(given)
         if given.dtype == object:  # anything may stand in such a column, and nothing may raise
@@ -170,7 +249,18 @@ class Bounds:
         return np.where(labels[codes] == given, codes, 0), labels
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Give the public label set; `y` is read only where the set was declared public."""
+        """Give the public label set; `y` is read only where the set was declared public.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,)
+            Labels found in the data.
+
+        Returns
+        -------
+        ndarray of shape (n_classes,)
+            The labels.
+        """
         if self.labels is None:
             raise MissingBoundsError(
                 "The set of labels is needed and is never learned from data: give "

@@ -104,7 +104,7 @@ class Guarantee:
     claimed_epsilon : float, optional
         The figure printed in the paper, kept where it is not the proved one.
     entry_bound : float, optional
-        d, the largest change of one entry; needed for unit "entry".
+        The largest change d of one entry; needed for unit "entry".
     record_reading : RecordReading, optional
         For unit "entry": what the same release means for a whole record.
     public : tuple of str
@@ -251,7 +251,20 @@ class Guarantee:
         )
 
     def with_status(self, status: Status, *conditions: str) -> Guarantee:
-        """Return the same guarantee under another status, with conditions added."""
+        """Return the same guarantee under another status, with conditions added.
+
+        Parameters
+        ----------
+        status : Status
+            The new status.
+        *conditions : str
+            Conditions to be added.
+
+        Returns
+        -------
+        Guarantee
+            The changed guarantee.
+        """
         return replace(
             self,
             status=status,
@@ -260,7 +273,13 @@ class Guarantee:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the guarantee as plain JSON values (infinity as the string "inf")."""
+        """Give the guarantee as plain JSON values (infinity as the string "inf").
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         reading = self.record_reading
         return {
             "epsilon": _to_json(self.epsilon),
@@ -281,7 +300,13 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
-        """Rebuild a guarantee from `to_dict`."""
+        """Rebuild a guarantee from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         values = {k: v for k, v in record.items() if k != "sentence"}
         values["epsilon"] = _from_json(values["epsilon"])
         values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))

@@ -63,6 +63,11 @@ def epsilon_spent(
     enough : float, optional
         Stop at the first bound that is not above this figure, instead of looking for the
         smallest; a ledger that only asks "does it fit?" saves the tight computation.
+
+    Returns
+    -------
+    float
+        Epsilon, never below the truth.
     """
     if not 0 <= delta < 1:
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
@@ -83,7 +88,22 @@ def epsilon_spent(
 def rdp_epsilon(
     events: Iterable[Event], delta: float, relation: Relation = Relation.REPLACE_ONE
 ) -> float:
-    """Epsilon by Rényi divergences (dp-accounting): looser than `epsilon_spent`, a cross-check."""
+    """Epsilon by Rényi divergences (dp-accounting): looser than `epsilon_spent`, a cross-check.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The releases, in any order.
+    delta : float
+        The delta at which epsilon is asked for.
+    relation : Relation, default="replace_one"
+        The neighbours for which the events were calibrated.
+
+    Returns
+    -------
+    float
+        Epsilon, never below the truth.
+    """
     accountant = RdpAccountant(neighboring_relation=neighboring_relation(relation))
     for event, count in flatten(events).items():
         accountant.compose(to_dp_event(event, relation), count)
@@ -91,7 +111,18 @@ def rdp_epsilon(
 
 
 def compose(*guarantees: Guarantee) -> Guarantee:
-    """Compose guarantees on the same data, tightly where their events are known."""
+    """Compose guarantees on the same data, tightly where their events are known.
+
+    Parameters
+    ----------
+    *guarantees : Guarantee
+        Promises of the same unit and relation.
+
+    Returns
+    -------
+    Guarantee
+        What they promise together.
+    """
     if not guarantees:
         raise InvalidInputError("Nothing to compose: give at least one guarantee.")
     total = guarantees[0]

@@ -39,7 +39,20 @@ LARGEST_EXPONENT = 700.0  # of exp in doubles
 
 
 def pld_epsilon(counts: Mapping[Event, int], delta: float) -> float:
-    """Epsilon of all events together at `delta`, never below the truth; infinite if unknown."""
+    """Epsilon of all events together at `delta`, never below the truth; infinite if unknown.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        The releases and how often each was made.
+    delta : float
+        The delta at which epsilon is asked for.
+
+    Returns
+    -------
+    float
+        Epsilon.
+    """
     return _epsilon(tuple(counts.items()), delta)
 
 
@@ -56,7 +69,20 @@ def _epsilon(items: tuple[tuple[Event, int], ...], delta: float) -> float:
 
 
 def pld_delta(counts: Mapping[Event, int], epsilon: float) -> float:
-    """Delta of all events together at `epsilon`, never below the truth; 1 if unknown."""
+    """Delta of all events together at `epsilon`, never below the truth; 1 if unknown.
+
+    Parameters
+    ----------
+    counts : mapping of Event to int
+        The releases and how often each was made.
+    epsilon : float
+        The epsilon at which delta is asked for.
+
+    Returns
+    -------
+    float
+        Delta.
+    """
     if _interval(counts) > COARSEST_INTERVAL:
         return 1.0
     delta = float(_composed(counts).get_delta_for_epsilon(epsilon)) + _rounding(counts)

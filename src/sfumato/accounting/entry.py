@@ -25,6 +25,11 @@ def record_reading(event: EntryEvent, n_entries: int, *, delta: float = 1e-5) ->
         Numbers p of a record.
     delta : float, default=1e-5
         The delta at which epsilon is stated, beside the probability of an atom.
+
+    Returns
+    -------
+    RecordReading
+        The figures for the whole record.
     """
     atom = -math.expm1(n_entries * math.log1p(-event.delta))
     pure = n_entries * event.epsilon

@@ -27,7 +27,20 @@ SMALLEST_MU = 1e-5  # below it, the two terms of delta cancel by more than that 
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
-    """Smallest delta for which mu-GDP gives ``(epsilon, delta)``."""
+    """Smallest delta for which mu-GDP gives ``(epsilon, delta)``.
+
+    Parameters
+    ----------
+    mu : float
+        The distance of two unit normals that are as hard to tell apart.
+    epsilon : float
+        The epsilon at which delta is asked for.
+
+    Returns
+    -------
+    float
+        Delta.
+    """
     if mu == 0:
         return 0.0
     if math.isinf(mu):
@@ -38,7 +51,20 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
-    """Smallest epsilon for which mu-GDP gives ``(epsilon, delta)``; infinite for delta 0."""
+    """Smallest epsilon for which mu-GDP gives ``(epsilon, delta)``; infinite for delta 0.
+
+    Parameters
+    ----------
+    mu : float
+        The distance of two unit normals that are as hard to tell apart.
+    delta : float
+        The delta at which epsilon is asked for.
+
+    Returns
+    -------
+    float
+        Epsilon.
+    """
     if mu == 0 or delta_from_mu(mu, 0.0) <= delta:
         return 0.0
     if delta <= 0 or math.isinf(mu):
@@ -52,6 +78,18 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
 
 def mu_from_budget(epsilon: float, delta: float) -> float:
     """Largest mu for which mu-GDP gives ``(epsilon, delta)``.
+
+    Parameters
+    ----------
+    epsilon : float
+        The epsilon of the budget.
+    delta : float
+        The delta of the budget.
+
+    Returns
+    -------
+    float
+        The distance mu, a hair below the exact one.
 
     Examples
     --------

@@ -44,6 +44,18 @@ def to_dp_event(event: Event, relation: Relation = Relation.REPLACE_ONE) -> dp_e
     give Gaussian events to an accountant of ``REPLACE_SPECIAL`` or ``ADD_OR_REMOVE_ONE``. For
     ``REPLACE_ONE`` the library's loss-distribution accountant doubles the sensitivity itself and
     overstates the cost, while its Rényi accountant does not.
+
+    Parameters
+    ----------
+    event : Event
+        A release.
+    relation : Relation, default="replace_one"
+        The neighbours for which the events were calibrated.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+        An event for the accountants of that library.
     """
     relation = Relation(relation)
     if isinstance(event, RepeatedEvent):

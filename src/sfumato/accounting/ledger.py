@@ -95,6 +95,11 @@ class Ledger:
             What one change may touch.
         relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
             Which data sets count as neighbours.
+
+        Returns
+        -------
+        DatasetBudget
+            The budget, as estimators take it for `ledger`.
         """
         budget = _checked_budget(name, epsilon, delta, unit, relation)
         with self._database.creating() as connection:
@@ -108,7 +113,18 @@ class Ledger:
         return DatasetBudget(self._database, name)
 
     def dataset(self, name: str) -> DatasetBudget:
-        """Give the budget of a dataset, as estimators take it for `ledger`."""
+        """Give the budget of a dataset, as estimators take it for `ledger`.
+
+        Parameters
+        ----------
+        name : str
+            The dataset.
+
+        Returns
+        -------
+        DatasetBudget
+            A handle; copies of it charge the same budget.
+        """
         known = self.datasets()
         if name not in known:
             listed = ", ".join(repr(other) for other in known) or "none"
@@ -119,7 +135,13 @@ class Ledger:
         return DatasetBudget(self._database, name)
 
     def datasets(self) -> list[str]:
-        """List the names of the datasets that have a budget."""
+        """List the names of the datasets that have a budget.
+
+        Returns
+        -------
+        list of str
+            Their names, sorted.
+        """
         with self._database.reading() as connection:
             return [record["name"] for record in ledger_store.budgets(connection)]
 
@@ -131,6 +153,11 @@ class Ledger:
         heads : mapping of str to str, optional
             Heads noted earlier (`DatasetBudget.head`), by dataset. Each must still be part of
             its chain: this is how a ledger that was rewritten as a whole is found out.
+
+        Returns
+        -------
+        Verification
+            The number of lines and the head of every chain.
 
         Raises
         ------

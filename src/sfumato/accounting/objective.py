@@ -21,7 +21,20 @@ __all__ = ["loss_cdf", "loss_range", "mean_chi", "objective_delta"]
 
 
 def objective_delta(event: ObjectivePerturbationEvent, epsilon: float) -> float:
-    """Smallest delta that the loss bound W proves at `epsilon`."""
+    """Smallest delta that the loss bound W proves at `epsilon`.
+
+    Parameters
+    ----------
+    event : ObjectivePerturbationEvent
+        The release.
+    epsilon : float
+        The epsilon at which delta is asked for.
+
+    Returns
+    -------
+    float
+        Delta.
+    """
     a, offset, m = 1 / event.noise_multiplier, _offset(event), event.dimension
     start = max(0.0, (epsilon - offset) / a)
     # The integrand lives near sqrt(m) with unit width, or just above `start` in the tail.

@@ -129,7 +129,13 @@ class AuditReport:
         return [*sentences, DIAGNOSTIC] if measured else sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all findings as plain JSON values; `Audit.from_dict` of the report reads them."""
+        """Give all findings as plain JSON values; `Audit.from_dict` of the report reads them.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         parts = {
             "guarantee": self.guarantee,
             "two_point": self.two_point,
@@ -155,11 +161,23 @@ class AuditReport:
         return [attack for attack in (self.attack, close) if attack is not None]
 
     def to_json(self) -> str:
-        """Give the report as JSON."""
+        """Give the report as JSON.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
     def to_markdown(self) -> str:
-        """Give the report as Markdown."""
+        """Give the report as Markdown.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         rows = [f"| {name} | {number(value)} |" for name, value in self._figures()]
         table = ["| figure | value |", "|---|---:|", *rows, ""] if rows else []
         promise = [] if self.guarantee is None else [f"> {self.guarantee}", ""]
@@ -168,11 +186,23 @@ class AuditReport:
         return "\n".join(lines).rstrip() + "\n"
 
     def to_section(self) -> str:
-        """Give the report as one section of an HTML page of `sfumato.report`."""
+        """Give the report as one section of an HTML page of `sfumato.report`.
+
+        Returns
+        -------
+        str
+            A piece of HTML.
+        """
         return audit_section(Audit.from_dict(self.to_dict())) + self._pictures()
 
     def to_html(self) -> str:
-        """Give the report as one self-contained page: no script, no network, light and dark."""
+        """Give the report as one self-contained page: no script, no network, light and dark.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         results = () if self.guarantee is None else (Result(self.title, self.guarantee),)
         whole = Report(
             self.title, results, audit=Audit.from_dict(self.to_dict()), when=self.when
@@ -197,7 +227,13 @@ class AuditReport:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, in the form that the suffix names: .html, .md or .json."""
+        """Write the report, in the form that the suffix names: .html, .md or .json.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write; its suffix names the form.
+        """
         forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
         suffix = Path(path).suffix.lower()
         if suffix not in forms:

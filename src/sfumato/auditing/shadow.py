@@ -62,7 +62,9 @@ def shadow_attack(
         Whether models that have seen the row are used as well (stronger).
     observation : str, optional
         What the attacker sees, see `membership_attack`. A loss is taken as log-odds.
-    rates, confidence
+    rates : sequence of float
+        See `membership_attack`.
+    confidence : float, default=0.95
         See `membership_attack`.
     n_jobs : int, optional
         Workers, see joblib.

@@ -57,7 +57,13 @@ class Dataset:
         return self.labels
 
     def parts(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Give the rows to learn from and those held out: 30 % of each label, or as published."""
+        """Give the rows to learn from and those held out: 30 % of each label, or as published.
+
+        Returns
+        -------
+        tuple of ndarray
+            Places of both groups of rows.
+        """
         rows = np.arange(len(self.labels))
         if self.n_train is not None:
             return rows[: self.n_train], rows[self.n_train :]
@@ -67,7 +73,18 @@ class Dataset:
         return np.sort(train), np.sort(held_out)
 
     def table(self, rows: NDArray[np.intp] | None = None) -> dict[str, NDArray[Any]]:
-        """Give all columns, the target last, of all rows or of some."""
+        """Give all columns, the target last, of all rows or of some.
+
+        Parameters
+        ----------
+        rows : ndarray of int, optional
+            Places of the rows; all by default.
+
+        Returns
+        -------
+        dict of str to ndarray
+            The columns by name.
+        """
         chosen = slice(None) if rows is None else rows
         found = {name: values[chosen] for name, values in self.columns.items()}
         return {**found, self.target: self.labels[chosen]}
@@ -85,7 +102,18 @@ class Entry:
 
 
 def available(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """Tell of each data set where it would come from: "embedded", "folder" or "OpenML"."""
+    """Tell of each data set where it would come from: "embedded", "folder" or "OpenML".
+
+    Parameters
+    ----------
+    folder : path-like, optional
+        A folder of data sets; by default the one that SFUMATO_DATA names.
+
+    Returns
+    -------
+    dict of str to str
+        The origin of each data set by its name.
+    """
     place = _folder(folder)
     return {name: _origin(entry, place) for name, entry in CATALOGUE.items()}
 

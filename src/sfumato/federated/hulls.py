@@ -56,14 +56,33 @@ class HullTask:
             raise InvalidInputError("'estimator' must be a PrivateAffineHullClassifier.")
 
     def request(self) -> Request:
-        """Give the one training request."""
+        """Give the one training request.
+
+        Returns
+        -------
+        Request
+            What every party is asked.
+        """
         pattern = clone(self.estimator).set_params(ledger=None)
         return Request(self.name, FIT, {"serve": self.serve}, {"estimator": model_in(pattern)})
 
     def combine(
         self, replies: Sequence[Reply], ask: Callable[[Request], list[Reply]]
     ) -> PrivateAffineHullClassifier | RemoteHulls:
-        """Make the global classifier out of what the parties sent."""
+        """Make the global classifier out of what the parties sent.
+
+        Parameters
+        ----------
+        replies : sequence of Reply
+            What the parties sent.
+        ask : callable
+            Sends a request to all parties and gives their replies.
+
+        Returns
+        -------
+        PrivateAffineHullClassifier or RemoteHulls
+            The merged hulls, or a handle that asks the parties.
+        """
         if self.serve == "models":
             models = [received_model(reply, self.estimator) for reply in replies]
             return models[0].merge(*models[1:])
@@ -96,17 +115,52 @@ class RemoteHulls:
         self._ask = ask
 
     def distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the distance from each row to the nearest hull of each class."""
+        """Give the distance from each row to the nearest hull of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class; infinite where no party has it.
+        """
         queries = np.asarray(X, dtype=np.float64)
         replies = self._ask(Request(self.task, DISTANCES, arrays={"queries": queries}))
         return smallest_distances(replies, self.classes_, len(queries))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the nearest hull of all parties."""
+        """Give the label of the nearest hull of all parties.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         return np.asarray(self.classes_[np.argmin(self.distances(X), axis=1)])
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Give the share of rows whose label is found."""
+        """Give the share of rows whose label is found.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        float
+            The share of labels that are right.
+        """
         return float(np.mean(self.predict(X) == np.asarray(y)))
 
 

@@ -83,13 +83,30 @@ class LinearTask:
     # Requests ---------------------------------------------------------------------------
 
     def subspace_request(self) -> Request:
-        """Ask for the first release."""
+        """Ask for the first release.
+
+        Returns
+        -------
+        Request
+            What every party is asked.
+        """
         return Request(
             self.name, SUBSPACE, {"aggregate": self.aggregate}, {"estimator": self._pattern()}
         )
 
     def classifier_request(self, basis: Array) -> Request:
-        """Ask for the second release, in the common subspace."""
+        """Ask for the second release, in the common subspace.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (n_features, n_components)
+            The common subspace.
+
+        Returns
+        -------
+        Request
+            What every party is asked.
+        """
         return Request(self.name, CLASSIFIER, arrays={"estimator": self._pattern(), "basis": basis})
 
     def _pattern(self) -> NDArray[np.uint8]:
@@ -98,7 +115,13 @@ class LinearTask:
     # At the coordinator -------------------------------------------------------------------
 
     def check_subspace(self, reply: Reply) -> None:
-        """Raise unless a first release can be used."""
+        """Raise unless a first release can be used.
+
+        Parameters
+        ----------
+        reply : Reply
+            What a party sent.
+        """
         promised_in(reply, self.estimator)
         size = int(reply.fact("n_features"))
         if self.aggregate == "moments":
@@ -107,12 +130,29 @@ class LinearTask:
             reply.array("basis", (size, self._kept(size)))
 
     def check_classifier(self, reply: Reply) -> None:
-        """Raise unless a second release can be used."""
+        """Raise unless a second release can be used.
+
+        Parameters
+        ----------
+        reply : Reply
+            What a party sent.
+        """
         promised_in(reply, self.estimator)
         _received_classifier(reply)
 
     def basis(self, replies: Sequence[Reply]) -> Array:
-        """Put the parties' subspaces together."""
+        """Put the parties' subspaces together.
+
+        Parameters
+        ----------
+        replies : sequence of Reply
+            What the parties sent.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_components)
+            The common subspace.
+        """
         sizes = {int(reply.fact("n_features")) for reply in replies}
         if len(sizes) != 1:
             raise FederationError(f"The parties have rows of different lengths: {sorted(sizes)}.")
@@ -132,7 +172,18 @@ class LinearTask:
         return np.asarray(printed)
 
     def average(self, replies: Sequence[Reply]) -> PrivateLinearClassifier:
-        """Average the weights of the parties' classifiers."""
+        """Average the weights of the parties' classifiers.
+
+        Parameters
+        ----------
+        replies : sequence of Reply
+            What the parties sent.
+
+        Returns
+        -------
+        PrivateLinearClassifier
+            The classifier of all parties.
+        """
         models = [_received_classifier(reply) for reply in replies]
         found: PrivateLinearClassifier = models[0]
         for model in models[1:]:
@@ -145,7 +196,20 @@ class LinearTask:
     def guarantees(
         self, subspaces: Sequence[Reply], classifiers: Sequence[Reply]
     ) -> dict[str, Guarantee]:
-        """Give what each party promises; a second release states what both cost together."""
+        """Give what each party promises; a second release states what both cost together.
+
+        Parameters
+        ----------
+        subspaces : sequence of Reply
+            Replies of the first round.
+        classifiers : sequence of Reply
+            Replies of the second round.
+
+        Returns
+        -------
+        dict of str to Guarantee
+            Promises by party.
+        """
         latest = {reply.party: reply for reply in (*subspaces, *classifiers)}
         return {name: Guarantee.from_dict(r.fact("guarantee")) for name, r in latest.items()}
 

@@ -74,12 +74,37 @@ class Party:
     def of_rows(
         cls, name: str, X: ArrayLike, y: ArrayLike, store: str | os.PathLike[str], **rights: Any
     ) -> Party:
-        """Make a party of rows in memory, for simulations."""
+        """Make a party of rows in memory, for simulations.
+
+        Parameters
+        ----------
+        name : str
+            The party.
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        store : path-like
+            Where it keeps its releases.
+        **rights : object
+            Other fields of the party, such as `ledger` and `terms`.
+        """
         rows, labels = np.asarray(X), np.asarray(y)
         return cls(name, lambda: (rows, labels), Path(store), **rights)
 
     def answer(self, request: Request) -> Reply:
-        """Answer a request, or refuse it in a sentence; never with an unknown error's text."""
+        """Answer a request, or refuse it in a sentence; never with an unknown error's text.
+
+        Parameters
+        ----------
+        request : Request
+            What a coordinator asks.
+
+        Returns
+        -------
+        Reply
+            The release, the stored one if it was made before, or a refusal.
+        """
         try:
             reply = self._answer(request)
         except SfumatoError as error:

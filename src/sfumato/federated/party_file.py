@@ -54,6 +54,11 @@ def read_party(path: str | os.PathLike[str]) -> Party:
     ----------
     path : path-like
         The TOML file.
+
+    Returns
+    -------
+    Party
+        The party, ready to answer.
     """
     file = Path(path)
     try:

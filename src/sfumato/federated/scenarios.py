@@ -32,6 +32,11 @@ def spread(
         For "random" and "uneven" (default 10); the other two follow from the labels.
     random_state : int, RandomState or None
         The deal.
+
+    Returns
+    -------
+    list of ndarray
+        Places of the rows of each party.
     """
     labels = np.asarray(y)
     generator = check_random_state(random_state)

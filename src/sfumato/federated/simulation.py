@@ -50,6 +50,11 @@ def make_parties(
         Gives the budget of the party of a name.
     random_state : int, RandomState or None
         The deal.
+
+    Returns
+    -------
+    list of Party
+        The parties.
     """
     rows, labels = np.asarray(X), np.asarray(y)
     parts = spread(labels, scenario, n_parties, random_state=random_state)

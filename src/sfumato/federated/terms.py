@@ -42,7 +42,15 @@ class Terms:
     entry_bound: float | None = None
 
     def require(self, estimator: Any, party: str) -> None:
-        """Raise unless a task's estimator keeps the terms."""
+        """Raise unless a task's estimator keeps the terms.
+
+        Parameters
+        ----------
+        estimator : object
+            The estimator of a request.
+        party : str
+            Whose terms they are, for the message.
+        """
         if not isinstance(estimator, PrivateEstimator):
             raise FederationError("The request holds no private estimator.")
         for holds, why in self._checks(estimator):

@@ -51,11 +51,11 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         number) or are learned one against the rest ("hinge": noise grows with the root of their
         number).
     bandwidth : float or array-like, optional
-        h of the Gaussian kernel, one for all features, one a feature, or a matrix H; by default
-        half the radius of the bounds.
+        Width h of the Gaussian kernel, one for all features, one a feature, or a matrix H; by
+        default half the radius of the bounds.
     regularization : float, optional
-        λ. By default a public rule: the λ at which the noise of a score has standard deviation
-        0.3, between 1e-4 and 1.
+        Strength λ. By default a public rule: the λ at which the noise of a score has standard
+        deviation 0.3, between 1e-4 and 1.
     n_fourier : int, default=1024
         Public random Fourier features, used where exact features of the kernel would be more
         than 2048 (in more than two dimensions, mostly). The machine is then learned and
@@ -155,7 +155,20 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the machine to a certified gap and release it once."""
+        """Learn the machine to a certified gap and release it once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         self._check_choices()
         if self.loss not in BINARY:
@@ -213,12 +226,34 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return np.stack(columns, axis=1)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the released scores: one a row for two classes, else one a class."""
+        """Give the released scores: one a row for two classes, else one a class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
         scores = self._scores(X)
         return np.asarray(scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of each row."""
+        """Give the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         scores = self._scores(X)
         codes = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[codes])

@@ -38,7 +38,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     Parameters
     ----------
     bandwidth : float, array-like or "private", default="private"
-        h for all features, one h a feature, or a full matrix H (in squared units). It must not
+        One h for all features, one a feature, or a full matrix H (in squared units). It must not
         come from the rows. "private" buys the quartiles of each feature with a share of epsilon
         and takes the normal rule; it needs the number of rows, hence "replace_one".
     space : {"gaussian", "sobolev"}, default="gaussian"
@@ -145,7 +145,20 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Release the sums of kernels of all rows, or of each class in `y`."""
+        """Release the sums of kernels of all rows, or of each class in `y`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,), optional
+            Labels, for a density of each class.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         self._check_choices()
         rows = self._check_rows(X)
@@ -281,6 +294,16 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
         Points outside the box are moved to it. One column a class where labels were given: the
         class density times the share of the class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Values of the release.
         """
         space = self._fitted_space()
         values = self._raw(space, self._check_rows(X, reset=False))
@@ -300,21 +323,67 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return np.where(inside[:, None], self._nearest(self._raw(space, rows)), 0.0)
 
     def density(self, X: ArrayLike) -> Array:
-        """Give the density at points: near the release, nowhere negative, 0 outside the box."""
+        """Give the density at points: near the release, nowhere negative, 0 outside the box.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The density.
+        """
         return np.asarray(self._joint(X).sum(axis=1))
 
     def class_densities(self, X: ArrayLike) -> Array:
-        """Give the density of each class at points, one column a class."""
+        """Give the density of each class at points, one column a class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The densities.
+        """
         shares = np.where(self.class_prior_ > 0, self.class_prior_, np.inf)
         return np.asarray(self._joint(X) / shares)
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """Give the log of the density at points; minus infinity where it is 0."""
+        """Give the log of the density at points; minus infinity where it is 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Its logarithm.
+        """
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(X)))
 
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 - the contract's y
-        """Give the total log-likelihood of points."""
+        """Give the total log-likelihood of points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        float
+            The sum of `score_samples`.
+        """
         return float(self.score_samples(X).sum())
 
     def sample(
@@ -325,12 +394,14 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         Parameters
         ----------
         n_samples : int, default=1
+            How many rows.
         random_state : int, RandomState or None
             Public randomness: the rows are drawn from what is public already.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            Rows.
         y : ndarray of shape (n_samples,)
             Labels, only where the density was fitted with labels.
         """
@@ -344,6 +415,19 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return (rows, self.classes_[codes]) if self._has_classes() else rows
 
     def plot(self, *, ax: Any = None, raw: bool = False) -> Any:
-        """Draw the density of one or two features; `raw` adds the release itself on a line."""
+        """Draw the density of one or two features; `raw` adds the release itself on a line.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new picture.
+        raw : bool, default=False
+            Draw the release as well.
+
+        Returns
+        -------
+        matplotlib Axes
+            The picture.
+        """
         check_is_fitted(self)
         return plot_density(self, ax=ax, raw=raw)

@@ -52,18 +52,48 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def transform(self, X: Array) -> Array:
-        """Give φ(x) for each row; rows are not checked, and no value makes it raise."""
+        """Give φ(x) for each row; rows are not checked, and no value makes it raise.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Rows.
+        """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Give the map as plain values and arrays."""
 
     def check(self, X: ArrayLike) -> Array:
-        """Give the points of a query as rows, or say what is wrong with them."""
+        """Give the points of a query as rows, or say what is wrong with them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The points.
+        """
         return as_points(X, self.n_features)
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
-        """Give ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
+        """Give ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k).
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (size,) or (size, k)
+            Coordinates of one function or of k.
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, k)
+            The values.
+        """
         points = self.check(X)
         parts = [self.transform(block) @ coordinates for block in self._blocks(points)]
         return np.concatenate(parts)
@@ -73,10 +103,28 @@ class FeatureMap(ABC):
         """Refuse a function, or a kernel in whose norm its sensitivity is stated, of another space.
 
         Lengths in one space say nothing of lengths in another.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            The kernel in whose norm the sensitivity is stated.
+        function : callable
+            The function that is to be released; takes rows.
         """
 
     def coordinates(self, function: Function) -> Array:
-        """Give the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion."""
+        """Give the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion.
+
+        Parameters
+        ----------
+        function : callable
+            The function that is to be released; takes rows.
+
+        Returns
+        -------
+        ndarray of shape (size,) or (size, k)
+            The coordinates.
+        """
         if not isinstance(function, KernelExpansion):
             raise InvalidInputError(
                 f"{type(self).__name__} takes a function as a KernelExpansion. Got "
@@ -167,7 +215,20 @@ class TaylorFeatures(FeatureMap):
         return np.concatenate(parts).reshape(len(points), *coordinates.shape[1:])
 
     def evaluate_grid(self, coordinates: Array, axes: Sequence[Array]) -> Array:
-        """Give the values on the product of `axes`, one axis at a time."""
+        """Give the values on the product of `axes`, one axis at a time.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (size,) or (size, k)
+            Coordinates of one function or of k.
+        axes : sequence of ndarray
+            Places along each axis.
+
+        Returns
+        -------
+        ndarray
+            The values, one axis of the array an axis of the grid.
+        """
         if self.kernel.is_full:
             points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
             flat = self.evaluate(coordinates, points.reshape(-1, self.n_features))
@@ -206,7 +267,13 @@ class TaylorFeatures(FeatureMap):
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> TaylorFeatures:
-        """Rebuild the map from `to_dict`."""
+        """Rebuild the map from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         domain = Bounds(lower=record["lower"], upper=record["upper"])
         return cls(kernel_from_dict(record["kernel"]), domain, len(np.atleast_1d(record["lower"])))
 
@@ -273,7 +340,13 @@ class KnotFeatures(FeatureMap):
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> KnotFeatures:
-        """Rebuild the map from `to_dict`."""
+        """Rebuild the map from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         return cls(kernel_from_dict(record["kernel"]), record["knots"])
 
 

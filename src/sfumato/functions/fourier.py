@@ -79,7 +79,13 @@ class FourierFeatures(FeatureMap):
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> FourierFeatures:
-        """Rebuild the map from `to_dict`."""
+        """Rebuild the map from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         features = cls.__new__(cls)
         features._set(np.asarray(record["frequencies"], dtype=np.float64))
         return features

@@ -18,7 +18,18 @@ _MAPS: dict[str, Any] = {
 
 
 def features_from_dict(record: Mapping[str, Any]) -> FeatureMap:
-    """Rebuild a feature map from its `to_dict`."""
+    """Rebuild a feature map from its `to_dict`.
+
+    Parameters
+    ----------
+    record : mapping
+        What `to_dict` gave.
+
+    Returns
+    -------
+    FeatureMap
+        The map.
+    """
     kind = record.get("kind")
     if kind not in _MAPS:
         raise InvalidInputError(f"'kind' must be one of {sorted(_MAPS)}. Got {kind!r} instead.")

@@ -47,10 +47,10 @@ class PrivateMeanCurve(PrivateEstimator):
     length : float, default=0.2
         Its length scale, as a share of the range of `points`.
     smoothing : float, default=0.003
-        λ, for values scaled to [-1, 1]; at least 1e-6.
+        Strength λ, for values scaled to [-1, 1]; at least 1e-6.
     norm : float, default=2.0
-        τ, the public norm to which smoothed curves are clipped, for values scaled to [-1, 1]. (A
-        constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.)
+        The public norm τ to which smoothed curves are clipped, for values scaled to [-1, 1]. A
+        constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.
     epsilon, delta : float, default=1.0, 1e-6
         The budget. ``epsilon=inf`` gives the mean without noise.
     unit : {"record"}, default="record"
@@ -132,7 +132,20 @@ class PrivateMeanCurve(PrivateEstimator):
         return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
-        """Smooth and clip each curve, and release their mean once."""
+        """Smooth and clip each curve, and release their mean once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_curves, n_points)
+            Curves, a row each; NaN where a curve was not seen.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         self._check_promise()
         self._check_choices()
         rows = self._check_rows(X)
@@ -225,7 +238,18 @@ class PrivateMeanCurve(PrivateEstimator):
         )
 
     def curve(self, points: ArrayLike) -> Array:
-        """Give the released mean at points, in the units of the values and inside their range."""
+        """Give the released mean at points, in the units of the values and inside their range.
+
+        Parameters
+        ----------
+        points : array-like of shape (n_points,)
+            Points of the curve's axis.
+
+        Returns
+        -------
+        ndarray of shape (n_points,)
+            The mean.
+        """
         check_is_fitted(self)
         at = np.atleast_1d(np.asarray(points, dtype=np.float64))
         middle, half = self._value_range()
@@ -235,7 +259,18 @@ class PrivateMeanCurve(PrivateEstimator):
         )
 
     def noise_std(self, points: ArrayLike) -> Array:
-        """Give the standard deviation of the noise at points: a public number."""
+        """Give the standard deviation of the noise at points: a public number.
+
+        Parameters
+        ----------
+        points : array-like of shape (n_points,)
+            Points of the curve's axis.
+
+        Returns
+        -------
+        ndarray of shape (n_points,)
+            Standard deviations.
+        """
         check_is_fitted(self)
         at = np.atleast_1d(np.asarray(points, dtype=np.float64))
         lengths = np.linalg.norm(self._space().transform(at[:, None]), axis=1)
@@ -243,6 +278,17 @@ class PrivateMeanCurve(PrivateEstimator):
         return np.asarray(half * self.noise_scale_ * lengths)
 
     def plot(self, *, ax: Any = None) -> Any:
-        """Draw the released mean with a band of two standard deviations of the noise."""
+        """Draw the released mean with a band of two standard deviations of the noise.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new picture.
+
+        Returns
+        -------
+        matplotlib Axes
+            The picture.
+        """
         check_is_fitted(self)
         return plot_curve(self, ax=ax)

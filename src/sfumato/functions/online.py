@@ -79,7 +79,27 @@ class OnlineFunction:
         store: Store | None,
         name: str | None,
     ) -> OnlineFunction:
-        """Charge the ledger once and write the release down; see `release_function`."""
+        """Charge the ledger once and write the release down; see `release_function`.
+
+        Parameters
+        ----------
+        function : callable
+            The function that is to be released; takes rows.
+        kernel : Kernel
+            The kernel in whose norm the sensitivity is stated.
+        mechanism : GaussianProcessMechanism
+            The noise.
+        domain : Domain
+            Where points may lie.
+        features : FeatureMap or None
+            Coordinates that are released at the start.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+        store : Store or None
+            Where answers are kept.
+        name : str or None
+            The name of the release in the store.
+        """
         if features is not None:
             features.require_kernel(kernel, function)
         answers = None if store is None else AnswerStore(store)

@@ -39,10 +39,10 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         Public range of the target; required. Targets are clipped to it and scaled to [-1, 1], and
         its middle plays the part of the intercept.
     bandwidth : float or array-like, optional
-        h of the Gaussian kernel; by default half the radius of the bounds.
+        Width h of the Gaussian kernel; by default half the radius of the bounds.
     regularization : float, optional
-        λ. By default a public rule: the λ at which the noise of a prediction has a standard
-        deviation of a fortieth of the range of the target, between 1e-4 and 1.
+        Strength λ. By default a public rule: the λ at which the noise of a prediction has a
+        standard deviation of a fortieth of the range of the target, between 1e-4 and 1.
     n_fourier : int, default=1024
         Public random Fourier features, used where exact features of the kernel would be more
         than 2048.
@@ -141,7 +141,20 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the machine to a certified gap and release it once."""
+        """Learn the machine to a certified gap and release it once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         self._check_choices()
         if self.loss not in LOSSES:
@@ -196,6 +209,17 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         return np.where(np.isfinite(targets), targets, self._target_range()[0])
 
     def predict(self, X: ArrayLike) -> Array:
-        """Give the released function at rows, inside the range of the target."""
+        """Give the released function at rows, inside the range of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values of the function.
+        """
         middle, half = self._target_range()
         return middle + half * np.clip(self._scores(X)[:, 0], -1.0, 1.0)

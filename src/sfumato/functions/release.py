@@ -34,7 +34,7 @@ class ReleasedFunction:
     Parameters
     ----------
     features : FeatureMap
-        φ.
+        The map φ.
     coordinates : ndarray of shape (size,) or (size, k)
         The released coordinates c.
     status : {"proved", "testing"}
@@ -53,7 +53,13 @@ class ReleasedFunction:
         return self.features.evaluate(self.coordinates, X)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the function as plain values and arrays, which `sfumato.save` can store."""
+        """Give the function as plain values and arrays, which `sfumato.save` can store.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         return {
             "features": self.features.to_dict(),
             "coordinates": self.coordinates,
@@ -62,7 +68,13 @@ class ReleasedFunction:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> ReleasedFunction:
-        """Rebuild a function from `to_dict`."""
+        """Rebuild a function from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         features = features_from_dict(record["features"])
         return cls(features, record["coordinates"], record["status"])
 
@@ -116,6 +128,7 @@ def release_function(
     Returns
     -------
     ndarray, OnlineFunction or ReleasedFunction
+        The released function or its values, by `how`.
 
     Examples
     --------

@@ -39,8 +39,8 @@ class KernelAffineHull(BranchHull):
 
     See Also
     --------
-    DeepAffineHull : several layers.
-    WideAffineHull : several branches, for many rows.
+    DeepAffineHull : Several layers.
+    WideAffineHull : Several branches, for many rows.
 
     Notes
     -----
@@ -77,7 +77,14 @@ class KernelAffineHull(BranchHull):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : ignored
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         self._fit_hull(X, n_layers=1)
         self.regularization_ = float(self.hull_["regularization"][0])
@@ -91,9 +98,11 @@ class KernelAffineHull(BranchHull):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_training_rows)
+            Weights of the rows; they sum to one.
         """
         return self._answer(weights, X)

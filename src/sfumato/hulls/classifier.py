@@ -63,7 +63,8 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
 
     See Also
     --------
-    WideAffineHull : the hull of one class; KernelAffineHull : scale, offset and far points.
+    WideAffineHull : The hull of one class.
+    KernelAffineHull : Scale, offset and far points.
 
     Notes
     -----
@@ -109,8 +110,14 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
             Labels of any type; a class may have a single row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         parameters = check_hull_parameters(self)
         check_choice("search", self.search, SEARCHES)
@@ -132,6 +139,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         search : {"exact", "pruned"}, optional
             Instead of the parameter of the estimator.
 
@@ -152,10 +160,12 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_classes)
+            Distances.
         """
         rows = check_queries(self, X)
         return like(
@@ -168,6 +178,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
@@ -183,10 +194,12 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_classes)
+            Scores.
         """
         scores = _log_matching(self.distances(X))
         return namespace_of(scores).exp(scores)
@@ -200,10 +213,12 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_classes)
+            Shares that sum to one.
         """
         scores = self.matching_score(X)
         return scores / namespace_of(scores).sum(scores, axis=1, keepdims=True)
@@ -214,6 +229,12 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        float
+            The share.
         """
         pruned, exact = (to_numpy(self.predict(X, search=search)) for search in SEARCHES)
         return float(np.mean(pruned == exact))
@@ -225,6 +246,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         ----------
         *others : AffineHullClassifier
             Fitted on rows of the same width; they may know other classes.
+
+        Returns
+        -------
+        AffineHullClassifier
+            The merged classifier.
         """
         parties = [self, *others]
         check_mergeable(parties)

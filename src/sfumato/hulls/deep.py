@@ -38,7 +38,7 @@ class DeepAffineHull(BranchHull):
 
     See Also
     --------
-    KernelAffineHull : a single layer; its notes hold here as well.
+    KernelAffineHull : A single layer; its notes hold here as well.
 
     Examples
     --------
@@ -63,7 +63,14 @@ class DeepAffineHull(BranchHull):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : ignored
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         self._fit_hull(X, n_layers=self.n_layers)
         self.n_layers_ = n_layers_of(self.hull_)
@@ -76,10 +83,12 @@ class DeepAffineHull(BranchHull):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_layers, n_features)
+            Images of each row under each layer.
         """
         return self._answer(layer_images, X, gives_rows=True)
 
@@ -89,9 +98,11 @@ class DeepAffineHull(BranchHull):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of int of shape (n_samples,)
+            Number of the layer, from 1.
         """
         return self._answer(nearest_layer, X)

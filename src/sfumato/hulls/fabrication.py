@@ -74,7 +74,7 @@ class Fabricator(PrivateRowsEstimator):
         Public bounds of the rows and the label set; required. For a table with categories, a box
         gives one number for each column of numbers. Unit "entry" needs a box.
     entry_bound : float, optional
-        d, the largest protected change of one entry; by default any change inside the box.
+        The largest protected change d of one entry; by default any change inside the box.
     atom : bool, default=False
         With unit "entry", publish each entry exactly with probability `delta`, as the paper does.
     ledger : DatasetBudget, optional
@@ -119,7 +119,7 @@ class Fabricator(PrivateRowsEstimator):
 
     See Also
     --------
-    PrivateAffineHullClassifier : hulls on such rows.
+    PrivateAffineHullClassifier : Hulls on such rows.
 
     Examples
     --------
@@ -195,8 +195,14 @@ class Fabricator(PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,), optional
             Labels, fabricated along with the rows.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         bounds = self._check_promise()
         rows, bounds = self._numbers(X, bounds)
@@ -243,7 +249,9 @@ class Fabricator(PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like or table of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,), optional
+            Labels.
 
         Returns
         -------

@@ -76,7 +76,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     bounds : Bounds
         Public bounds of the rows and the label set; required. Unit "entry" needs a box.
     entry_bound : float, optional
-        d, the largest protected change of one entry; by default any change inside the box.
+        The largest protected change d of one entry; by default any change inside the box.
     atom : bool, default=False
         With unit "entry", publish each entry exactly with probability `delta`, as the paper does.
     ledger : DatasetBudget, optional
@@ -117,8 +117,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
 
     See Also
     --------
-    Fabricator : the private rows themselves.
-    AffineHullClassifier : the same without privacy.
+    Fabricator : The private rows themselves.
+    AffineHullClassifier : The same without privacy.
 
     Examples
     --------
@@ -195,7 +195,14 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         bounds = self._check_promise()
         parameters = self._hull_parameters()
@@ -228,8 +235,14 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         search : {"exact", "pruned"}, default="exact"
             See `AffineHullClassifier`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
         """
         return self._answers("predict", X, search=search)
 
@@ -239,6 +252,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
         """
         return self._answers("distances", X)
 
@@ -248,6 +267,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
         """
         return self._answers("decision_function", X)
 
@@ -257,6 +282,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
         """
         return self._answers("matching_score", X)
 
@@ -266,6 +297,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The shares.
         """
         return self._answers("predict_proba", X)
 
@@ -279,6 +316,11 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         ----------
         *others : PrivateAffineHullClassifier
             Fitted by other parties with the same bounds.
+
+        Returns
+        -------
+        PrivateAffineHullClassifier
+            The merged classifier.
         """
         parties = [self, *others]
         for party in parties:

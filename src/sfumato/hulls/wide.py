@@ -65,8 +65,8 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    DeepAffineHull : a single branch.
-    AffineHullClassifier : one wide hull per class.
+    DeepAffineHull : A single branch.
+    AffineHullClassifier : One wide hull per class.
 
     Examples
     --------
@@ -105,7 +105,14 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        y : ignored
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         parameters = check_hull_parameters(self)
         rows = check_rows(self, X)
@@ -127,10 +134,12 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples, n_features)
+            Nearest images.
         """
         rows = check_queries(self, X)
         numbers = nearest_columns(self._distances(rows))
@@ -142,10 +151,12 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         array of shape (n_samples,)
+            Distances.
         """
         distances = self._distances(check_queries(self, X))
         return like(X, namespace_of(distances).min(distances, axis=1))
@@ -156,10 +167,12 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
 
         Returns
         -------
         ndarray of shape (n_samples,)
+            Numbers of branches.
         """
         return nearest_columns(self._distances(check_queries(self, X)))
 
@@ -170,6 +183,11 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ----------
         *others : WideAffineHull
             Fitted on rows of the same width, for example by other parties.
+
+        Returns
+        -------
+        WideAffineHull
+            The merged hull.
         """
         hulls = [self, *others]
         check_mergeable(hulls)
@@ -187,6 +205,11 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             Branches as in `branches_`.
         numbers : ndarray of shape (n_training_rows,)
             Number of the branch of each training row.
+
+        Returns
+        -------
+        WideAffineHull
+            The fitted hull.
         """
         hull: WideAffineHull = clone(self)
         hull.branches_ = branches

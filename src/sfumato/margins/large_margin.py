@@ -63,9 +63,9 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         inverse covariance alone, as printed by Sha and Saul, has no minimiser: a linear
         classifier costs nothing.)
     regularization : float, default=1e-2
-        λ.
+        Strength λ.
     huber_width : float, default=0.5
-        h.
+        Half-width h of the rounded corner.
     n_ellipsoids : int, default=1
         Ellipsoids a class; the own one of a row is found by k-means inside its class. Fewer
         where a class has fewer different rows.
@@ -102,7 +102,7 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
 
     See Also
     --------
-    PrivateLargeMarginGaussianClassifier : the same with a guarantee.
+    PrivateLargeMarginGaussianClassifier : The same with a guarantee.
 
     References
     ----------
@@ -152,7 +152,14 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         self._check_parameters()
         rows, codes = self._checked(X, y)
@@ -280,6 +287,12 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
@@ -292,6 +305,12 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
         """
         scores = self.distances(X)
         return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
@@ -302,6 +321,12 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
         """
         nearest = self.distances(X).argmin(axis=1)
         return np.asarray(self.classes_[nearest])

@@ -132,7 +132,14 @@ class LinearClassifier(LinearPredictions):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         rows, labels = self._checked(X, y)
         if not self.regularization > 0:

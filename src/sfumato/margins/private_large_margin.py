@@ -59,7 +59,7 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Bring each row to length 1, in the components if there are any: for rows whose length
         says little, such as images, the noise then hides a longer row.
     huber_width : float, default=1.0
-        h, the hinge is rounded over ``[1 - h, 1 + h]``.
+        Half-width h: the hinge is rounded over ``[1 - h, 1 + h]``.
     regularization : float or None, default=None
         Λ; None takes half the deviation of the noise, which needs no number of rows.
         In mode "paper" λ, the weight of the trace, 1 if None.
@@ -106,8 +106,8 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     See Also
     --------
-    LargeMarginGaussianClassifier : the same without privacy.
-    PrivateGaussianClassifier : from two noisy sums; more accurate wherever both were measured.
+    LargeMarginGaussianClassifier : The same without privacy.
+    PrivateGaussianClassifier : From two noisy sums; more accurate wherever both were measured.
 
     References
     ----------
@@ -166,7 +166,14 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
         y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         bounds = self._check_promise()
         rows = self._check_rows(X)
@@ -319,6 +326,12 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
         """
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
@@ -333,6 +346,12 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
         """
         scores = self.distances(X)
         return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
@@ -343,6 +362,12 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
         """
         nearest = self.distances(X).argmin(axis=1)
         return np.asarray(self.classes_[nearest])

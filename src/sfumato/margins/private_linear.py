@@ -194,6 +194,11 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             Rows; a tensor of another array library stays on its device with "noisy-gd".
         y : array-like of shape (n_samples,)
             Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         bounds = self._check_promise()
         rows = self._check_rows(X)

@@ -48,7 +48,18 @@ def drawing_from(source: Callable[[int], Words]) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw words from a seeded generator inside the with-block; for tests only."""
+    """Draw words from a seeded generator inside the with-block; for tests only.
+
+    Parameters
+    ----------
+    seed : int
+        The seed.
+
+    Yields
+    ------
+    None
+        Inside, every guarantee is marked "testing".
+    """
     generator = np.random.Generator(np.random.Philox(seed))
 
     def words(count: int) -> Words:

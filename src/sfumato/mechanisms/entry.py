@@ -28,7 +28,7 @@ class EntryMechanism(Mechanism):
     Parameters
     ----------
     entry_bound : float
-        d, the largest change of one entry that is protected.
+        The largest change d of one entry that is protected.
     epsilon : float
         The budget of one entry.
     delta : float, default=0.0
@@ -70,17 +70,39 @@ class EntryMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, entry_bound: float, epsilon: float, delta: float = 0.0) -> EntryMechanism:
-        """Give the noise that keeps ``(epsilon, delta)`` for one entry."""
+        """Give the noise that keeps ``(epsilon, delta)`` for one entry.
+
+        Parameters
+        ----------
+        entry_bound : float
+            Largest protected change of one entry.
+        epsilon : float
+            The epsilon of the budget.
+        delta : float, default=0
+            Probability that an entry is published exactly.
+        """
         return cls(float(entry_bound), require_epsilon(epsilon), delta)
 
     def event(self) -> Event:
-        """Describe the release of one entry without data."""
+        """Describe the release of one entry without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
         return EntryEvent(self.epsilon, self.delta, self.entry_bound)
 
     def variance(self) -> float:
-        """Variance of the noise on one entry (before the enlargement for the grid)."""
+        """Variance of the noise on one entry (before the enlargement for the grid).
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return 2 * (1 - self.delta) * (self.entry_bound / self.epsilon) ** 2
 
     def guarantee(self, *, n_entries: int, delta: float = 1e-5) -> Guarantee:
@@ -92,6 +114,11 @@ class EntryMechanism(Mechanism):
             Numbers of a record that get this noise.
         delta : float, default=1e-5
             The delta at which the record's epsilon is stated.
+
+        Returns
+        -------
+        Guarantee
+            The promise for one entry, with the reading for a record.
         """
         event = self.event()
         return Guarantee(
@@ -111,7 +138,20 @@ class EntryMechanism(Mechanism):
         )
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger once, the cost of one entry, then add noise to every entry."""
+        """Charge the ledger once, the cost of one entry, then add noise to every entry.
+
+        Parameters
+        ----------
+        value : array-like
+            The entries.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray
+            The noisy entries, in the shape of `value`.
+        """
         table = as_statistic(value)
         self._charge(ledger)
         if math.isinf(self.epsilon):

@@ -48,25 +48,64 @@ class ExponentialMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float) -> ExponentialMechanism:
-        """Give the sharpest choice that keeps `epsilon`."""
+        """Give the sharpest choice that keeps `epsilon`.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one change of the data moves a score, at most.
+        epsilon : float
+            The epsilon of the budget.
+        """
         return cls(require_sensitivity(sensitivity), require_epsilon(epsilon))
 
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
         return PureEvent(self.epsilon, law="exponential")
 
     def sensitivity_step(self) -> float:
-        """Step of the grid to which scores are rounded."""
+        """Step of the grid to which scores are rounded.
+
+        Returns
+        -------
+        float
+            The step.
+        """
         return grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
 
     def variance(self) -> float:
-        """Variance of the Gumbel noise that, added to the scores, gives the same choice."""
+        """Variance of the Gumbel noise that, added to the scores, gives the same choice.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return (math.pi * 2 * self.sensitivity / self.epsilon) ** 2 / 6
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> int:
-        """Charge the ledger, then choose by the scores `value`; gives the position chosen."""
+        """Charge the ledger, then choose by the scores `value`; gives the position chosen.
+
+        Parameters
+        ----------
+        value : array-like of shape (n_candidates,)
+            A score for each public candidate.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        int
+            Place of the chosen candidate.
+        """
         utility = as_statistic(value)
         if utility.ndim != 1 or utility.size == 0:
             raise InvalidInputError("Scores must form a non-empty one-dimensional array.")

@@ -34,7 +34,7 @@ class GammaMechanism(Mechanism):
     epsilon : float
         The budget; infinity means no noise (and an event that says so).
     size : int
-        m, the number of coordinates: the law depends on it.
+        The number m of coordinates: the law depends on it.
 
     Privacy
     -------
@@ -59,19 +59,54 @@ class GammaMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float, size: int) -> GammaMechanism:
-        """Give the least noise of this law that keeps `epsilon`."""
+        """Give the least noise of this law that keeps `epsilon`.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one change of the data moves the statistic, at most.
+        epsilon : float
+            The epsilon of the budget.
+        size : int
+            Numbers of the statistic.
+        """
         return cls(require_sensitivity(sensitivity), require_epsilon(epsilon), int(size))
 
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         return NonPrivateEvent() if math.isinf(self.epsilon) else PureEvent(self.epsilon, "gamma")
 
     def variance(self) -> float:
-        """Variance of one coordinate, ``(m + 1) (D / epsilon)²`` (before the enlargement)."""
+        """Variance of one coordinate, ``(m + 1) (D / epsilon)²`` (before the enlargement).
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return (self.size + 1) * (self.sensitivity / self.epsilon) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value`, an array of `size` numbers, with noise."""
+        """Charge the ledger, then release `value`, an array of `size` numbers, with noise.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact statistic.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray
+            The noisy values, in the shape of `value`.
+        """
         statistic = as_statistic(value)
         if statistic.size != self.size:
             raise InvalidInputError(f"The noise is for {self.size} numbers. Got {statistic.size}.")

@@ -60,30 +60,73 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float, delta: float) -> GaussianMechanism:
-        """Give the least noise that keeps ``(epsilon, delta)``."""
+        """Give the least noise that keeps ``(epsilon, delta)``.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one change of the data moves the statistic, at most.
+        epsilon : float
+            The epsilon of the budget.
+        delta : float
+            The delta of the budget.
+        """
         return cls.from_mu(
             sensitivity=sensitivity, mu=mu_from_budget(require_epsilon(epsilon), delta)
         )
 
     @classmethod
     def from_mu(cls, *, sensitivity: float, mu: float) -> GaussianMechanism:
-        """Give the mechanism that is mu-GDP."""
+        """Give the mechanism that is mu-GDP.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one change of the data moves the statistic, at most.
+        mu : float
+            Distance of neighbours in units of the noise.
+        """
         if not mu > 0:
             raise InvalidInputError(f"'mu' must be positive. Got {mu} instead.")
         return cls(require_sensitivity(sensitivity), 1 / mu)
 
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         if self.noise_multiplier == 0:
             return NonPrivateEvent()
         return GaussianEvent(self.noise_multiplier)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
+        """Variance of the noise on one coordinate (before the enlargement for the grid).
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return (self.sensitivity * self.noise_multiplier) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value` with independent noise on each coordinate."""
+        """Charge the ledger, then release `value` with independent noise on each coordinate.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact statistic.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray
+            The noisy values, in the shape of `value`.
+        """
         statistic = as_statistic(value)
         self._charge(ledger)
         if self.noise_multiplier == 0:
@@ -100,6 +143,18 @@ class GaussianMechanism(Mechanism):
         The noise is isotropic for the Frobenius norm: standard deviation s on the diagonal and
         s/√2 off it, mirrored. It is the vector release in the coordinates ``(m_ii, √2 m_ij)``,
         with √2 less spectral noise than mirrored noise of deviation s.
+
+        Parameters
+        ----------
+        value : array-like of shape (..., d, d)
+            Symmetric matrices.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray
+            The noisy matrices, symmetric, in the shape of `value`.
         """
         statistic = as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:

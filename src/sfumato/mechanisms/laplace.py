@@ -61,19 +61,54 @@ class LaplaceMechanism(Mechanism):
     def calibrate(
         cls, *, sensitivity: float, epsilon: float, touched: int | None = None
     ) -> LaplaceMechanism:
-        """Give the least noise of this law that keeps `epsilon`."""
+        """Give the least noise of this law that keeps `epsilon`.
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far one change of the data moves the statistic, at most.
+        epsilon : float
+            The epsilon of the budget.
+        touched : int, optional
+            Most coordinates that differ between neighbours; all of them by default.
+        """
         return cls(require_sensitivity(sensitivity), require_epsilon(epsilon), touched)
 
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         return NonPrivateEvent() if math.isinf(self.epsilon) else LaplaceEvent(self.epsilon)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
+        """Variance of the noise on one coordinate (before the enlargement for the grid).
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return 2 * (self.sensitivity / self.epsilon) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
-        """Charge the ledger, then release `value` with independent noise on each coordinate."""
+        """Charge the ledger, then release `value` with independent noise on each coordinate.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact statistic.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray
+            The noisy values, in the shape of `value`.
+        """
         statistic = as_statistic(value)
         self._charge(ledger)
         if math.isinf(self.epsilon):

@@ -81,11 +81,28 @@ class GaussianProcessMechanism(GaussianMechanism):
         return cls(enlarged, 1 / mu_from_budget(epsilon, delta))
 
     def charge_once(self, ledger: Chargeable | None) -> None:
-        """Charge the ledger for all coordinates that `noise` will ever be drawn for."""
+        """Charge the ledger for all coordinates that `noise` will ever be drawn for.
+
+        Parameters
+        ----------
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+        """
         self._charge(ledger)
 
     def noise(self, *, limit: int) -> CoordinateNoise:
-        """Give the noise of a release that was charged, for up to `limit` coordinates in all."""
+        """Give the noise of a release that was charged, for up to `limit` coordinates in all.
+
+        Parameters
+        ----------
+        limit : int
+            The most coordinates.
+
+        Returns
+        -------
+        CoordinateNoise
+            Draws noise for coordinates, a block at a time.
+        """
         if self.noise_multiplier == 0:
             return CoordinateNoise(step=0.0, scale=0.0)
         step, scale = self._grid(math.sqrt(limit))

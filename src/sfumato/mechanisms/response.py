@@ -51,25 +51,64 @@ class RandomizedResponseMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, n_labels: int, epsilon: float) -> RandomizedResponseMechanism:
-        """Give the most truthful answer that keeps `epsilon`."""
+        """Give the most truthful answer that keeps `epsilon`.
+
+        Parameters
+        ----------
+        n_labels : int
+            Size of the label set.
+        epsilon : float
+            The epsilon of the budget.
+        """
         return cls(int(n_labels), require_epsilon(epsilon))
 
     def event(self) -> Event:
-        """Describe one release without data."""
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
         return RandomizedResponseEvent(self.epsilon, self.n_labels)
 
     def keep_probability(self) -> float:
-        """Probability that a label is told truly."""
+        """Probability that a label is told truly.
+
+        Returns
+        -------
+        float
+            The probability.
+        """
         return 1 / (1 + (self.n_labels - 1) * math.exp(-self.epsilon))
 
     def variance(self) -> float:
-        """Variance of the indicator that a label was kept."""
+        """Variance of the indicator that a label was kept.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
         return self.keep_probability() * (1 - self.keep_probability())
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.int64]:
-        """Charge the ledger once, then answer for every label code of `value`."""
+        """Charge the ledger once, then answer for every label code of `value`.
+
+        Parameters
+        ----------
+        value : array-like of int
+            Places of labels in the label set.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray of int
+            The answers, in the shape of `value`.
+        """
         truth = np.array(value, dtype=np.int64)
         if truth.size and not (truth.min() >= 0 and truth.max() < self.n_labels):
             raise InvalidInputError(f"Label codes must lie in 0 .. {self.n_labels - 1}.")

@@ -118,7 +118,20 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn components and class Gaussians from a few noisy sums."""
+        """Learn components and class Gaussians from a few noisy sums.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         rows = self._check_rows(X)
         codes, self.classes_ = self._check_labels(rows, y, bounds)
@@ -163,7 +176,18 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         )
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log of count times density for each class; for two classes, their difference."""
+        """Log of count times density for each class; for two classes, their difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
         scores = self._joint_log_likelihood(X)
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
 
@@ -193,15 +217,48 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the most probable label of each row."""
+        """Give the most probable label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         scores = self._joint_log_likelihood(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Give the log-probability of each label."""
+        """Give the log-probability of each label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms.
+        """
         scores = self._joint_log_likelihood(X)
         return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Give the probability of each label."""
+        """Give the probability of each label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities.
+        """
         return np.asarray(np.exp(self.predict_log_proba(X)))

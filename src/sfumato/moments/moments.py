@@ -94,7 +94,20 @@ class PrivateMoments(PrivateEstimator):
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the moments of the classes in `y`, or of all rows as one class."""
+        """Learn the moments of the classes in `y`, or of all rows as one class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,), optional
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         rows = self._check_rows(X)
         if y is None:

@@ -94,7 +94,20 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
-        """Learn the components from one noisy second moment."""
+        """Learn the components from one noisy second moment.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
         bounds = self._check_promise()
         rows = self._check_rows(X)
         n_components = check_n_components(self.n_components, rows.shape[1])
@@ -122,13 +135,35 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return int(self.n_components_)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Give the coordinates of rows along the components."""
+        """Give the coordinates of rows along the components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Coordinates.
+        """
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         return np.asarray((rows - self.centre_) @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
-        """Give the rows that have these coordinates and nothing outside the components."""
+        """Give the rows that have these coordinates and nothing outside the components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Coordinates.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows.
+        """
         check_is_fitted(self)
         coordinates = check_array(X, dtype=np.float64, ensure_all_finite=False)
         if coordinates.shape[1] != self.n_components_:

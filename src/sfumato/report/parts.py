@@ -19,7 +19,29 @@ __all__ = ["Audit", "Histogram", "LedgerExtract", "Marginal", "Roc"]
 
 @dataclass(frozen=True)
 class LedgerExtract:
-    """What was released when, as the ledger has it; `lines` are time, kind and parameters."""
+    """What was released when, as the ledger has it; `lines` are time, kind and parameters.
+
+    Parameters
+    ----------
+    name : str
+        The dataset.
+    epsilon : float
+        Its budget.
+    delta : float
+        The delta of its budget.
+    unit : str
+        What one change may touch.
+    relation : str
+        Its neighbours.
+    spent : float
+        Epsilon of all charges together.
+    left : float
+        Budget minus spent.
+    head : str
+        The last hash of the chain.
+    lines : tuple of tuple of str
+        Time, kind and parameters of each charge.
+    """
 
     name: str
     epsilon: float
@@ -33,7 +55,13 @@ class LedgerExtract:
 
     @classmethod
     def of(cls, budget: DatasetBudget) -> LedgerExtract:
-        """Read the budget of a dataset, its chain checked, and every charge."""
+        """Read the budget of a dataset, its chain checked, and every charge.
+
+        Parameters
+        ----------
+        budget : DatasetBudget
+            Whose charges are read.
+        """
         statement = budget.statement().to_dict()
         with budget._database.reading() as connection:  # the handle has no times
             charges = ledger_store.charges(connection, budget.name)
@@ -47,13 +75,31 @@ class LedgerExtract:
         return cls(**{**kept, **words}, lines=tuple(lines))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the extract as plain JSON values."""
+        """Give the extract as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """Shares of the values of one column, among real rows and among fabricated ones."""
+    """Shares of the values of one column, among real rows and among fabricated ones.
+
+    Parameters
+    ----------
+    column : str
+        The column.
+    labels : tuple of str
+        Its values, or their ranges.
+    real : tuple of float
+        Their shares among real rows.
+    fabricated : tuple of float
+        Their shares among fabricated rows.
+    """
 
     column: str
     labels: tuple[str, ...]
@@ -73,7 +119,13 @@ class Marginal:
         return sum(abs(a - b) for a, b in pairs) / 2
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the shares as plain JSON values."""
+        """Give the shares as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         return {**asdict(self), "distance": self.distance}
 
 
@@ -98,7 +150,25 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit has measured; made from its JSON by `from_dict`."""
+    """What an audit has measured; made from its JSON by `from_dict`.
+
+    Parameters
+    ----------
+    title : str
+        What was attacked.
+    verdict : str
+        The finding in a sentence.
+    consistent : bool or None
+        False where a promise was refuted, None where none was tried.
+    figures : mapping of str to float
+        Figures by name.
+    rocs : tuple of Roc
+        Curves of attacks.
+    histograms : tuple of Histogram
+        Scores of members and others.
+    notes : tuple of str
+        What to bear in mind.
+    """
 
     title: str
     verdict: str
@@ -110,7 +180,13 @@ class Audit:
 
     @classmethod
     def from_dict(cls, record: Any) -> Audit:
-        """Read the JSON of an audit; keys that a report does not show are passed over."""
+        """Read the JSON of an audit; keys that a report does not show are passed over.
+
+        Parameters
+        ----------
+        record : mapping
+            What `AuditReport.to_dict` gave.
+        """
         try:
             return cls(
                 title=str(record["title"]),
@@ -128,7 +204,13 @@ class Audit:
             ) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the audit as plain JSON values."""
+        """Give the audit as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         figures = {k: v if math.isfinite(v) else str(v) for k, v in self.figures.items()}
         return {
             "title": self.title,

@@ -74,7 +74,13 @@ class Result:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the row as plain JSON values."""
+        """Give the row as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         return {
             "name": self.name,
             "guarantee": self.guarantee.to_dict(),
@@ -168,7 +174,18 @@ class Report:
         return tuple(dict.fromkeys(name for row in rows for name in row))
 
     def points(self, metric: str) -> dict[str, list[Point]]:
-        """Give the results that can be drawn, by what their epsilon protects."""
+        """Give the results that can be drawn, by what their epsilon protects.
+
+        Parameters
+        ----------
+        metric : str
+            The figure on the other axis.
+
+        Returns
+        -------
+        dict of str to list of Point
+            Points of a chart.
+        """
         groups: dict[str, list[Point]] = {}
         for result in self.results:
             epsilon, value = result.guarantee.epsilon, result.metrics.get(metric, math.nan)
@@ -181,6 +198,11 @@ class Report:
         """Compose all results by adding epsilons and deltas, as if made from the same rows.
 
         None for fewer than two results, or where unit, relation or entry bound differ.
+
+        Returns
+        -------
+        Guarantee or None
+            What all results promise together.
         """
         if len(self.results) < 2:
             return None
@@ -190,7 +212,13 @@ class Report:
             return None
 
     def to_json(self) -> str:
-        """Give the report as JSON; infinite and missing numbers are strings."""
+        """Give the report as JSON; infinite and missing numbers are strings.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         together = self.together()
         record = {
             "title": self.title,
@@ -211,15 +239,33 @@ class Report:
         return json.dumps(record, indent=2, allow_nan=False, default=float) + "\n"
 
     def to_markdown(self) -> str:
-        """Give the report as Markdown with tables."""
+        """Give the report as Markdown with tables.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         return markdown(self)
 
     def to_html(self) -> str:
-        """Give the report as one self-contained page: no script, no network, light and dark."""
+        """Give the report as one self-contained page: no script, no network, light and dark.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         return page(self)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, in the form that the suffix names: .html, .md or .json."""
+        """Write the report, in the form that the suffix names: .html, .md or .json.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write; its suffix names the form.
+        """
         forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
         suffix = Path(path).suffix.lower()
         if suffix not in forms:

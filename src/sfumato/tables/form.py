@@ -32,7 +32,18 @@ _ARROW_KINDS = {
 
 
 def is_table(X: object) -> bool:
-    """Tell whether `X` is a table with named columns."""
+    """Tell whether `X` is a table with named columns.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        Whether it is one.
+    """
     return _library_of(X) in LIBRARIES and type(X).__name__ in TABLE_CLASSES
 
 
@@ -65,7 +76,15 @@ class TableForm:
 
     @classmethod
     def of(cls, table: Any, categories: Mapping[str, Sequence[Any]] | None = None) -> TableForm:
-        """Read the form of a table; a column that is neither numbers nor listed is refused."""
+        """Read the form of a table; a column that is neither numbers nor listed is refused.
+
+        Parameters
+        ----------
+        table : table
+            A table of pandas, polars or Arrow.
+        categories : mapping of str to sequence, optional
+            Public list of the values of each column that does not hold numbers.
+        """
         listed = {str(name): tuple(values) for name, values in (categories or {}).items()}
         columns = tuple(str(name) for name in _column_names(table))
         for name in listed:
@@ -82,11 +101,23 @@ class TableForm:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TableForm:
-        """Rebuild a form from `to_dict`."""
+        """Rebuild a form from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
         return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the form as plain values."""
+        """Give the form as plain values.
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
         return {**vars(self), "categories": dict(self.categories)}
 
     @property
@@ -95,7 +126,18 @@ class TableForm:
         return sum(self._widths())
 
     def encode(self, table: Any) -> NDArray[np.float64]:
-        """Give the rows of a table of this form as numbers."""
+        """Give the rows of a table of this form as numbers.
+
+        Parameters
+        ----------
+        table : table
+            A table of pandas, polars or Arrow.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Rows of numbers.
+        """
         blocks = [
             _one_hot(_values(table, name), self.categories[name])
             if name in self.categories
@@ -105,7 +147,18 @@ class TableForm:
         return np.concatenate(blocks, axis=1)
 
     def decode(self, rows: NDArray[np.float64]) -> Any:
-        """Give numbers as a table of this form."""
+        """Give numbers as a table of this form.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, n_features)
+            Rows of numbers.
+
+        Returns
+        -------
+        table
+            A table of the kind that the form was read from.
+        """
         values, start = {}, 0
         parts = zip(self.columns, self.kinds, self.types, self._widths(), strict=True)
         for name, kind, type_name, width in parts:
@@ -119,7 +172,18 @@ class TableForm:
         return _table(self.library, values, dict(zip(self.columns, self.types, strict=True)))
 
     def encoded_bounds(self, bounds: Bounds) -> Bounds:
-        """Give bounds of encoded rows from those of the columns of numbers, in their order."""
+        """Give bounds of encoded rows from those of the columns of numbers, in their order.
+
+        Parameters
+        ----------
+        bounds : Bounds
+            Bounds of the columns of numbers.
+
+        Returns
+        -------
+        Bounds
+            Bounds of the encoded rows.
+        """
         if bounds.lower is None or not self.categories:
             return bounds
         n_plain = self.kinds.count("c")

@@ -45,7 +45,18 @@ class PrivateCase:
     rows_at_bound: np.ndarray | None = None
 
     def fitted(self, **params: Any) -> Any:
-        """Give a fitted clone with some parameters changed."""
+        """Give a fitted clone with some parameters changed.
+
+        Parameters
+        ----------
+        **params : object
+            Parameters that are changed.
+
+        Returns
+        -------
+        object
+            The fitted clone.
+        """
         return fit(clone(self.estimator).set_params(**params), self.X, self.y)
 
 

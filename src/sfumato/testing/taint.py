@@ -20,6 +20,19 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
     The estimator is fitted on `X`, `y` with its releases recorded, then on `X_other`, `y_other`
     with the same released values played back: all it has learned must be equal to the bit.
 
+    Parameters
+    ----------
+    estimator : object
+        The estimator.
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    X_other : array-like of shape (n_samples, n_features)
+        Other rows, in the same number.
+    y : array-like, optional
+        Labels.
+    y_other : array-like, optional
+        Other labels.
+
     Raises
     ------
     AssertionError

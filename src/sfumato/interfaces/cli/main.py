@@ -20,6 +20,7 @@ from sfumato.interfaces.cli.predict import predict
 from sfumato.interfaces.cli.query import query
 from sfumato.interfaces.cli.release import release_app
 from sfumato.interfaces.cli.report import report
+from sfumato.interfaces.cli.reproduce import reproduce
 from sfumato.interfaces.cli.transfer import transfer
 from sfumato.pipeline import is_public
 from sfumato.publishing import offered_functions
@@ -51,7 +52,7 @@ def main(
     """Private learning with kernels."""
 
 
-for command in (demo, describe, fit, predict, fabricate, guarantee, report, audit):
+for command in (demo, describe, fit, predict, fabricate, guarantee, report, audit, reproduce):
     app.command()(command)
 app.add_typer(budget_app, name="budget")
 app.add_typer(datasets_app, name="datasets")

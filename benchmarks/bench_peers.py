@@ -1,0 +1,52 @@
+"""Ours beside other packages, one table: ``python -m benchmarks.bench_peers [TASK ...]``.
+
+Same rows, same public bounds, same epsilon, one thread. Where a peer has a delta it is ours, else
+its promise is pure epsilon. Nothing is chosen by test rows: every estimator has its defaults, and
+which of ours stands beside which of theirs is fixed here. Rows that we lose stay in.
+
+SFUMATO_PEERS_PYTHON names Pythons that have diffprivlib, 'opendp[mbi,scikit-learn]' or
+smartnoise-synth, parted by colons; what none of them has is passed over. SFUMATO_DATA is the folder
+of the data sets. Tasks that are not named keep the numbers of their last run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from benchmarks.peers import classification, noise, statistics, tables
+from benchmarks.recording import RESULTS, write
+
+TASKS: dict[str, tuple[str, Callable[[], Iterable[dict[str, Any]]]]] = {
+    "classification": ("classification", classification.rows),
+    "components": ("principal components", statistics.components),
+    "means": ("mean", statistics.means),
+    "densities": ("density", statistics.densities),
+    "tables": ("synthetic table", tables.rows),
+    "noise": ("noise", noise.draws),
+    "attacks": ("membership attack", noise.attacks),
+}
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", message="delta=")  # small sets
+    for task in sys.argv[1:] or TASKS:
+        title, rows = TASKS[task]
+        found = list(rows())
+        order = [name for name, _ in TASKS.values()]
+        numbers = [row for row in kept() if row["task"] != title] + found
+        numbers.sort(key=lambda row: order.index(row["task"]))
+        write("peers", numbers, seed=None)
+
+
+def kept() -> list[dict[str, Any]]:
+    path = RESULTS / "peers.json"
+    numbers: list[dict[str, Any]] = json.loads(path.read_text())["numbers"] if path.exists() else []
+    return numbers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Record-level classifiers beside diffprivlib's: three sets of rows of length 1.
+
+Adult and breast cancer are scaled by round figures from their descriptions, digits by their 16
+levels; then every row is scaled to length 1, a public bound that suits all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from benchmarks.bench_functions_utility import adult, breast_cancer
+from benchmarks.peers.rows import HIGHER, ours, rounded, row
+from benchmarks.peers_diffprivlib import accuracies
+from sfumato import (
+    Bounds,
+    PrivateGaussianClassifier,
+    PrivateKernelClassifier,
+    PrivateLinearClassifier,
+)
+
+DELTA = 1e-5
+EPSILONS = (0.1, 1.0, 10.0)
+RUNS = 5
+Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+# Ours, by name, beside theirs; the first pair has one and the same promise, pure epsilon.
+PAIRS: dict[str, tuple[Any, float, str]] = {
+    "PrivateLinearClassifier(objective)": (
+        PrivateLinearClassifier(solver="objective"),
+        *(0.0, "LogisticRegression"),
+    ),
+    "PrivateLinearClassifier": (PrivateLinearClassifier(), DELTA, "LogisticRegression"),
+    "PrivateGaussianClassifier": (PrivateGaussianClassifier(), DELTA, "GaussianNB"),
+    "PrivateKernelClassifier": (PrivateKernelClassifier(), DELTA, "RandomForestClassifier"),
+}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Give one row for each set, budget and pair."""
+    for name, (split, lower) in problems().items():
+        peers = accuracies(
+            *(split,),
+            lower=lower,
+            upper=1.0,
+            norm=1.0,
+            epsilons=EPSILONS,
+            runs=RUNS,
+            seconds=60.0,
+        )
+        if peers is None:
+            return
+        version = peers["versions"]["diffprivlib"]
+        found = {(r["classifier"], r["epsilon"]): r for r in peers["numbers"]}
+        for epsilon in EPSILONS:
+            for label, (model, delta, other) in PAIRS.items():
+                our = _scored(label, model, split, epsilon, delta)
+                peer = _named(f"diffprivlib {other} ({version})", found[other, epsilon])
+                promise = {"epsilon": epsilon, "delta": delta, "relation": "replace_one"}
+                promise["their_delta"] = 0.0
+                yield row("classification", name, "accuracy", HIGHER, our, peer, **promise)
+
+
+def _scored(label: str, model: Any, split: Split, epsilon: float, delta: float) -> dict[str, Any]:
+    X, y, X_test, y_test = split
+    bounds = Bounds(norm=1.0, labels=np.unique(y).tolist())
+    model.set_params(epsilon=epsilon, delta=delta, bounds=bounds)
+    return ours(label, RUNS, lambda: model.fit(X, y), lambda m: m.score(X_test, y_test))
+
+
+def _named(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": rounded(found["accuracy"]),
+        "std": rounded(found["accuracy_std"]),
+        "runs": found["runs"],
+        "cpu_s": rounded(found["fit_cpu_s"]),
+    }
+
+
+def problems() -> dict[str, tuple[Split, float]]:
+    """Give the splits, and the least number of a row."""
+    found = {"digits": (digits(), 0.0), "breast cancer": (breast_cancer(), -1.0)}
+    if "SFUMATO_DATA" in os.environ:
+        found["Adult"] = ((*adult("data"), *adult("test")), 0.0)
+    return found
+
+
+def digits() -> Split:
+    X, y = load_digits(return_X_y=True)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    train, test = order[:1347], order[1347:]
+    return X[train], y[train], X[test], y[test]

@@ -1,0 +1,5 @@
+"""``python -m benchmarks.reproductions``."""
+
+from benchmarks.reproductions import rebuild
+
+rebuild()

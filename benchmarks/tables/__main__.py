@@ -1,0 +1,3 @@
+from benchmarks.tables import rebuild
+
+rebuild()

@@ -1,0 +1,58 @@
+"""Noise, moments and tables larger than memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.page import Sections, rows_of
+
+
+def _noise(numbers: list[dict[str, Any]]) -> str:
+    table = rows_of(
+        ["law", "million exact draws/s", "numpy.random, million/s", "times slower"],
+        [
+            [
+                r["law"],
+                r["million_draws_per_s"],
+                r["numpy_million_per_s"],
+                r["times_slower_than_numpy"],
+            ]
+            for r in numbers
+            if "million_draws_per_s" in r
+        ],
+    )
+    entry = next(r for r in numbers if r["law"] == "entry")
+    return f"{table}\n\nEntry noise on {entry['draws']:,} numbers (MNIST): {entry['cpu_s']:.1f} s."
+
+
+def _moments(numbers: list[dict[str, Any]]) -> str:
+    return "Record level, replace one, delta 1e-5, rows scaled to unit length.\n\n" + rows_of(
+        ["epsilon", "accuracy", "standard deviation", "runs", "before the record engine", "fit s"],
+        [
+            [
+                r["epsilon"],
+                r["accuracy"],
+                r["accuracy_std"],
+                r["runs"],
+                r.get("accuracy_about_the_origin", ""),
+                r["fit_wall_s"],
+            ]
+            for r in numbers
+        ],
+    )
+
+
+def _tables(numbers: dict[str, Any]) -> str:
+    return (
+        f"`sfumato fit --model gaussian` on a generated Parquet file of {numbers['file_gb']} GB "
+        f"({numbers['rows']:,} rows, {numbers['features']} columns), read batch by batch, once for "
+        f"each of {numbers['passes']} releases: {numbers['cpu_s']} s of CPU, {numbers['wall_s']} s "
+        f"on the clock, at most {numbers['peak_gib']} GiB of memory in all."
+    )
+
+
+SECTIONS: Sections = {
+    "noise": ("Exact noise", _noise),
+    "moments_mnist": ("Private Gaussian classifier, MNIST", _moments),
+    "tables_passes": ("A table larger than memory", _tables),
+}

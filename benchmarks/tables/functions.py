@@ -1,0 +1,114 @@
+"""Private functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.tables.page import Sections, rows_of
+
+
+def _functions_speed(numbers: dict[str, Any]) -> str:
+    batch = rows_of(
+        ["released at once", "CPU s", "wall s"],
+        [[r["release"], r["cpu_s"], r["wall_s"]] for r in numbers["batch"]],
+    )
+    online = rows_of(
+        ["asked online", "questions", "CPU s", "wall s", "questions/s"],
+        [
+            [r["release"], f"{r['queries']:,}", r["cpu_s"], r["wall_s"], f"{r['queries_per_s']:,}"]
+            for r in numbers["online"]
+        ],
+    )
+    return (
+        f"Functions of 1000 rows (Gaussian) or of a formula; other work ran on the machine.\n\n"
+        f"{batch}\n\n{online}\n\nThe disk took {numbers['syncs_per_s']:,} synced writes a second, "
+        "which bounds durable answers asked one by one."
+    )
+
+
+def _functions_growth(numbers: list[dict[str, Any]]) -> str:
+    return rows_of(
+        ["kernel", "answered before", "CPU µs a question"],
+        [[r["kernel"], f"{r['answered']:,}", r["cpu_us_per_query"]] for r in numbers],
+    )
+
+
+def _functions_rivals(numbers: list[dict[str, Any]]) -> str:
+    text = (
+        "One draw on a line, CPU seconds; ours with the function, the charge and exact noise, "
+        "theirs a draw from the prior."
+    )
+    names = ("sfumato_cpu_s", "scikit_learn_cpu_s", "gpytorch_cpu_s")
+    return f"{text}\n\n" + rows_of(
+        ["kernel", "points", "Sfumato", "scikit-learn", "GPyTorch"],
+        [[r["kernel"], r["points"], *(r[name] for name in names)] for r in numbers],
+    )
+
+
+def _functions_kills(numbers: dict[str, Any]) -> str:
+    return (
+        f"`kill -9` in the midst of {numbers['sessions_killed']:,} online sessions: "
+        f"{numbers['answers_told']:,} answers told, {numbers['contradicted']} contradicted after "
+        "the restart."
+    )
+
+
+def _functions_rate(numbers: dict[str, Any]) -> str:
+    rows = [[r["d"], r["n"], r["plain"], r["private"]] for r in numbers["risks"]]
+    slopes = numbers["slopes"]
+    text = (
+        "Mean squared error of a density at epsilon 1. Slopes from 2000 rows on: "
+        f"{slopes['private_1']} (d = 1, plain {slopes['plain_1']}, theory -0.8) and "
+        f"{slopes['private_2']} (d = 2, plain {slopes['plain_2']}, theory -0.667)."
+    )
+    return f"{text}\n\n{rows_of(['d', 'rows', 'plain', 'private'], rows)}"
+
+
+def _functions_plane(numbers: list[dict[str, Any]]) -> str:
+    names = ("plain", "strict", "paper")
+    rows = [[r["loss"], *(f"{r[n]} ({r[f'{n}_noise']})" for n in names)] for r in numbers]
+    text = "Accuracy (noise of a score) in the plane, 1000 rows, λ = 0.01, epsilon 1, delta 1e-5."
+    return f"{text}\n\n{rows_of(['loss', 'no noise', 'strict', 'as printed'], rows)}"
+
+
+def _functions_tables(numbers: list[dict[str, Any]]) -> str:
+    rows = [
+        [
+            r["data"],
+            r["epsilon"],
+            f"{r['kernel']} ± {r['kernel_std']}",
+            f"{r['diffprivlib']} ± {r['diffprivlib_std']}" if "diffprivlib" in r else "",
+            r["fit_wall_s"],
+        ]
+        for r in numbers
+        if "kernel" in r
+    ]
+    plain = ", ".join(
+        f"{r['data']} {r['plain_logistic']} (majority {r['majority']})"
+        for r in numbers
+        if "plain_logistic" in r
+    )
+    text = (
+        "Accuracy on test rows; ours at delta 1e-5, diffprivlib's logistic regression with pure "
+        f"epsilon. Logistic regression without privacy: {plain}."
+    )
+    titles = ["data", "epsilon", "kernel classifier", "diffprivlib", "our fit (s)"]
+    return f"{text}\n\n{rows_of(titles, rows)}"
+
+
+def _functions_curves(numbers: list[dict[str, Any]]) -> str:
+    rows = [[r["data"], r["curves"], r["mode"], r["rmse_half_ranges"]] for r in numbers]
+    text = "Root mean squared error of mean curves in half ranges, epsilon 1, delta 1e-3, norm 1."
+    return f"{text}\n\n{rows_of(['data', 'curves', 'noise', 'error'], rows)}"
+
+
+SECTIONS: Sections = {
+    "functions_speed": ("Private functions: speed", _functions_speed),
+    "functions_growth": ("Private functions: cost of a further question", _functions_growth),
+    "functions_rivals": ("Private functions beside Gaussian process samplers", _functions_rivals),
+    "functions_kills": ("Private functions: sudden deaths", _functions_kills),
+    "functions_rate": ("Private densities: risk against the number of rows", _functions_rate),
+    "functions_plane": ("Private kernel machines in the plane", _functions_plane),
+    "functions_tables": ("Private kernel classifier beside diffprivlib", _functions_tables),
+    "functions_curves": ("Private mean curves", _functions_curves),
+}

@@ -1,0 +1,106 @@
+"""Draw docs/pictures/frontier.png: accuracy against epsilon of whole records, with the peers.
+
+python docs/pictures/frontier.py
+
+Reads benchmarks/results; a file that is not there is left out of the picture.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from PIL import Image
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parents[1] / "benchmarks" / "results"
+OURS, PEERS = (
+    ("#0d676d", "#3aa6a0", "#0a5d8f", "#7a5195", "#b07cc6"),
+    ("#b1541b", "#d08a3e", "#8c8c8c", "#555"),
+)
+# Tramèr and Boneh, ICLR 2021: linear on scattering features, adding or removing a record.
+Curve = list[tuple[float, float]]
+PUBLISHED: Curve = [(2.93, 0.987)]
+
+
+def numbers(name: str) -> list[dict[str, Any]]:
+    """Give the numbers of one results file, none where it is missing."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text())["numbers"] if path.is_file() else []
+
+
+def curve(rows: list[dict[str, Any]], **wanted: Any) -> Curve:
+    """Pick the points of one method."""
+    chosen = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+    return sorted((float(row["epsilon"]), row["accuracy"]) for row in chosen)
+
+
+def frontier() -> tuple[dict[str, Curve], dict[str, Curve]]:
+    """All of MNIST: ours, and the best published figure that uses no public data."""
+    linear, hulls = numbers("margins_frontier"), numbers("fabrication_record")
+    scattering = {"data": "mnist", "features": "scattering"}
+    ours = {
+        "linear, scattering, add or remove": curve(
+            linear, relation="add_or_remove_one", **scattering
+        ),
+        "linear, scattering": curve(linear, relation="replace_one", **scattering),
+        "linear, HOG": curve(linear, relation="replace_one", data="mnist", features="hog"),
+        "hulls, gradients": curve(hulls, features="gradients"),
+        "hulls, pixels": curve(hulls, features="pixels"),
+    }
+    return ours, {"published, add or remove": PUBLISHED}
+
+
+def beside_peers(data: str) -> tuple[dict[str, Curve], dict[str, Curve]]:
+    """Everybody on the same rows: ours, diffprivlib's, and descent as one writes it oneself."""
+    rows = numbers(f"margins_peers_{data}")
+    named = {row["classifier"]: curve(rows, classifier=row["classifier"]) for row in rows}
+    return (
+        {name: points for name, points in named.items() if name.startswith("Private")},
+        {name: points for name, points in named.items() if not name.startswith("Private")},
+    )
+
+
+def short(name: str) -> str:
+    for long, word in (("Classifier", ""), ("Private", ""), ("Regression", " regression")):
+        name = name.replace(long, word)
+    return name + (" (pure ε)" if "diffprivlib" in name else "")
+
+
+def panel(axis: Any, title: str, ours: dict[str, Curve], peers: dict[str, Curve]) -> None:
+    """Draw one data set; ours with full lines, the peers dashed."""
+    for curves, colours, style in ((ours, OURS, "o-"), (peers, PEERS, "s--")):
+        there = {name: points for name, points in curves.items() if points}
+        for (name, points), colour in zip(there.items(), colours, strict=False):
+            look = {"color": colour, "ms": 4 if points[1:] else 10, "lw": 1.6, "label": short(name)}
+            axis.semilogx(*zip(*points, strict=True), style if points[1:] else "*", **look)
+    axis.set_title(title, fontsize=10)
+    axis.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+    axis.set_xlabel("ε of a whole record")
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16))
+
+
+def draw() -> None:
+    panels = {
+        "MNIST, 60,000 rows": frontier(),
+        "MNIST, 10,000 rows, with peers": beside_peers("mnist"),
+        "UCI Adult, with peers": beside_peers("adult"),
+    }
+    panels = {title: (ours, peers) for title, (ours, peers) in panels.items() if any(ours.values())}
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(3.6 * len(panels), 4.6), layout="constrained"
+    )
+    for axis, (title, (ours, peers)) in zip(axes, panels.items(), strict=True):
+        panel(axis, title, ours, peers)
+    axes[0].set_ylabel("accuracy on test rows")
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=120)
+    Image.open(drawn).convert("RGB").quantize(64).save(HERE / "frontier.png", optimize=True)
+
+
+if __name__ == "__main__":
+    draw()

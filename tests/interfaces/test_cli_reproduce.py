@@ -1,0 +1,99 @@
+"""``sfumato reproduce`` from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sfumato.interfaces.cli import reproduce as command
+from sfumato.reproduction import PAPERS, entries_of
+from tests.interfaces.running import done, in_terminal, plain, refused, run
+
+QUICK = ("reproduce", "hulls", "--figure", "8", "--quick")
+
+
+def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
+    shown = done(*QUICK, "-o", tmp_path / "out")
+    assert "hulls, figure-8: " in shown
+    assert "verdict: quick run, too small to judge" in shown
+    assert "holds: " in shown
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "hulls-figure-8.json",
+        "hulls-figure-8.png",
+    }
+
+
+def test_figures_are_plain_lines_in_a_pipe(tmp_path: Path) -> None:
+    shown = done("reproduce", "hulls", "--table", "11", "--quick", "-o", tmp_path)
+    assert "  100 x 100: printed 0.0193, paper " in shown
+    assert "─" not in shown
+
+
+def test_progress_is_told_on_standard_error(tmp_path: Path) -> None:
+    result = run("reproduce", "hulls", "--figure", "4", "--quick", "--json", "-o", tmp_path)
+    assert "hulls figure-4: spiral" in result.stderr
+    (found,) = json.loads(result.stdout)
+    assert found["quick"] is True
+    assert found["runs"] == 1
+    assert "series" not in found
+    assert "series" in json.loads((tmp_path / "hulls-figure-4.json").read_text())
+
+
+def test_runs_are_passed_on(tmp_path: Path) -> None:
+    (found,) = json.loads(done(*QUICK, "--runs", "2", "--json", "-o", tmp_path))
+    assert found["runs"] == 2
+    assert "'runs' must be at least 1" in refused(*QUICK, "--runs", "0", "-o", tmp_path)
+
+
+@pytest.mark.parametrize("words", [(), ("--list",)])
+def test_the_list_names_every_entry_and_what_cannot_be_run(words: tuple[str, ...]) -> None:
+    shown = done("reproduce", *words)
+    for entry in entries_of("all"):
+        assert entry.name in shown
+    for paper in PAPERS:
+        assert paper in shown
+    assert "table-7" in shown
+    assert "Stress-Predict" in shown
+
+
+def test_the_list_of_one_paper_as_json() -> None:
+    listed = json.loads(done("reproduce", "functions", "--list", "--json"))
+    assert [each["name"] for each in listed["entries"]] == [e.name for e in entries_of("functions")]
+    assert listed["cannot be run"] == []
+    assert json.loads(done("reproduce", "--json"))["cannot be run"]
+
+
+def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
+    assert "one of hulls, functions" in refused("reproduce", "hull")
+    assert "no table-99 of 'hulls'. There are: table-5" in refused(
+        "reproduce", "hulls", "--table", "99", "-o", tmp_path
+    )
+    assert "It cannot be run: the recordings" in refused("reproduce", "hulls", "--table", "7")
+    assert "not both" in refused("reproduce", "hulls", "--table", "5", "--figure", "4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "can_draw", lambda: False)
+    monkeypatch.setattr("sfumato.reproduction.running.can_draw", lambda: False)
+    result = run(*QUICK, "-o", tmp_path)
+    assert result.exit_code == 0
+    assert "No picture: matplotlib is not installed" in result.stderr
+    assert [file.suffix for file in tmp_path.iterdir()] == [".json"]
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "taken"
+    place.write_text("")
+    assert "taken" in refused(*QUICK, "-o", place)
+
+
+def test_a_table_on_a_terminal(tmp_path: Path) -> None:
+    shown, code = in_terminal("reproduce", "hulls", "--table", "11", "--quick", "-o", tmp_path)
+    assert code == 0
+    assert "paper mode" in plain(shown)
+    assert "─" in shown

@@ -1,0 +1,111 @@
+"""Every public name is described: numpydoc's own validation, with few and stated exceptions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from numpydoc.validate import validate
+
+import sfumato
+
+# Codes that are not asked for, and why.
+NOT_ASKED = {
+    "ES01": "one sentence that says it all needs no second one",
+    "SA01": "related names stand beside each other in the reference",
+    "EX01": "examples are asked of classes with something to show, and run as doctests",
+    "GL06": "the section Privacy is ours; its five lines are checked in test_public_api.py",
+    "GL07": "that section stands between Attributes and See Also, where numpydoc knows no place",
+}
+# An override says what is different; parameters and result are described where the method begins.
+NOT_ASKED_OF_OVERRIDES = {"PR01", "RT01"}
+
+
+# Rooms without names for users of the library: apps that need an extra, and the experiments.
+APPLICATIONS = ("sfumato.federated.flower", "sfumato.reproduction")
+
+
+def rooms() -> Iterator[str]:
+    """Give the package and its public subpackages."""
+    yield "sfumato"
+    for module in pkgutil.walk_packages(sfumato.__path__, "sfumato."):
+        if module.ispkg and not module.name.startswith(APPLICATIONS):
+            yield module.name
+
+
+def public_names() -> dict[str, Any]:
+    """Give every listed class and function once, by the shortest name it has."""
+    found: dict[int, tuple[str, Any]] = {}
+    for room in rooms():
+        module = importlib.import_module(room)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                found.setdefault(id(value), (f"{room}.{name}", value))
+    return dict(found.values())
+
+
+def own_methods(kind: type) -> Iterator[str]:
+    """Give the public methods and properties that a class itself writes."""
+    for name, value in vars(kind).items():
+        bare = getattr(value, "__func__", getattr(value, "fget", value))
+        if not name.startswith("_") and inspect.isfunction(bare):
+            yield name
+
+
+NAMES = public_names()
+METHODS = [
+    f"{name}.{method}"
+    for name, value in NAMES.items()
+    if inspect.isclass(value)
+    for method in own_methods(value)
+]
+
+
+def overrides(name: str) -> bool:
+    """Tell whether a method stands, described, in another class of this package above it."""
+    owner, _, method = name.rpartition(".")
+    return any(
+        method in vars(above) and above.__module__.startswith("sfumato.")
+        for above in NAMES[owner].__mro__[1:]
+    )
+
+
+def faults(name: str, also_not_asked: set[str]) -> list[str]:
+    found = validate(name)["errors"]
+    return [
+        f"{code} {text}" for code, text in found if code not in NOT_ASKED.keys() | also_not_asked
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:Unknown section Privacy")
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name: str) -> None:
+    assert not faults(name, set())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name: str) -> None:
+    assert not faults(name, NOT_ASKED_OF_OVERRIDES if overrides(name) else set())
+
+
+def test_nothing_is_left_out() -> None:
+    assert {f"sfumato.{name}" for name in sfumato.__all__} <= set(NAMES)
+    assert "sfumato.mechanisms.GaussianMechanism.release" in METHODS
+    assert "sfumato.Bounds.clip" in METHODS
+    assert len(NAMES) > 90
+    assert len(METHODS) > 200
+
+
+def undescribed(left: float, right: float) -> float:
+    """add two numbers"""
+    return left + right
+
+
+def test_a_poor_docstring_is_noticed() -> None:
+    codes = {fault[:4] for fault in faults(f"{__name__}.undescribed", set())}
+    assert {"SS02", "SS03", "PR01", "RT01"} <= codes
