@@ -142,11 +142,14 @@ def speed(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     settings = (("record", 1.0), ("entry", 4.0), ("entry", 1.0))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as fresh:
-        return [fresh.submit(fabricate_once, *each, options).result() for each in settings]
+        return [
+            fresh.submit(fabricate_once, *data[:2], *each, options).result() for each in settings
+        ]
 
 
-def fabricate_once(unit: str, epsilon: float, options: argparse.Namespace) -> dict[str, Any]:
-    X, y = mnist()[:2]
+def fabricate_once(
+    X: np.ndarray, y: np.ndarray, unit: str, epsilon: float, options: argparse.Namespace
+) -> dict[str, Any]:
     make = partial(Fabricator, unit=unit, delta=DELTA, bounds=PIXELS, verbose=True)
     fabricator = make(epsilon=epsilon, device=options.device, n_jobs=options.n_jobs)
     _, seconds = timed(lambda: fabricator.fit_fabricate(X, y))
