@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+# Test workers are as many as cores, so that each leaves the others theirs.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .PHONY: help demo test test-oldest lint format docs docs-check linkcheck bench clean
 help:
@@ -28,7 +30,7 @@ demo: $(STAMPS)/core
 	$(BIN)/sfumato demo
 
 test: $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/browser
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup
 
 # The tests of the report page use a browser of this machine, else one that is fetched, else they skip.
 $(STAMPS)/browser: | $(STAMPS)/test
@@ -41,7 +43,7 @@ $(STAMPS)/browser: | $(STAMPS)/test
 test-oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --editable ".[test]" --constraint tests/oldest.txt
-	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadgroup
+	$(ONE_THREAD) $(VENV)-oldest/bin/python -m pytest -n auto --dist loadgroup
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff format --check .

@@ -2,7 +2,8 @@
 
 Each benchmark runs in a process of its own and writes JSON to benchmarks/results/. Those that
 need real data find it through SFUMATO_DATA and are passed over without it; the one for a GPU is
-passed over where there is none.
+passed over where there is none. Other packages are compared where SFUMATO_PEERS_PYTHON names
+Pythons that have them (see bench_peers). What fails is named at the end and keeps its last numbers.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ BENCHMARKS = {
     "federated": (["bench_federated"], True, False, None),
     "tables": (["bench_tables"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
+    "auditing-peers": (["bench_auditing_peers"], False, False, "1"),
+    "peers": (["bench_peers"], True, False, "1"),
     "auditing-scores": (["bench_auditing", "scores", "--device", "cuda"], True, True, None),
 }
 
@@ -62,6 +65,7 @@ def has_gpu() -> bool:
 
 
 def main() -> None:
+    failed = []
     for name in sys.argv[1:] or BENCHMARKS:
         (module, *arguments), needs_data, needs_gpu, threads = BENCHMARKS[name]
         if needs_data and "SFUMATO_DATA" not in os.environ:
@@ -72,9 +76,12 @@ def main() -> None:
             print(f"{name}: running", flush=True)
             environment = os.environ | ({"OMP_NUM_THREADS": threads} if threads else {})
             command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-            subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
+            failed += [name] if done.returncode else []
     rebuild()
     rebuild_reproductions()
+    if failed:
+        raise SystemExit(f"These benchmarks failed: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

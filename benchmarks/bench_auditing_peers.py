@@ -1,8 +1,9 @@
 """Membership attacks beside other libraries': the same model, the same losses.
 
 ``SFUMATO_PEERS_PYTHON=... python -m benchmarks.bench_auditing_peers`` needs a Python with
-adversarial-robustness-toolbox and privacy-meter in it; see peers_auditing.py. A random forest on
-digits and, with SFUMATO_DATA, one on MNIST are attacked by their losses.
+adversarial-robustness-toolbox and privacy-meter in it, one of those that are named; see
+peers_auditing.py. A random forest on digits and, with SFUMATO_DATA, one on MNIST are attacked by
+their losses.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
+from benchmarks.peers.asking import python_with
 from benchmarks.recording import mnist, timed, write
 from sfumato.auditing.attack import attack_from_values
 from sfumato.auditing.observed import observe
 
 SEED = 0
+PEER = "adversarial-robustness-toolbox"
 
 
 def main() -> None:
+    if python_with(PEER) is None:
+        return
     numbers = [compared("digits", *digits())]
     if "SFUMATO_DATA" in os.environ:
         X, y, X_test, y_test = mnist()
@@ -66,14 +71,13 @@ def compared(name: str, X: Any, y: Any, X_other: Any, y_other: Any) -> dict[str,
 
 
 def _peers(halves: dict[str, np.ndarray]) -> dict[str, Any]:
-    python = os.environ.get("SFUMATO_PEERS_PYTHON")
-    if python is None:
-        raise SystemExit("Set SFUMATO_PEERS_PYTHON to a Python that has the other libraries.")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "losses.npz"
         np.savez(path, **halves)
         script = Path(__file__).with_name("peers_auditing.py")
-        done = subprocess.run([python, script, path], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [python_with(PEER), script, path], check=True, capture_output=True, text=True
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -6,12 +6,13 @@ which of ours stands beside which of theirs is fixed here. Rows that we lose sta
 
 SFUMATO_PEERS_PYTHON names Pythons that have diffprivlib, 'opendp[mbi,scikit-learn]' or
 smartnoise-synth, parted by colons; what none of them has is passed over. SFUMATO_DATA is the folder
-of the data sets. Tasks that are not named keep the numbers of their last run.
+of the data sets. Tasks that are not named, or for which nobody is there, keep their last numbers.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -32,10 +33,14 @@ TASKS: dict[str, tuple[str, Callable[[], Iterable[dict[str, Any]]]]] = {
 
 
 def main() -> None:
+    if "SFUMATO_DATA" not in os.environ:
+        raise SystemExit("Set SFUMATO_DATA to the folder of the data sets.")
     warnings.filterwarnings("ignore", message="delta=")  # small sets
     for task in sys.argv[1:] or TASKS:
         title, rows = TASKS[task]
         found = list(rows())
+        if not found:
+            continue
         order = [name for name, _ in TASKS.values()]
         numbers = [row for row in kept() if row["task"] != title] + found
         numbers.sort(key=lambda row: order.index(row["task"]))

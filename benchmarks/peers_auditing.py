@@ -4,7 +4,7 @@ They need other versions of their dependencies than Sfumato's tests use, so that
 under a Python of its own, named by the environment variable SFUMATO_PEERS_PYTHON, and imports
 nothing of Sfumato::
 
-    $SFUMATO_PEERS_PYTHON benchmarks/peers_auditing.py data.npz
+    PYTHON benchmarks/peers_auditing.py data.npz
 
 The file holds the losses, labels and predicted chances of members and of others, each in two
 halves: `fit_*` for attacks that learn, and `test_*` on which all are judged. A library that cannot

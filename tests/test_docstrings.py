@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import pydoc
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +102,13 @@ def test_nothing_is_left_out() -> None:
     assert "sfumato.Bounds.clip" in METHODS
     assert len(NAMES) > 90
     assert len(METHODS) > 200
+
+
+def test_every_name_stands_in_the_reference() -> None:
+    page = Path(__file__).parents[1] / "docs" / "reference" / "index.md"
+    listed = re.findall(r"^   (sfumato\.[\w.]+)$", page.read_text(), flags=re.MULTILINE)
+    described = {id(pydoc.locate(name)) for name in listed}
+    assert not [name for name, value in NAMES.items() if id(value) not in described]
 
 
 def undescribed(left: float, right: float) -> float:

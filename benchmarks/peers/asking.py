@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 SCRIPTS = Path(__file__).parent / "scripts"
-IMPORTED = {"smartnoise-synth": "snsynth"}  # where the name of a package is not that of its module
+# Where the name of a package is not that of its module.
+IMPORTED = {"smartnoise-synth": "snsynth", "adversarial-robustness-toolbox": "art"}
 
 
 @cache

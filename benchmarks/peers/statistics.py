@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from benchmarks.peers.asking import ask
@@ -74,13 +74,11 @@ def components() -> Iterator[dict[str, Any]]:
 def spread_rows() -> Iterator[tuple[str, np.ndarray, int, tuple[float, ...]]]:
     """Give rows in the unit ball about the public centre, from few columns to many."""
     images = load_digits().data / 16
-    if "SFUMATO_DATA" in os.environ:
-        yield "Adult, numbers", _about_centre(numbers_of_adult()), 2, (0.1, 1.0)
+    yield "Adult, numbers", _about_centre(numbers_of_adult()), 2, (0.1, 1.0)
     small = images.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
     yield "digits of 4 x 4", _about_centre(small), 4, (1.0,)
     yield "digits", _about_centre(images), 10, (1.0,)
-    if "SFUMATO_DATA" in os.environ:
-        yield "MNIST", _about_centre(mnist()[0].astype(float)), 50, (1.0,)
+    yield "MNIST", _about_centre(mnist()[0].astype(float)), 50, (1.0,)
 
 
 def _about_centre(X: np.ndarray) -> np.ndarray:
@@ -102,9 +100,10 @@ def numbers_of_adult(part: str = "data") -> np.ndarray:
 
 def means() -> Iterator[dict[str, Any]]:
     """Give the distance of a released mean from the mean; ours releases all second moments too."""
-    sets = {"digits, 64 columns": load_digits().data / 16}
-    if "SFUMATO_DATA" in os.environ:
-        sets["Adult, 5 numbers"] = numbers_of_adult()
+    sets = {
+        "digits, 64 columns": load_digits().data / 16,
+        "Adult, 5 numbers": numbers_of_adult(),
+    }
     for name, X in sets.items():
         truth = X.mean(axis=0)
 
@@ -179,8 +178,6 @@ def _released_density(x: np.ndarray, edges: Any, cells: int, epsilon: float) -> 
 
 def lines() -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
     """Give numbers, edges of a histogram, and true masses of equal cells."""
-    from scipy.stats import norm
-
     rng = np.random.default_rng(0)
     parts = (0.6, norm(0.3, 0.08)), (0.4, norm(0.7, 0.05))
     for n in (1000, 30_000):
@@ -190,8 +187,7 @@ def lines() -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
         cells = np.linspace(0, 1, 40 * bins + 1)
         truth = np.diff(sum(weight * law.cdf(cells) for weight, law in parts))
         yield f"two normals, {n:,} rows", np.clip(x, 0, 1), cells[::40], truth / truth.sum()
-    if "SFUMATO_DATA" in os.environ:
-        ages = [adult(part)["age"].to_numpy(dtype=float) for part in ("data", "test")]
-        years = np.arange(17, 92) - 0.5
-        held_out = np.histogram(ages[1], years)[0]
-        yield "ages of Adult, test rows", ages[0], years, held_out / held_out.sum()
+    ages = [adult(part)["age"].to_numpy(dtype=float) for part in ("data", "test")]
+    years = np.arange(17, 92) - 0.5
+    held_out = np.histogram(ages[1], years)[0]
+    yield "ages of Adult, test rows", ages[0], years, held_out / held_out.sum()

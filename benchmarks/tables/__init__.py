@@ -17,10 +17,13 @@ from benchmarks.tables import (
     hulls,
     mappings,
     margins,
+    peers,
 )
 from benchmarks.tables.page import HEAD, Sections, section
 
-FAMILIES = (foundations, hulls, margins, fabrication, mappings, functions, federated, auditing)
+FAMILIES = (
+    *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
+)
 SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
 
 

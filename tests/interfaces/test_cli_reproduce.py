@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sfumato.interfaces.cli import reproduce as command
-from sfumato.reproduction import PAPERS, entries_of
+from sfumato.reproduction import PAPERS, Entry, Outcome, Reproduction, Setting, entries_of
+from sfumato.reproduction import reproduce as run_entry
 from tests.interfaces.running import done, in_terminal, plain, refused, run
 
 QUICK = ("reproduce", "hulls", "--figure", "8", "--quick")
@@ -97,3 +101,36 @@ def test_a_table_on_a_terminal(tmp_path: Path) -> None:
     assert code == 0
     assert "paper mode" in plain(shown)
     assert "─" in shown
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "reproduce.md"
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_commands_of_the_page_choose_what_the_page_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without running them: some take hours."""
+    chosen: list[tuple[int, bool]] = []
+
+    def note(entry: Entry, setting: Setting) -> Reproduction:
+        chosen.append((entry.paper == "hulls", setting.quick))
+        return run_entry(replace(entry, run=lambda _: Outcome(())), setting)
+
+    monkeypatch.setattr(command, "run_entry", note)
+    monkeypatch.setattr(command, "keep", lambda found, folder: [])
+    counts = []
+    for line in blocks("console")[0].splitlines():
+        chosen.clear()
+        done(*shlex.split(line.removeprefix("$ sfumato "), comments=True), "-o", tmp_path)
+        counts.append((len(chosen), {quick for _, quick in chosen}))
+    assert counts == [(0, set()), (1, {True}), (1, {False}), (len(entries_of("all")), {True})]
+
+
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks("python")
+    exec(compile(code, str(PAGE), "exec"), {})
+    assert "quick run, too small to judge" in capsys.readouterr().out

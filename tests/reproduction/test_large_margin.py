@@ -12,6 +12,7 @@ from sfumato.margins.large_margin_printed import PrintedObjective
 from sfumato.reproduction import Setting, large_margin, verdict_of
 from sfumato.reproduction.large_margin import (
     ENTRIES,
+    Task,
     iris,
     pictures,
     plain_accuracy,
@@ -52,12 +53,25 @@ def test_the_printed_objective_is_fitted_as_often_as_asked() -> None:
     assert len(told) >= 2
 
 
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+def test_a_task_with_few_rows_is_fitted_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def once(task: Task, epsilon: float) -> float:
+        asked.append(epsilon)
+        return 0.5
+
+    monkeypatch.setattr(large_margin, "strict_accuracy", once)
+    large_margin.rows_of(iris(4), Setting(quick=True, runs=2))
+    assert asked == [np.inf, *[1.0] * 8, *[10.0] * 8]
+
+
 def test_iris_is_separated_without_noise() -> None:
     task = iris()
     assert len(task.rows.y) == 120
     assert plain_accuracy(task) > 0.9
     assert strict_accuracy(task, np.inf) > 0.9
-    assert {len(iris(seed).rows.y_test) for seed in range(3)} == {30}
+    assert {len(iris(seed=seed).rows.y_test) for seed in range(3)} == {30}
 
 
 def test_images_are_unit_rows_and_ten_components_of_them() -> None:

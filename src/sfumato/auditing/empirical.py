@@ -29,7 +29,7 @@ from sfumato.auditing.distinguisher import (
 )
 from sfumato.auditing.intervals import check_confidence
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls.parallel import run_all
+from sfumato.parallel import run_all
 
 __all__ = [
     "METHODS",

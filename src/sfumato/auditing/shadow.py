@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sfumato.auditing.attack import LOW_RATES, MembershipAttack, attack_from_values
 from sfumato.auditing.observed import choose_observation, observe
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls.parallel import run_all
+from sfumato.parallel import run_all
 
 __all__ = ["shadow_attack"]
 

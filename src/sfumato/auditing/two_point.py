@@ -26,8 +26,8 @@ from sfumato.auditing.ratios import log_ratio, separation
 from sfumato.events import GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.guarantee import Guarantee, Unit
-from sfumato.hulls.parallel import run_all
 from sfumato.mechanisms.tape import Released, Tape, taped
+from sfumato.parallel import run_all
 from sfumato.testing.case import fit
 from sfumato.testing.inspection import equal_to_the_bit, leaves
 from sfumato.testing.taint import taint_test

@@ -16,7 +16,7 @@ from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import spread
 from sfumato.federated.terms import Terms
-from sfumato.hulls.parallel import run_all
+from sfumato.parallel import run_all
 
 __all__ = ["make_parties", "simulate"]
 

@@ -33,7 +33,6 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.guarantee import Guarantee, Mode, Relation, Status, Unit
-from sfumato.hulls.parallel import run_all
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.public_rules import LARGEST_BRANCH, BranchPlan, PublicScale, plan_branches
 from sfumato.hulls.rows import check_choice, check_count
@@ -47,6 +46,7 @@ from sfumato.moments.gaussians import CentredGaussians
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import RecordReleases, check_parts
 from sfumato.moments.statistics import UnitRows
+from sfumato.parallel import run_all
 from sfumato.private import PrivateEstimator
 
 __all__ = ["ENGINES", "BranchedRows", "PrivateRowsEstimator"]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.hulls.branch import Branch, fit_branch
 from sfumato.hulls.evaluation import coarse_branch, distance, image
-from sfumato.hulls.parallel import run_all
 from sfumato.hulls.stacking import chunks_for_stacking, fit_stacked, stack_branches
 from sfumato.kernels.arrays import Array, cast, is_accelerated, like, namespace_of, to_numpy
+from sfumato.parallel import run_all
 
 __all__ = [
     "branch_distances",

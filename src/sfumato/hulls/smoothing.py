@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from sfumato.hulls.branch import fit_branch
 from sfumato.hulls.evaluation import CLEARLY_POSITIVE
-from sfumato.hulls.parallel import run_all
 from sfumato.kernels.arrays import Array, cast, is_accelerated, namespace_of
+from sfumato.parallel import run_all
 
 __all__ = [
     "MOST_PASSES",

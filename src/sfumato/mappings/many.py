@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.hulls.parallel import run_all
 from sfumato.kernels.arrays import Array, cast, like, namespace_of
 from sfumato.mappings.branch import Branch, errors, filtered, fit_branch, layer_outputs
+from sfumato.parallel import run_all
 
 __all__ = ["branch_errors", "evaluate", "filtered_by", "fit_branches", "seed_from"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.federated.scenarios import spread
-from sfumato.hulls.parallel import run_all
+from sfumato.parallel import run_all
 from sfumato.reproduction.data import Split, images
 from sfumato.reproduction.entry import Comparison, Entry, Outcome, Setting
 from sfumato.reproduction.hulls_private import BROKEN, IMAGES, MODES, OPEN, classifier

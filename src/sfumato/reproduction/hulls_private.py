@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sfumato.auditing import density_difference
 from sfumato.bounds import Bounds
 from sfumato.hulls import AffineHullClassifier, PrivateAffineHullClassifier
-from sfumato.hulls.parallel import run_all
+from sfumato.parallel import run_all
 from sfumato.reproduction.data import Split, images
 from sfumato.reproduction.entry import Comparison, Entry, Outcome, Setting
 
