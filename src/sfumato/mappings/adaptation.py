@@ -30,9 +30,11 @@ Gaussians = dict[str, Array]  # counts, means, covariances
 
 # Chosen on rows of USPS and MNIST that no reported accuracy is taken from.
 ROUNDS = 15
-LABEL_WEIGHT = 5.0  # rows that one labelled row counts for
+LABEL_WEIGHT = 5.0  # rows that one labelled row counts for,
+LABEL_SHARE = 1 / 250  # or this share of all rows, if that is more
 SOURCE_ROWS = 5000.0  # target rows that the source's covariance of a class counts for
-POOLED_ROWS = 1000.0  # and the pooled covariance, without the source's
+POOLED_ROWS = 500.0  # and the pooled covariance, without the source's,
+POOLED_SHARE = 1 / 18  # or this share of all rows
 SPHERE = 0.15  # standard deviation of a class, by the root mean square length of the rows
 RIDGE = 0.05  # of the average eigenvalue, added before whitening
 SMALLEST_EIGENVALUE = 1e-3  # of the average one
@@ -73,7 +75,8 @@ def adapted(
     Means follow the target. Each covariance is drawn towards the source's, where it is given, and
     towards the one pooled over the classes else.
     """
-    prior = POOLED_ROWS if covariances is None else SOURCE_ROWS
+    pooled_rows = max(POOLED_ROWS, POOLED_SHARE * len(rows))
+    prior = pooled_rows if covariances is None else SOURCE_ROWS
     for _ in range(ROUNDS):
         weights = _memberships(scores, known)
         counts = weights.sum(axis=0)
@@ -139,7 +142,7 @@ def _rotation(here: Array, there: Array, counts: Array) -> Array:
 def _memberships(scores: Array, known: Array) -> Array:
     weights = softmax(scores, axis=1)
     labelled = known.any(axis=1)
-    weights[labelled] = LABEL_WEIGHT * known[labelled]
+    weights[labelled] = max(LABEL_WEIGHT, LABEL_SHARE * len(known)) * known[labelled]
     return np.asarray(np.maximum(weights, 1e-12))
 
 
