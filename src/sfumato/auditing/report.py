@@ -7,24 +7,22 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato.atomic_file import written_aside
 from sfumato.auditing.attack import MembershipAttack
 from sfumato.auditing.membership import DIAGNOSTIC, MembershipScore
 from sfumato.auditing.one_run import OneRun
 from sfumato.auditing.pictures import epsilon_bars, log_roc
 from sfumato.auditing.reidentification import Reidentification
 from sfumato.auditing.two_point import TwoPoint
-from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.report.chart import number
 from sfumato.report.parts import Audit
 from sfumato.report.report import Report, Result
 from sfumato.report.sections import audit_section
+from sfumato.report.writing import write_form
 
 __all__ = ["AuditReport"]
 
@@ -134,7 +132,7 @@ class AuditReport:
         Returns
         -------
         dict
-            Plain values, which `from_dict` reads.
+            Plain values.
         """
         parts = {
             "guarantee": self.guarantee,
@@ -234,15 +232,7 @@ class AuditReport:
         path : path-like
             The file to write; its suffix names the form.
         """
-        forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
-        suffix = Path(path).suffix.lower()
-        if suffix not in forms:
-            raise InvalidInputError(
-                f"'path' must end in .html, .md or .json. Got the suffix '{suffix}' instead."
-            )
-        text = forms[suffix]()
-        with written_aside(path) as file:
-            file.write(text.encode("utf-8", "replace"))
+        write_form(path, {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json})
 
 
 def _roc(attack: MembershipAttack) -> dict[str, Any]:

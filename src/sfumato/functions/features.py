@@ -139,6 +139,19 @@ class FeatureMap(ABC):
         return [rows[i : i + step] for i in range(0, max(1, len(rows)), step)]
 
 
+def as_gaussian(features: str, kernel: Kernel) -> GaussianKernel:
+    """Refuse another kernel than the Gaussian one."""
+    if not isinstance(kernel, GaussianKernel):
+        raise InvalidInputError(f"{features} are made for a GaussianKernel.")
+    return kernel
+
+
+def whitened_box(kernel: GaussianKernel, domain: Domain) -> tuple[Array, Array]:
+    """Middle and half widths of the box where lengths are measured in bandwidths."""
+    centre = kernel.whiten(np.atleast_2d(domain.lower + domain.width / 2))
+    return centre, np.abs(kernel.whiten(np.diag(domain.width / 2))).sum(axis=0)
+
+
 class TaylorFeatures(FeatureMap):
     """``φ_j(u) = exp(-u²/2) u^j / sqrt(j!)`` of the Gaussian kernel, tensor product over axes.
 
@@ -168,14 +181,10 @@ class TaylorFeatures(FeatureMap):
     kind = "taylor"
 
     def __init__(self, kernel: Kernel, domain: Bounds, n_features: int) -> None:
-        if not isinstance(kernel, GaussianKernel):
-            raise InvalidInputError("TaylorFeatures are made for a GaussianKernel.")
-        self.kernel = kernel
+        self.kernel = as_gaussian("TaylorFeatures", kernel)
         self.domain = Domain(domain, n_features, bits=0)
         self.n_features = n_features
-        self._centre = kernel.whiten(np.atleast_2d(self.domain.lower + self.domain.width / 2))
-        edges = kernel.whiten(np.diag(self.domain.width / 2))
-        radii = np.abs(edges).sum(axis=0)
+        self._centre, radii = whitened_box(self.kernel, self.domain)
         if radii.max() > WIDEST_TAYLOR or np.prod(radii**2 + 1) > MOST_TAYLOR:
             raise InvalidInputError(
                 "The domain is too wide for this bandwidth: more than "

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
-from sfumato.functions.features import TaylorFeatures
-from sfumato.kernels import GaussianKernel, Kernel
+from sfumato.functions.features import TaylorFeatures, as_gaussian, whitened_box
+from sfumato.kernels import Kernel
 
 __all__ = ["PeriodicFeatures"]
 
@@ -57,14 +57,10 @@ class PeriodicFeatures(TaylorFeatures):
     kind = "periodic"
 
     def __init__(self, kernel: Kernel, domain: Bounds, n_features: int) -> None:
-        if not isinstance(kernel, GaussianKernel):
-            raise InvalidInputError("PeriodicFeatures are made for a GaussianKernel.")
-        self.kernel = kernel
+        self.kernel = as_gaussian("PeriodicFeatures", kernel)
         self.domain = Domain(domain, n_features, bits=0)
         self.n_features = n_features
-        middle = self.domain.lower + self.domain.width / 2
-        self._centre = kernel.whiten(np.atleast_2d(middle))
-        self._radii = np.abs(kernel.whiten(np.diag(self.domain.width / 2))).sum(axis=0)
+        self._centre, self._radii = whitened_box(self.kernel, self.domain)
         self._periods = 2 * self._radii + MARGIN
         highest = np.ceil(HIGHEST * self._periods / (2 * math.pi))
         if np.sum(np.log(2 * highest + 1)) > math.log(MOST):

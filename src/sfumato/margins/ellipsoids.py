@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["centroids", "ellipsoid_matrices", "offsets", "precisions"]
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["EllipsoidAnswers", "centroids", "ellipsoid_matrices", "offsets", "precisions"]
 
 Array = NDArray[np.float64]
 
@@ -36,3 +38,51 @@ def offsets(matrices: Array) -> Array:
     """θ, the score at the centre; not negative for positive semidefinite Φ."""
     reach = np.einsum("ki,ki->k", matrices[:, :-1, -1], centroids(matrices))
     return np.asarray(matrices[:, -1, -1] + reach)
+
+
+class EllipsoidAnswers:
+    """What classifiers answer from the distances of a row to their ellipsoids."""
+
+    classes_: NDArray[Any]
+    matrices_: Array
+
+    if TYPE_CHECKING:
+
+        def distances(self, X: ArrayLike) -> Array: ...  # noqa: D102 - the estimator's own
+
+    @property
+    def offsets_(self) -> Array:
+        """Scores at the centres."""
+        return offsets(self.matrices_)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Give minus the distances; for two classes, their difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        scores = self.distances(X)
+        return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the label of the nearest ellipsoid.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        nearest = self.distances(X).argmin(axis=1)
+        return np.asarray(self.classes_[nearest])

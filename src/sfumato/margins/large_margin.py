@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.margins.ellipsoids import centroids, offsets, precisions
+from sfumato.margins.ellipsoids import EllipsoidAnswers, centroids, precisions
 from sfumato.margins.large_margin_losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
 from sfumato.margins.large_margin_objective import (
     LargeMarginObjective,
@@ -46,7 +46,7 @@ SCALINGS = ("columns", "overall", "none")
 HINGE_WIDTHS = (0.5, 0.1, 0.02, 4e-3, 1e-3)  # the last is the hinge up to 1/4000 a pair
 
 
-class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
+class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstimator):
     """``argmin_c softmin_{k in c} aᵀ Φ_k a`` with ``a = [x; 1]`` and positive semidefinite Φ.
 
     They minimise
@@ -276,11 +276,6 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         """Inverse covariances of the ellipsoids, for rows as given."""
         return np.asarray(precisions(self.matrices_) / np.outer(self.scale_, self.scale_))
 
-    @property
-    def offsets_(self) -> Array:
-        """Scores at the centres."""
-        return offsets(self.matrices_)
-
     def distances(self, X: ArrayLike) -> Array:
         """Give the score of each row and class, shape (n_samples, n_classes); the least wins.
 
@@ -298,38 +293,6 @@ class LargeMarginGaussianClassifier(ClassifierMixin, BaseEstimator):
         rows = validate_data(self, X, reset=False, dtype=np.float64)
         features = quadratic_features(extended((rows - self.mean_) / self.scale_))
         return softmin(features @ to_vectors(self.matrices_).T, self.starts_)
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Give minus the distances; for two classes, their difference.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        scores = self.distances(X)
-        return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the nearest ellipsoid.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        nearest = self.distances(X).argmin(axis=1)
-        return np.asarray(self.classes_[nearest])
 
 
 def _scales(rows: Array, scaling: str) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Mode, Relation
-from sfumato.margins.ellipsoids import centroids, offsets, precisions
+from sfumato.margins.ellipsoids import EllipsoidAnswers, centroids, precisions
 from sfumato.margins.large_margin_budget import LargeMarginBudget
 from sfumato.margins.large_margin_losses import MarginLoss
 from sfumato.margins.large_margin_objective import (
@@ -41,7 +41,7 @@ ROOM = 1 - 2.0**-40
 _UNIT_BALL = Bounds(norm=1.0)
 
 
-class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
+class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEstimator):
     """``argmin_c aᵀ Φ_c a`` with ``a = [√0.9 x; √0.1]`` and private matrices Φ.
 
     They minimise, over symmetric matrices,
@@ -315,11 +315,6 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         """Inverse covariances of the ellipsoids."""
         return precisions(self.matrices_)
 
-    @property
-    def offsets_(self) -> Array:
-        """Scores at the centres."""
-        return offsets(self.matrices_)
-
     def distances(self, X: ArrayLike) -> Array:
         """Give the score of each row and class, shape (n_samples, n_classes); the least wins.
 
@@ -339,38 +334,6 @@ class PrivateLargeMarginGaussianClassifier(ClassifierMixin, PrivateEstimator):
         basis = None if len(self.components_) == rows.shape[1] else self.components_.T
         features = quadratic_features(extended(self._unit_rows(self.bounds, rows, basis)))
         return np.asarray(features @ to_vectors(self.matrices_).T)
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Give minus the distances; for two classes, their difference.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        scores = self.distances(X)
-        return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the nearest ellipsoid.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        nearest = self.distances(X).argmin(axis=1)
-        return np.asarray(self.classes_[nearest])
 
 
 def _weights(order: int) -> Array:

@@ -80,7 +80,7 @@ class LedgerExtract:
         Returns
         -------
         dict
-            Plain values, which `from_dict` reads.
+            Plain values.
         """
         return asdict(self)
 
@@ -124,7 +124,7 @@ class Marginal:
         Returns
         -------
         dict
-            Plain values, which `from_dict` reads.
+            Plain values.
         """
         return {**asdict(self), "distance": self.distance}
 

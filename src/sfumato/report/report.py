@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from functools import reduce
 from importlib import metadata
 from operator import add
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
 from sfumato.report.chart import Point, drawable
@@ -24,6 +22,7 @@ from sfumato.report.markdown import markdown
 from sfumato.report.page import page
 from sfumato.report.parts import Audit, LedgerExtract, Marginal
 from sfumato.report.words import protection
+from sfumato.report.writing import write_form
 
 __all__ = ["Report", "Result"]
 
@@ -79,7 +78,7 @@ class Result:
         Returns
         -------
         dict
-            Plain values, which `from_dict` reads.
+            Plain values.
         """
         return {
             "name": self.name,
@@ -266,15 +265,7 @@ class Report:
         path : path-like
             The file to write; its suffix names the form.
         """
-        forms = {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json}
-        suffix = Path(path).suffix.lower()
-        if suffix not in forms:
-            raise InvalidInputError(
-                f"'path' must end in .html, .md or .json. Got the suffix '{suffix}' instead."
-            )
-        text = forms[suffix]()
-        with written_aside(path) as file:
-            file.write(text.encode("utf-8", "replace"))
+        write_form(path, {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json})
 
 
 def _figures(name: str, values: Mapping[str, Any]) -> Mapping[str, float]:

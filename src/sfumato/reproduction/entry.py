@@ -33,7 +33,7 @@ class Setting:
     device : str, optional
         A PyTorch device such as "cuda", for the entries that can use one.
     n_jobs : int, optional
-        Processes for the entries whose cells are independent fits.
+        Fits at a time, for the entries whose cells are independent fits; see joblib.
     memory : dict
         What entries of one command share, such as a table and the figure of its numbers.
     """

@@ -180,7 +180,7 @@ def draw(figure: Any, series: Mapping[str, Any]) -> None:
     for row, (task, found) in zip(panels, series["curves"].items(), strict=True):
         for axes, way in zip(row, WAYS, strict=True):
             draw_lines(axes, places, found[way])
-            axes.set_xticks(places, series["at"], fontsize=7)
+            axes.set_xticks(places, series["at"], fontsize=7, rotation=15)
             axes.set_title(f"{task}\n{way}", fontsize=8)
             axes.set_xlabel(series["axis"], fontsize=8)
             axes.get_legend().remove()

@@ -25,14 +25,14 @@ FILES = {"MNIST": "mnist", "Fashion-MNIST": "fashion-mnist", "CIFAR-10": "cifar1
 
 
 def seconds(X: NDArray[Any], y: NDArray[Any], n_rows: int, method: str, way: str) -> float:
-    """Train by one method and give the seconds of one party; parties work at the same time."""
+    """Train by one method and give the CPU seconds of one party; parties work at the same time."""
     wanted = 5 if method == "FedDPDR-DPML" else 1
     n_parties = min(wanted, len(y) // n_rows)
     parts = np.split(np.arange(n_parties * n_rows), n_parties)
     parties = [(unit_rows(X[part]), y[part]) for part in parts]
-    begun = time.perf_counter()
+    begun = time.process_time()
     Federation(parties, way, EPSILON, COMPONENTS).learn(method)
-    return (time.perf_counter() - begun) / n_parties
+    return (time.process_time() - begun) / n_parties
 
 
 def rows_of(setting: Setting, name: str) -> list[Comparison]:
@@ -96,8 +96,8 @@ def draw(figure: Any, series: Mapping[str, Any]) -> None:
 
 NOTES = (
     "Machines differ: a figure counts as reproduced if it is no larger than the printed one.",
-    "Seconds of one party; with several, the seconds of all divided by their number, since they "
-    "would work at the same time.",
+    "CPU seconds of one party; of several, the seconds of all by their number, since they would "
+    "work at the same time.",
     "Labels are those of even and odd classes, rows of length 1. CIFAR-10 has its raw pixels and "
     "two parties, for lack of rows.",
     "DPML takes seconds here and two hours in print: the minimiser is found by Newton's method.",

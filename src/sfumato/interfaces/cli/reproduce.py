@@ -52,7 +52,7 @@ def reproduce(
     device: Annotated[
         str | None, typer.Option(help="A PyTorch device, such as cuda, where an entry uses one.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes for independent fits.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Independent fits at a time.")] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The folder for JSON and pictures.")
     ] = Path("reproductions"),
