@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.pipeline import labelled_rows
+from sfumato.pipeline import all_labelled_rows
 from sfumato.report.parts import Marginal
 from sfumato.tables.bounds_file import Target
 from sfumato.tables.encoding import TableEncoding
@@ -116,11 +116,4 @@ def _rows(model: Any, source: TableFile) -> tuple[NDArray[np.float64], NDArray[A
         )
     target = Target(labels=(), **encoding["target"])
     source.require([target.name])
-    parts = list(labelled_rows(source, TableEncoding.from_dict(encoding), target))
-    return _joined(parts)
-
-
-def _joined(
-    parts: Sequence[tuple[NDArray[np.float64], NDArray[Any]]],
-) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
+    return all_labelled_rows(source, TableEncoding.from_dict(encoding), target)

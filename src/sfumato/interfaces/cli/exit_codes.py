@@ -1,13 +1,13 @@
 """How a command ends when something is wrong: one line on standard error and a fixed code.
 
-====  ===========================================================================
+====  ==================================================================================
 code  meaning
-====  ===========================================================================
+====  ==================================================================================
 0     done
 2     the command cannot be carried out as given, or its files cannot be used
-3     refused: the budget is spent, or the ledger does not hold
+3     refused: the budget is spent, the ledger does not hold, or an audit refuted a promise
 130   interrupted with Ctrl-C; no output was written, what was charged stays charged
-====  ===========================================================================
+====  ==================================================================================
 """
 
 from __future__ import annotations
