@@ -6,7 +6,8 @@ which of ours stands beside which of theirs is fixed here. Rows that we lose sta
 
 SFUMATO_PEERS_PYTHON names Pythons that have diffprivlib, 'opendp[mbi,scikit-learn]' or
 smartnoise-synth, parted by colons; what none of them has is passed over. SFUMATO_DATA is the folder
-of the data sets. Tasks that are not named, or for which nobody is there, keep their last numbers.
+of the data sets. Tasks that are not named, or for which nobody is there, keep their last numbers;
+attacks are those of `bench_auditing_peers`.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 from benchmarks.peers import classification, noise, statistics, tables
 from benchmarks.recording import RESULTS, write
 
-TASKS: dict[str, tuple[str, Callable[[], Iterable[dict[str, Any]]]]] = {
-    "classification": ("classification", classification.rows),
-    "components": ("principal components", statistics.components),
-    "means": ("mean", statistics.means),
-    "densities": ("density", statistics.densities),
-    "tables": ("synthetic table", tables.rows),
-    "noise": ("noise", noise.draws),
-    "attacks": ("membership attack", noise.attacks),
+TASKS: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
+    "classification": classification.rows,
+    "components": statistics.components,
+    "means": statistics.means,
+    "densities": statistics.densities,
+    "tables": tables.rows,
+    "noise": noise.draws,
+    "attacks": noise.attacks,
 }
+ORDER = ["classification", "principal components", "mean", "density", "synthetic table"]
+ORDER += ["noise", "membership attack"]
 
 
 def main() -> None:
@@ -37,14 +41,16 @@ def main() -> None:
         raise SystemExit("Set SFUMATO_DATA to the folder of the data sets.")
     warnings.filterwarnings("ignore", message="delta=")  # small sets
     for task in sys.argv[1:] or TASKS:
-        title, rows = TASKS[task]
-        found = list(rows())
-        if not found:
-            continue
-        order = [name for name, _ in TASKS.values()]
-        numbers = [row for row in kept() if row["task"] != title] + found
-        numbers.sort(key=lambda row: order.index(row["task"]))
-        write("peers", numbers, seed=None)
+        for _, rows in groupby(TASKS[task](), key=lambda row: row["data"]):
+            keep(list(rows))
+
+
+def keep(found: list[dict[str, Any]]) -> None:
+    """Put the rows of one task and one data set in the place of those of their last run."""
+    now = {(row["task"], row["data"]) for row in found}
+    numbers = [row for row in kept() if (row["task"], row["data"]) not in now] + found
+    numbers.sort(key=lambda row: ORDER.index(row["task"]))
+    write("peers", numbers, seed=None)
 
 
 def kept() -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_click",
     "sphinx_gallery.gen_gallery",
+    "accessible",
     "commands",
     "mathml",
 ]

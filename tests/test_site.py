@@ -148,8 +148,8 @@ def test_a_page_can_be_read(name: str, site: Path, context: Any) -> None:
         picture.scroll_into_view_if_needed() if picture.is_visible() else None
     dead = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
     assert tab.evaluate(dead) == []
-    options = {"runOnly": ["color-contrast", "image-alt", "link-name", "document-title"]}
-    found = checker.Axe().run(tab, options=options)
+    # The theme has two sidebars without names of their own; everything else is asked for.
+    found = checker.Axe().run(tab, options={"rules": {"landmark-unique": {"enabled": False}}})
     assert found.violations_count == 0, found.generate_report()
     tab.close()
 

@@ -268,3 +268,10 @@ def test_rows_kept_in_arrays_of_another_library_are_found() -> None:
     model = KeepsTensor(2, bounds=BOUNDS).fit(X)
     assert any(holds_a_row(value, X) for _, value in leaves(model))
     assert not any(holds_a_row(value, X) for _, value in leaves(Honest(2, bounds=BOUNDS).fit(X)))
+
+
+def test_classes_of_others_need_no_file() -> None:
+    # They cannot be saved; that the object itself holds no row is checked all the same.
+    c.check_no_raw_row_survives(PrivateCase(Honest(2, bounds=BOUNDS), X))
+    with pytest.raises(AssertionError, match="raw row"):
+        c.check_no_raw_row_survives(PrivateCase(KeepsRows(2, bounds=BOUNDS), X))

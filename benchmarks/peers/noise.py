@@ -49,10 +49,12 @@ def attacks() -> Iterator[dict[str, Any]]:
         our = {"name": "attack_from_values", "value": rounded(attacked["auc"])}
         our["cpu_s"] = attacked["cpu_s"]
         for name, found in attacked["peers"].items():
-            if "auc" in found:
-                peer = {"name": f"{name} ({found['version']})", "value": rounded(found["auc"])}
-                peer["cpu_s"] = rounded(found["cpu_s"])
-                yield row(
-                    *("membership attack", f"forest on {attacked['data']}", "AUC", HIGHER),
-                    *(our, peer),
-                )
+            for kind, measure in ATTACKS.items():
+                if kind in found:
+                    peer = {"name": f"{name} ({found['version']})", "value": rounded(found[kind])}
+                    peer |= {"cpu_s": rounded(found["cpu_s"])} if kind == "auc" else {}
+                    on = f"forest on {attacked['data']}"
+                    yield row("membership attack", on, measure, HIGHER, our, peer)
+
+
+ATTACKS = {"auc": "AUC", "auc_with_labels": "AUC, theirs with labels too"}

@@ -12,7 +12,9 @@ from benchmarks.recording import timed
 HIGHER, LOWER = "higher", "lower"
 
 
-def ours(name: str, runs: int, release: Callable[[], Any], score: Callable[[Any], float]) -> Any:
+def ours(
+    name: str, runs: int, release: Callable[[], Any], score: Callable[[Any], float]
+) -> dict[str, Any]:
     """Release several times; only the release is timed."""
     values, seconds = [], []
     for _ in range(runs):

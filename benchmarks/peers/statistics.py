@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 
 from benchmarks.peers.asking import ask
-from benchmarks.peers.rows import HIGHER, LOWER, ours, row, theirs
+from benchmarks.peers.rows import LOWER, ours, row, theirs
 from benchmarks.peers.tables import EDGES, adult
 from benchmarks.recording import mnist
 from sfumato import Bounds, PrivateDensity, PrivateMoments, PrivatePCA
@@ -36,7 +36,7 @@ def promise(epsilon: float, their_delta: float) -> dict[str, Any]:
 
 
 def components() -> Iterator[dict[str, Any]]:
-    """Give the captured share of what the best components would capture, about a public centre.
+    """Give the share that is lost of what the best components would capture.
 
     Rows are moved by the centre of their public box and divided by its radius, so that all see
     rows of the unit ball, and nobody pays for a mean.
@@ -45,14 +45,14 @@ def components() -> Iterator[dict[str, Any]]:
         moment = X.T @ X
         best = np.linalg.eigvalsh(moment)[-k:].sum()
 
-        def captured(basis: Any, moment: Any = moment, best: float = best) -> float:
+        def lost(basis: Any, moment: Any = moment, best: float = best) -> float:
             V = np.atleast_2d(np.asarray(basis))
-            return float(np.trace(V @ moment @ V.T) / best)
+            return float(1 - np.trace(V @ moment @ V.T) / best)
 
         for epsilon in epsilons:
             model = PrivatePCA(k, epsilon=epsilon, delta=DELTA, bounds=Bounds(norm=1.0))
             runs = 5 if len(X) < 50_000 else 1
-            our = ours("PrivatePCA", runs, lambda m=model, X=X: m.fit(X).components_, captured)
+            our = ours("PrivatePCA", runs, lambda m=model, X=X: m.fit(X).components_, lost)
             for package in PEERS:
                 answer = ask(
                     *(package, "pca"),
@@ -63,10 +63,10 @@ def components() -> Iterator[dict[str, Any]]:
                     n_components=k,
                 )
                 if answer is not None:
-                    peer = theirs(f"{NAMES[package]} PCA", answer, captured)
+                    peer = theirs(f"{NAMES[package]} PCA", answer, lost)
                     of = f"{name}, {k} of {X.shape[1]}"
                     yield row(
-                        *("principal components", of, "captured share", HIGHER, our, peer),
+                        *("principal components", of, "lost share of the spread", LOWER, our, peer),
                         **promise(epsilon, 0.0),
                     )
 
@@ -92,7 +92,7 @@ def numbers_of_adult(part: str = "data") -> np.ndarray:
         (table[name] - edges[0] - 1) / (edges[-1] - edges[0] - 1)
         for name, (_, edges) in EDGES.items()
     ]
-    return np.clip(np.column_stack(columns), 0.0, 1.0)
+    return np.asarray(np.clip(np.column_stack(columns), 0.0, 1.0))
 
 
 # Means -------------------------------------------------------------------------------------------

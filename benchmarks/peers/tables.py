@@ -148,7 +148,9 @@ def adult(part: str) -> pd.DataFrame:
     path = Path(os.environ["SFUMATO_DATA"]) / "tabular" / f"adult.{part}.gz"
     with gzip.open(path, "rt") as file:
         lines = [line for line in csv.reader(file, skipinitialspace=True) if len(line) == 15]
-    table = {name: [int(line[c]) for line in lines] for name, (c, _) in EDGES.items()}
+    table: dict[str, list[Any]] = {
+        name: [int(line[c]) for line in lines] for name, (c, _) in EDGES.items()
+    }
     table |= {name: [line[c] for line in lines] for c, name in NAMES.items()}
     table[LABEL] = [int(line[14].startswith(">50K")) for line in lines]
     return pd.DataFrame(table)

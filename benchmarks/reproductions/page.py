@@ -47,7 +47,7 @@ def entry_part(entry: Entry, known: Recorded) -> str:
     ]
     lines += [f"- {remark}" for remark in known.remarks]
     if entry.broken is not None:
-        lines.append(f"- The printed guarantee: {entry.broken}")
+        lines.append(f"- On the printed guarantee: {entry.broken}")
     lines.append(f"- Machine: {known.machine}.\n")
     return "\n".join(lines)
 

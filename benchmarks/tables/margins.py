@@ -122,6 +122,10 @@ SECTIONS: Sections = {
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
     "margins_printed": ("Linear classifiers: DPML and DPDR-DPML as printed", _margins_printed),
     "margins_peers_adult": ("Private classifiers beside others, Adult", _margins_peers),
+    "margins_peers_mnist": (
+        "Private classifiers beside others, MNIST (10,000 rows)",
+        _margins_peers,
+    ),
     "large_margin_plain": ("Large-margin ellipsoids, MNIST", _large_margin_plain),
     "large_margin_private": ("Private large-margin ellipsoids, MNIST", _large_margin_private),
 }

@@ -206,8 +206,21 @@ def test_a_slower_figure_does_not_count_as_reproduced(monkeypatch: pytest.Monkey
 
 def test_seconds_are_those_of_one_party(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 10.0, 20.0, 30.0])
-    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
     monkeypatch.setattr(Federation, "learn", lambda *_: [])
     X, y = np.ones((500, 3)), np.arange(500) % 2
     assert federated_svm_time.seconds(X, y, 100, "FedDPDR-DPML", UNIT) == 2.0
     assert federated_svm_time.seconds(X, y, 100, "DPML", UNIT) == 10.0
+
+
+# Kept benchmarks ---------------------------------------------------------------------------------
+
+
+def test_a_benchmark_fills_what_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = pytest.importorskip("benchmarks.reproductions.federated_svm")
+    numbers = [{"what": "DPML", "cpu_s": 2.0}, {"what": "DPDR-DPML", "cpu_s": 200.0}]
+    kept = {"machine": {"processor": "one", "cores": 1}, "numbers": numbers}
+    monkeypatch.setattr(fill, "read", lambda _: kept)
+    known = fill.RECORDED["table-3"]()
+    assert [row.agrees for row in known.comparisons] == [True, False]
+    assert list(known.claims.values()) == [False]

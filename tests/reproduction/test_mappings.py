@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any, Self
@@ -199,3 +200,66 @@ def test_the_claim_of_a_pair_can_fail() -> None:
     assert not any(outcome.claims.values())
     entry = mappings_office.ENTRIES[1]
     assert verdict_of(entry, outcome, quick=False) == "not reproduced"
+
+
+# Kept benchmarks ---------------------------------------------------------------------------------
+
+
+def kept_files(monkeypatch: pytest.MonkeyPatch, folder: Path, **files: list[dict[str, Any]]) -> Any:
+    fill = pytest.importorskip("benchmarks.reproductions.mappings")
+    machine = {"processor": "one", "cores": 1}
+    for name, numbers in files.items():
+        text = json.dumps({"machine": machine, "numbers": numbers})
+        (folder / f"mappings_{name}.json").write_text(text)
+    for module in (fill, pytest.importorskip("benchmarks.reproductions.recorded")):
+        monkeypatch.setattr(module, "RESULTS", folder)
+    return fill
+
+
+def test_nothing_kept_is_nothing_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fill = kept_files(monkeypatch, tmp_path)
+    assert sorted(fill.RECORDED) == sorted(f"table-{n}" for n in range(1, 16))
+    assert [known() for known in fill.RECORDED.values()] == [None] * 15
+
+
+def test_runs_of_a_benchmark_are_averaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(setting: str, number: int, accuracy: float, pair: str = "MNIST->MNIST") -> Any:
+        seconds = {"fit_cpu_s": 30.0, "source_wall_s": 60.0}
+        return {"pair": pair, "setting": setting, "run": number, "accuracy": accuracy} | seconds
+
+    paper = [
+        run("paper's update, epsilon 0.1", 0, 0.9),
+        run("paper's update, epsilon 0.1", 1, 0.94),
+        run("strict, entry epsilon 0.1", 0, 0.96),
+        run("paper's update, no noise", 0, 0.93, "MNIST->USPS"),
+    ]
+    labels = {"pair": "MNIST->MNIST", "labels_a_class": 10, "use_source": True, "accuracy": 0.97}
+    other = [labels | {"use_source": False, "accuracy": 0.1}, labels]
+    fill = kept_files(monkeypatch, tmp_path, paper=paper, labels=other)
+    first, record = fill.table_1().comparisons
+    assert (first.printed, first.paper, first.strict) == (0.951, 0.92, 0.96)
+    assert record.strict == 0.97
+    assert fill.table_1().time == "4 min of fits"  # 1.5 of fits and a source a setting
+    (only,) = fill.table_2().comparisons
+    assert (only.what, only.printed, only.paper, only.agrees) == ("no noise", 0.9237, 0.93, True)
+
+
+def test_table_3_judges_images_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def run(labels: int, accuracy: float, frame: str = "16 x 16") -> dict[str, Any]:
+        return {"labels": labels, "frame": frame, "accuracy": accuracy, "fit_cpu_s": 30.0}
+
+    runs = [run(500, 0.9), run(100, 0.93), run(100, 0.95), run(100, 0.5, "enlarged")]
+    fill = kept_files(monkeypatch, tmp_path, usps_mnist=runs)
+    known = fill.table_3()
+    assert [row.strict for row in known.comparisons] == [0.94, 0.9, 0.5]
+    assert [row.agrees for row in known.comparisons] == [True, False, None]
+    assert list(known.claims.values()) == [False]
+
+
+def test_a_pair_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = {"pair": "amazon->dslr", "entry epsilon 0.1": 0.98, "linear SVM": 0.97}
+    fill = kept_files(monkeypatch, tmp_path, office=[found])
+    assert fill.RECORDED["table-6"]() is None
+    known = fill.RECORDED["table-5"]()
+    assert [row.printed for row in known.comparisons] == [0.912, 0.900]
+    assert list(known.claims.values()) == [True]

@@ -211,7 +211,7 @@ ENTRIES = tuple(
         partial(figure, name=name),
         broken=BROKEN,
         data=DATA,
-        minutes="5 to 10, one core",
+        minutes="about 10, one core",
     )
     for name, (axis, _) in FIGURES.items()
 )
