@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 
 
 def mend(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
-    """Let code and tables be scrolled by keyboard, and give captions of the contents their level."""
+    """Let code and tables be scrolled by keyboard, and give captions their level."""
     if "body" in context:
         body = context["body"].replace("<pre>", '<pre tabindex="0">')
         table = '<div class="table-wrapper'
