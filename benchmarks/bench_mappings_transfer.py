@@ -127,7 +127,7 @@ def labels_curve(asked: str = "", n_asked: str = "") -> None:
         for n_labels in [int(n_asked)] if n_asked else LABELS:
             for use_source in ways:
                 runs = []
-                for seed in FEW_SEEDS if pair == "MNIST->MNIST" else SEEDS:
+                for seed in SEEDS:
                     number = seed % len(FEW_SEEDS)
                     source = released(unit(X), y, f"record{number}", **record)[0]
                     known = few_labels(t, n_labels, seed)

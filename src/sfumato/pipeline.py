@@ -307,7 +307,7 @@ def _is_one_pass_enough(model: PrivateGaussianClassifier, shape: tuple[int, int]
 
     The number of rows is asked only where it is public.
     """
-    if Relation(model.relation) is not Relation.REPLACE_ONE or math.prod(shape) < LONG_TABLE:
+    if model.relation != Relation.REPLACE_ONE or math.prod(shape) < LONG_TABLE:
         return False
     labels = getattr(model.bounds, "labels", None)
     return model.gaussians_per_class in (None, 1) and is_one_release_enough(
