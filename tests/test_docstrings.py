@@ -29,7 +29,7 @@ NOT_ASKED_OF_OVERRIDES = {"PR01", "RT01"}
 
 
 # Rooms without names for users of the library: apps that need an extra, and the experiments.
-APPLICATIONS = ("sfumato.federated.flower", "sfumato.reproduction")
+APPLICATIONS = ("sfumato.federated.flower",)
 
 
 def rooms() -> Iterator[str]:

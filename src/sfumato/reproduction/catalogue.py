@@ -31,7 +31,7 @@ PAPERS = {
 class Unrun:
     """A table that cannot be run with public data, and what comes nearest.
 
-    Attributes
+    Parameters
     ----------
     paper, name : str
         As of an entry.
@@ -73,12 +73,36 @@ def papers_named(paper: str) -> list[str]:
 
 
 def entries_of(paper: str) -> list[Entry]:
-    """Give the entries of a paper, or of all: tables first, each kind by number."""
+    """Give the entries of a paper, or of all: tables first, each kind by number.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`, or "all".
+
+    Returns
+    -------
+    list of Entry
+        What can be run.
+    """
     return [entry for name in papers_named(paper) for entry in _entries(name)]
 
 
 def entry_of(paper: str, name: str) -> Entry:
-    """Give one entry; the refusal says what there is."""
+    """Give one entry; the refusal says what there is.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`.
+    name : str
+        Of the entry, ``"table-5"`` or ``"figure-4"``.
+
+    Returns
+    -------
+    Entry
+        The entry.
+    """
     found = {entry.name: entry for entry in entries_of(paper)}
     if paper == ALL or name not in found:
         there = ", ".join(found) if paper != ALL else "none: name one paper"
@@ -89,7 +113,18 @@ def entry_of(paper: str, name: str) -> Entry:
 
 
 def unrun_of(paper: str) -> list[Unrun]:
-    """Give what of a paper, or of all, cannot be run."""
+    """Give what of a paper, or of all, cannot be run.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`, or "all".
+
+    Returns
+    -------
+    list of Unrun
+        Each with the nearest public data.
+    """
     return [each for each in UNRUN if each.paper in papers_named(paper)]
 
 

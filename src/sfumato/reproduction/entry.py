@@ -18,11 +18,15 @@ Verdict = Literal[
 ]
 
 
+def _silence(line: str) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """How a reproduction is to run.
 
-    Attributes
+    Parameters
     ----------
     quick : bool
         Small embedded data, a few seconds; the printed figures are shown but not judged.
@@ -40,13 +44,26 @@ class Setting:
 
     quick: bool = False
     runs: int = 3
-    tell: Callable[[str], None] = field(default=lambda _: None)
+    tell: Callable[[str], None] = field(default_factory=lambda: _silence)
     device: str | None = None
     n_jobs: int | None = None
     memory: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: str, measure: Callable[[], Any]) -> Any:
-        """Give what `measure` gives; the second entry that asks under this name gets it again."""
+        """Give what `measure` gives; the second entry that asks under this name gets it again.
+
+        Parameters
+        ----------
+        name : str
+            What was measured.
+        measure : callable
+            Called the first time.
+
+        Returns
+        -------
+        object
+            What it gave.
+        """
         if name not in self.memory:
             self.memory[name] = measure()
         return self.memory[name]
@@ -56,7 +73,7 @@ class Setting:
 class Comparison:
     """One printed figure, ours in paper mode, ours in strict mode.
 
-    Attributes
+    Parameters
     ----------
     what : str
         The row as the paper names it, such as ``"epsilon 1, Definition 15"``.
@@ -105,9 +122,10 @@ class Comparison:
 class Outcome:
     """What a run of an entry gave.
 
-    Attributes
+    Parameters
     ----------
     comparisons : tuple of Comparison
+        Printed figures beside ours.
     claims : mapping of str to bool
         What the table or figure is there to show, each as a sentence and whether our numbers show
         it; these are judged for entries without printed numbers, and are shown in a quick run.
@@ -130,7 +148,7 @@ class Outcome:
 class Entry:
     """A table or a figure of a paper and how to run it.
 
-    Attributes
+    Parameters
     ----------
     paper : str
         Short name of the paper: hulls, functions, large-margin, mappings, federated-svm.
@@ -170,6 +188,20 @@ def verdict_of(entry: Entry, outcome: Outcome, *, quick: bool) -> Verdict:
 
     Where the printed guarantee is broken, an outcome still counts as reproduced if the strict mode
     reaches every printed figure as well.
+
+    Parameters
+    ----------
+    entry : Entry
+        What was run.
+    outcome : Outcome
+        What it gave.
+    quick : bool
+        Whether the run was too small to be judged.
+
+    Returns
+    -------
+    str
+        The verdict.
     """
     if quick:
         return "quick run, too small to judge"

@@ -30,12 +30,16 @@ PACKAGES = ("numpy", "scikit-learn", "sfumato")
 class Reproduction:
     """An entry that was run.
 
-    Attributes
+    Parameters
     ----------
     entry : Entry
+        What was run.
     setting : Setting
+        How it was run.
     outcome : Outcome
+        What it gave.
     verdict : str
+        What follows from it.
     seconds : float
         By the clock on the wall.
     """
@@ -47,7 +51,13 @@ class Reproduction:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything but the picture as JSON values."""
+        """Give everything but the picture as JSON values.
+
+        Returns
+        -------
+        dict
+            Entry, setting, comparisons, claims, verdict, machine and versions.
+        """
         return {
             "paper": self.entry.paper,
             "entry": self.entry.name,
@@ -73,7 +83,13 @@ class Reproduction:
         }
 
     def to_json(self) -> str:
-        """Give `to_dict` as text, long series on one line; numbers must be finite."""
+        """Give `to_dict` as text, long series on one line; numbers must be finite.
+
+        Returns
+        -------
+        str
+            JSON.
+        """
         whole = self.to_dict()
         series = json.dumps(whole.pop("series"), default=_plain, allow_nan=False)
         text = json.dumps(whole, indent=2, default=_plain, allow_nan=False)
@@ -82,7 +98,20 @@ class Reproduction:
 
 
 def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
-    """Run an entry and judge what it gave."""
+    """Run an entry and judge what it gave.
+
+    Parameters
+    ----------
+    entry : Entry
+        What to run.
+    setting : Setting, optional
+        How; by default at full size, three runs.
+
+    Returns
+    -------
+    Reproduction
+        The outcome, with its verdict.
+    """
     setting = setting or Setting()
     if setting.runs < 1:
         raise InvalidInputError(f"'runs' must be at least 1. Got {setting.runs} instead.")
@@ -97,7 +126,20 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
 
 
 def keep(found: Reproduction, folder: Path) -> list[Path]:
-    """Write ``<paper>-<entry>.json`` and, where matplotlib is there, ``.png``; gives the files."""
+    """Write ``<paper>-<entry>.json`` and, where matplotlib is there, ``.png``.
+
+    Parameters
+    ----------
+    found : Reproduction
+        What to keep.
+    folder : Path
+        Where; made if it is not there.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{found.entry.paper}-{found.entry.name}"
     files = [folder / f"{stem}.json"]
