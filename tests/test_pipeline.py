@@ -227,6 +227,16 @@ def test_fabricated_rows_have_the_columns_and_the_structure(
     assert len(more) == 50
 
 
+def test_rare_categories_keep_their_share_in_fabricated_tables(tmp_path: Path) -> None:
+    columns = rows(4000)
+    rare = np.random.default_rng(1).random(4000) < 0.03
+    columns["colour"] = np.where(rare, "red", "blue")
+    write_table(pa.table(columns), tmp_path / "rows.parquet")
+    source = TableFile(tmp_path / "rows.parquet", BOUNDS.types())
+    made, _ = fabricate_table(source, BOUNDS, GENEROUS, options={"random_state": 0})
+    assert np.mean(np.asarray(made["colour"]) == "red") == pytest.approx(0.03, abs=0.015)
+
+
 def test_rows_without_labels(source: TableFile) -> None:
     made, _ = fabricate_table(source, replace(BOUNDS, target=None), GENEROUS)
     assert made.column_names == ["age", "colour", "share"]

@@ -61,7 +61,7 @@ def rows(chosen: tuple[float, ...] = EPSILONS) -> Iterator[dict[str, Any]]:
                 delta=DELTA,
                 runs=RUNS,
                 seconds=240.0,
-                limit=1500.0,
+                limit=300.0,
                 table=codes(train),
                 sizes=np.array(sizes()),
             )

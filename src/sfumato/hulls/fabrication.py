@@ -19,6 +19,7 @@ from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import to_numpy
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.tables import TableForm, is_table
+from sfumato.tables.encoding import TableEncoding
 
 __all__ = ["Fabricator"]
 
@@ -330,9 +331,19 @@ class Fabricator(PrivateRowsEstimator):
             mine = numbers == number
             drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
         drawn = self._smoothed(drawn, numbers)
-        bounds = self._encoded_bounds()
-        rows = PublicScale(bounds, len(released.centre)).to_rows(released.to_rows(drawn))
+        scaled = released.to_rows(drawn)
+        rows = PublicScale(self._encoded_bounds(), scaled.shape[1]).to_rows(scaled)
+        scores = self._category_scores()
+        rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
         return self._answer(rows, released.classes[numbers])
+
+    def _category_scores(self) -> NDArray[np.bool_] | slice:
+        """Which columns of numbers are scores of categories, of a table or of an encoded one."""
+        if self.table_ is not None:
+            return TableForm.from_dict(self.table_).is_category
+        if hasattr(self, "encoding_"):  # written by `sfumato.pipeline`
+            return TableEncoding.from_dict(self.encoding_).form.is_category
+        return slice(0)
 
     def _smoothed(
         self, drawn: NDArray[np.float64], numbers: NDArray[np.intp]

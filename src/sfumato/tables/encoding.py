@@ -114,12 +114,6 @@ class TableEncoding:
     def _scale(self) -> tuple[Array, Array]:
         """Middle and width of every number of a row."""
         lower, upper = self._box()
-        is_category = np.array(
-            [
-                kind == "c"
-                for name, kind in zip(self.form.columns, self.form.kinds, strict=True)
-                for _ in range(len(self.form.categories.get(name, "1")))
-            ]
-        )
+        is_category = self.form.is_category
         middle = np.where(is_category, 0.0, lower / 2 + upper / 2)
         return middle, np.where(is_category, math.sqrt(2), upper - lower)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.choice import choose_categories
 
 __all__ = ["TableForm", "arrow_kind", "is_table"]
 
@@ -152,7 +153,8 @@ class TableForm:
         Parameters
         ----------
         rows : ndarray of shape (n_samples, n_features)
-            Rows of numbers.
+            Rows of numbers. Those of a category need not lie in [0, 1]: they are scores, see
+            `choose_categories`.
 
         Returns
         -------
@@ -165,11 +167,16 @@ class TableForm:
             numbers = rows[:, start : start + width]
             if kind == "c":
                 choices = np.array(self.categories[name])
-                values[name] = np.asarray(choices[numbers.argmax(axis=1)])
+                values[name] = np.asarray(choices[choose_categories(numbers)])
             else:
                 values[name] = _rounded(numbers[:, 0], kind, type_name)
             start += width
         return _table(self.library, values, dict(zip(self.columns, self.types, strict=True)))
+
+    @property
+    def is_category(self) -> NDArray[np.bool_]:
+        """Which numbers of an encoded row belong to categories."""
+        return np.repeat([kind == "c" for kind in self.kinds], self._widths())
 
     def encoded_bounds(self, bounds: Bounds) -> Bounds:
         """Give bounds of encoded rows from those of the columns of numbers, in their order.
