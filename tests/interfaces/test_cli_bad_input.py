@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from sfumato import Ledger
 from sfumato.interfaces.cli import fit as fit_command
 from sfumato.tables.files import write_table
-from tests.interfaces.running import COMMAND, confirmed, done, patients, refused, run
+from tests.interfaces.running import confirmed, done, patients, refused, run
 
 SECRET = "Zebedee"
 
@@ -168,14 +169,28 @@ def test_an_interrupt_after_the_charge(folder: Path, monkeypatch: pytest.MonkeyP
     assert nothing_was_written()
 
 
+# The command line on a disk so slow that nobody waits for its end.
+SLOW_DISK = """
+import sys, time
+from sfumato.interfaces.cli.main import app
+from sfumato.tables.files import TableFile
+batches = TableFile.batches
+def slow(source, *columns):
+    for batch in batches(source, *columns):
+        time.sleep(600)
+        yield batch
+TableFile.batches = slow
+app(sys.argv[1:])
+"""
+
+
 def test_ctrl_c_in_the_middle(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    n = 400_000
-    table = {f"x{i}": rng.random(n) for i in range(20)} | {"ill": rng.choice(["no", "yes"], n)}
-    write_table(pa.table(table), Path("large.parquet"))
-    bounds = confirmed(Path("large.parquet"))
+    table = {f"x{i}": rng.random(500) for i in range(4)} | {"ill": rng.choice(["no", "yes"], 500)}
+    write_table(pa.table(table), Path("rows.parquet"))
+    bounds = confirmed(Path("rows.parquet"))
     process = subprocess.Popen(
-        [*COMMAND, *map(str, fitted("large.parquet", bounds))],
+        [sys.executable, "-c", SLOW_DISK, *map(str, fitted("rows.parquet", bounds))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
