@@ -169,9 +169,11 @@ def test_an_interrupt_after_the_charge(folder: Path, monkeypatch: pytest.MonkeyP
     assert nothing_was_written()
 
 
-# The command line on a disk so slow that nobody waits for its end.
+# The command line on a disk so slow that nobody waits for its end. A job that a shell started in
+# the background would ignore Ctrl-C, and its children with it.
 SLOW_DISK = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from sfumato.interfaces.cli.main import app
 from sfumato.tables.files import TableFile
 batches = TableFile.batches
@@ -199,7 +201,7 @@ def test_ctrl_c_in_the_middle(folder: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate()
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert output == ""
     assert errors.splitlines()[-1].startswith("sfumato: interrupted")
