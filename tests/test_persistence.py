@@ -22,7 +22,12 @@ import sfumato
 from sfumato import Bounds, Guarantee
 from sfumato.atomic_file import written_aside
 from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
-from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
+from sfumato.exceptions import (
+    FileNotWrittenError,
+    InvalidInputError,
+    SfumatoError,
+    StoredModelError,
+)
 from sfumato.guarantee import RecordReading, Relation
 from sfumato.persistence import guarantee_of, load, models, save
 
@@ -655,7 +660,7 @@ def test_failed_write_leaves_the_old_file(path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(models, "write_members", breaks)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileNotWrittenError, match="disk full"):
         save(Hull(), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -12,6 +12,8 @@
     │   └── LedgerTamperedError             the chain of hashes does not hold
     ├── UnsupportedEventError               no accountant knows this event
     ├── StoredModelError                    a saved file is damaged, altered or too new
+    ├── FileNotWrittenError (OSError)       a file could not be written; the old one is as it was
+    ├── NotEnoughMemoryError (MemoryError)  the memory here is too small; nothing was charged
     └── FederationError                     a party refuses, is missing, or sends what is of no use
 
     RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
@@ -24,11 +26,13 @@ from __future__ import annotations
 __all__ = [
     "BudgetExceededError",
     "FederationError",
+    "FileNotWrittenError",
     "InvalidInputError",
     "InvalidTypeError",
     "LedgerError",
     "LedgerTamperedError",
     "MissingBoundsError",
+    "NotEnoughMemoryError",
     "RefutedGuaranteeWarning",
     "SfumatoError",
     "StoredModelError",
@@ -96,6 +100,14 @@ class UnsupportedEventError(SfumatoError):
 
 class StoredModelError(SfumatoError):
     """A saved file is damaged, was altered, or was written by a newer version."""
+
+
+class FileNotWrittenError(SfumatoError, OSError):
+    """A file could not be written, on a full disk say; an older one of that name is as it was."""
+
+
+class NotEnoughMemoryError(SfumatoError, MemoryError):
+    """What was asked for needs more memory than there is; refused before anything was charged."""
 
 
 class FederationError(SfumatoError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sfumato
 from sfumato import Guarantee
 from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, PureEvent, RepeatedEvent
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 from sfumato.guarantee import RecordReading
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result, words
 from sfumato.report.chart import Point, aligned, draw, number
@@ -276,7 +276,7 @@ def test_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
     path = tmp_path / "report.md"
     path.write_text("old")
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileNotWrittenError, match="disk full"):
         a_report(PROVED).write(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 from sfumato.tables import files
 from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, metadata_beside, write_table
 
@@ -169,7 +169,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError("disk full")
 
     monkeypatch.setitem(files._WRITERS, "csv", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(FileNotWrittenError, match="disk full"):
         write_table(a_table(), tmp_path / "rows.csv", {"guarantee": 1})
     assert list(tmp_path.iterdir()) == []
 
