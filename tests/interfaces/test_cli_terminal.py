@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -98,8 +99,10 @@ def test_shells_complete_commands_and_names(typed: str, offered: str) -> None:
 
 def commands() -> list[tuple[str, ...]]:
     group = typer.main.get_command(app)
+    context = click.Context(group)
     found = []
-    for name, command in group.commands.items():
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         inner = getattr(command, "commands", None)
         found += [(name,)] if inner is None else [(name, each) for each in inner]
     return found
@@ -118,3 +121,15 @@ def test_the_front_page_lists_every_command_and_the_exit_codes() -> None:
         assert words[0] in result.output
     for code in ("0 done", "2 user error", "3 refused", "130 interrupted"):
         assert code in " ".join(re.sub(r"[│\n]", " ", result.output).split())
+
+
+def test_the_version_is_told_without_the_libraries_of_the_field() -> None:
+    heavy = "{'sklearn', 'scipy', 'numpy', 'pyarrow', 'sqlalchemy', 'dp_accounting'}"
+    program = (
+        "import sys; from sfumato.interfaces.cli.main import app; "
+        f"app(['--version'], standalone_mode=False); print(sorted({heavy} & set(sys.modules)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[-1] == "[]"

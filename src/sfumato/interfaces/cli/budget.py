@@ -22,6 +22,7 @@ __all__ = ["budget_app"]
 budget_app = typer.Typer(
     help="Set, read and check privacy budgets. Exit codes: 2 user error, 3 refused or tampered.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 LedgerArgument = Annotated[

@@ -19,6 +19,7 @@ __all__ = ["datasets_app"]
 datasets_app = typer.Typer(
     help="Public data sets, to try things on: embedded, from the folder SFUMATO_DATA, or OpenML.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 

@@ -25,7 +25,9 @@ from sfumato.tables.files import TableFile
 __all__ = ["federate_app"]
 
 federate_app = typer.Typer(
-    help="Learn among parties that share no rows, with Flower.", no_args_is_help=True
+    help="Learn among parties that share no rows, with Flower.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 KINDS = {"hulls": "hull", "linear": "linear"}

@@ -1,34 +1,61 @@
-"""The command line: a register of commands, one file each."""
+"""The command line: a register of commands, one file each, imported when it is called."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import sfumato
-from sfumato.interfaces.cli.audit import audit
-from sfumato.interfaces.cli.budget import budget_app
-from sfumato.interfaces.cli.datasets import datasets_app
-from sfumato.interfaces.cli.demo import demo
-from sfumato.interfaces.cli.describe import describe
-from sfumato.interfaces.cli.fabricate import fabricate
-from sfumato.interfaces.cli.federate import federate_app
-from sfumato.interfaces.cli.fit import fit
-from sfumato.interfaces.cli.guarantee import guarantee
-from sfumato.interfaces.cli.predict import predict
-from sfumato.interfaces.cli.query import query
-from sfumato.interfaces.cli.release import release_app
-from sfumato.interfaces.cli.report import report
-from sfumato.interfaces.cli.reproduce import reproduce
-from sfumato.interfaces.cli.transfer import transfer
-from sfumato.pipeline import is_public
-from sfumato.publishing import offered_functions
 
 __all__ = ["app"]
 
+# Name on the command line, and the function or the group of commands that it stands for.
+COMMANDS = {
+    "demo": "demo:demo",
+    "describe": "describe:describe",
+    "fit": "fit:fit",
+    "predict": "predict:predict",
+    "fabricate": "fabricate:fabricate",
+    "guarantee": "guarantee:guarantee",
+    "report": "report:report",
+    "audit": "audit:audit",
+    "reproduce": "reproduce:reproduce",
+    "query": "query:query",
+    "transfer": "transfer:transfer",
+    "budget": "budget:budget_app",
+    "datasets": "datasets:datasets_app",
+    "federate": "federate:federate_app",
+    "release": "release:release_app",
+}
+
+
+class LateCommands(TyperGroup):
+    """A group whose commands are imported one by one: ``--version`` needs none of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Click's
+        """Give the names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - Click's
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(f"sfumato.interfaces.cli.{module}"), name)
+        group = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)
+        if found is not group:
+            group.command()(found)
+        command = typer.main.get_command(group)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
     name="sfumato",
+    cls=LateCommands,
     help="Private learning with kernels. Exit codes: 0 done, 2 user error, 3 refused or tampered, "
     "130 interrupted.",
     no_args_is_help=True,
@@ -50,15 +77,3 @@ def main(
     ] = False,
 ) -> None:
     """Private learning with kernels."""
-
-
-for command in (demo, describe, fit, predict, fabricate, guarantee, report, audit, reproduce):
-    app.command()(command)
-app.add_typer(budget_app, name="budget")
-app.add_typer(datasets_app, name="datasets")
-app.add_typer(federate_app, name="federate")
-if offered_functions():
-    app.add_typer(release_app, name="release")
-    app.command()(query)
-if is_public("PrivateTransferClassifier"):
-    app.command()(transfer)

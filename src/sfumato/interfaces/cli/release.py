@@ -23,6 +23,7 @@ __all__ = ["release_app"]
 release_app = typer.Typer(
     help="Release a private function of a table: a density, or the mean of curves.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 DENSITY = """Release the density of some columns of numbers as a file that answers any point.
