@@ -6,7 +6,7 @@ STAMPS := $(VENV)/.stamps
 # Test workers are as many as cores, so that each leaves the others theirs.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test test-oldest lint format docs docs-check linkcheck bench clean
+.PHONY: help demo test test-oldest lint repin format docs docs-check linkcheck bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    run all tests        make lint   formatting, rules, types"
@@ -49,6 +49,10 @@ lint: $(STAMPS)/lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# After the proof sheets of changed functions were read again; says which have changed.
+repin: | $(BIN)/python
+	$(BIN)/python -m tests.pins
 
 format: $(STAMPS)/lint
 	$(BIN)/ruff format .

@@ -162,6 +162,7 @@ class DatasetBudget:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
+        # [L4] a copy is the address of the same budget
         return (_reopened, (*self._database.ticket(), self.name))
 
     def __repr__(self) -> str:
@@ -174,6 +175,7 @@ def _reopened(address: str, timeout: float, name: str) -> DatasetBudget:
 
 
 def _refuse_overspending(budget: Budget, history: History, events: tuple[Event, ...]) -> None:
+    # [L1] the composed cost of everything, before a line is written
     def cost(releases: list[Event], enough: float | None = None) -> float:
         return epsilon_spent(releases, budget.delta, budget.relation, enough=enough)
 

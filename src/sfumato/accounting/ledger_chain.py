@@ -132,6 +132,7 @@ class History:
 
     def check_end(self, record: Mapping[str, Any]) -> None:
         """Compare with the count and the head that the budget keeps, to see a removed tail."""
+        # [L5] a chain that ends elsewhere was cut
         if record["count"] != self.count or record["head"] != self.head:
             raise _tampered(
                 record["name"],

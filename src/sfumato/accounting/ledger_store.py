@@ -112,6 +112,7 @@ def add_budget(connection: Connection, record: Mapping[str, Any]) -> None:
 
 def append(connection: Connection, charges: Sequence[Charge]) -> None:
     """Write new lines at the end of a chain and move the budget's count and head."""
+    # [L3] all lines of a charge, inside its transaction
     last = charges[-1]
     connection.execute(sa.insert(_charges), [asdict(charge) for charge in charges])
     connection.execute(

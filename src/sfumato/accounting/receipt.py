@@ -81,6 +81,7 @@ class Receipt:
         LedgerError
             If one of them was not paid for, or its draw has been made.
         """
+        # [L2] only what was charged can be drawn
         self._refuse_other_process()
         refuse_other_words("receipt", self.unit, self.relation, unit, relation)
         with self._lock:
