@@ -16,6 +16,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 
 __all__ = [
     "ApproximateEvent",
+    "BoundedRangeEvent",
     "EntryEvent",
     "Event",
     "GaussianEvent",
@@ -86,6 +87,21 @@ class PureEvent(Event):
     epsilon: float
     law: str = "unnamed"
     kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class BoundedRangeEvent(Event):
+    """Any output law with ``t - epsilon <= log(p / p') <= t``, one t for all outputs of a pair.
+
+    t may depend on the neighbours and on earlier outputs. `law` names the law for the reader.
+    """
+
+    epsilon: float
+    law: str = "unnamed"
+    kind: ClassVar[str] = "bounded_range"
 
     def __post_init__(self) -> None:
         _positive("epsilon", self.epsilon)
@@ -167,6 +183,7 @@ _KINDS: dict[str, type[Event]] = {
     kind.kind: kind
     for kind in (
         ApproximateEvent,
+        BoundedRangeEvent,
         EntryEvent,
         GaussianEvent,
         LaplaceEvent,

@@ -31,6 +31,7 @@ from sfumato.accounting.distributions import MOST_CELLS, _composed
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
     ApproximateEvent,
+    BoundedRangeEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -49,6 +50,7 @@ EVENTS: list[Event] = [
     LaplaceEvent(0.4),
     EntryEvent(0.4, 1e-7),
     PureEvent(0.4),
+    BoundedRangeEvent(0.4),
     RandomizedResponseEvent(0.4, 5),
     ObjectivePerturbationEvent(6.0, 0.05, 2),
     ApproximateEvent(0.4, 1e-7),

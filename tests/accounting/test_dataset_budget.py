@@ -13,6 +13,7 @@ from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
     ApproximateEvent,
+    BoundedRangeEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -37,6 +38,7 @@ EVERY_KIND = (
     LaplaceEvent(0.05),
     ObjectivePerturbationEvent(40.0, 0.1, 2),
     PureEvent(0.1, "exponential"),
+    BoundedRangeEvent(0.1, "exponential"),
     RandomizedResponseEvent(0.1, 3),
     RepeatedEvent(PureEvent(0.01), 3),
 )

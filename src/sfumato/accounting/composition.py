@@ -4,6 +4,7 @@ Every figure here is an upper bound that is proved, so the smallest of them is o
 
 - the exact decimal sum, where each release has an epsilon of its own (0.1 + 0.9 is 1);
 - the Gaussian closed form, ``mu² = sum mu_i²``;
+- concentration, ``rho = sum rho_i``, where a release has a bounded range;
 - the privacy loss distribution of all releases (dp-accounting), the tight one for mixtures.
 
 Composition by loss distributions assumes that the *parameters* of the releases were not chosen
@@ -20,11 +21,13 @@ from fractions import Fraction
 
 from dp_accounting.rdp import RdpAccountant
 
+from sfumato.accounting.bounded_range import concentrated_epsilon
 from sfumato.accounting.distributions import pld_epsilon
 from sfumato.accounting.gaussian import epsilon_from_mu
 from sfumato.accounting.interchange import neighboring_relation, to_dp_event
 from sfumato.events import (
     ApproximateEvent,
+    BoundedRangeEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -40,7 +43,14 @@ from sfumato.guarantee import Guarantee, Relation
 
 __all__ = ["compose", "epsilon_spent", "rdp_epsilon"]
 
-_WITH_EPSILON = (ApproximateEvent, EntryEvent, LaplaceEvent, PureEvent, RandomizedResponseEvent)
+_WITH_EPSILON = (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    EntryEvent,
+    LaplaceEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+)
 
 
 def epsilon_spent(
@@ -77,6 +87,8 @@ def epsilon_spent(
     if any(isinstance(event, NonPrivateEvent) for event in counts):
         return math.inf
     spent = _simple_epsilon(counts, delta)
+    if any(isinstance(event, BoundedRangeEvent) for event in counts):
+        spent = min(spent, concentrated_epsilon(counts, delta))
     is_settled = len(counts) == 0 or _only_gaussian(counts) or _is_single_pure(counts)
     if is_settled or (enough is not None and spent <= enough):
         return spent

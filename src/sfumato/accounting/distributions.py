@@ -16,9 +16,11 @@ from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 
+from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.objective import loss_cdf, loss_range
 from sfumato.events import (
     ApproximateEvent,
+    BoundedRangeEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -132,6 +134,15 @@ def _pure(event: PureEvent, interval: float) -> Any:
     return _parameters(event.epsilon, 0.0, interval)
 
 
+def _bounded_range(event: BoundedRangeEvent, interval: float) -> Any:
+    if event.epsilon > LARGEST_EXPONENT:
+        return _parameters(event.epsilon, 0.0, interval)
+    last = math.ceil(event.epsilon / interval)
+    deltas = bounded_range_delta(event.epsilon, np.arange(-last, last + 1) * interval)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -last, last, deltas)
+    return pld.PrivacyLossDistribution(pmf)
+
+
 def _approximate(event: ApproximateEvent, interval: float) -> Any:
     return _parameters(event.epsilon, event.delta, interval)
 
@@ -170,6 +181,7 @@ def _parameters(epsilon: float, delta: float, interval: float) -> Any:
 
 _HANDLERS: dict[type[Event], Callable[[Any, float], Any]] = {
     ApproximateEvent: _approximate,
+    BoundedRangeEvent: _bounded_range,
     EntryEvent: _entry,
     GaussianEvent: _gaussian,
     LaplaceEvent: _laplace,

@@ -9,9 +9,11 @@ from typing import Any
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import NeighboringRelation
 
+from sfumato.accounting.bounded_range import concentration
 from sfumato.accounting.objective import mean_chi
 from sfumato.events import (
     ApproximateEvent,
+    BoundedRangeEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -89,6 +91,10 @@ def _pure(event: PureEvent, _: Relation) -> dp_event.DpEvent:
     return _pure_as_zcdp(event.epsilon)
 
 
+def _bounded_range(event: BoundedRangeEvent, _: Relation) -> dp_event.DpEvent:
+    return dp_event.ZCDpEvent(rho=concentration(event))
+
+
 def _entry(event: EntryEvent, relation: Relation) -> dp_event.DpEvent:
     if event.delta:
         return _approximate(ApproximateEvent(event.epsilon, event.delta), relation)
@@ -117,6 +123,7 @@ def _pure_as_zcdp(epsilon: float) -> dp_event.DpEvent:
 
 _HANDLERS: dict[type[Event], Callable[[Any, Relation], dp_event.DpEvent]] = {
     ApproximateEvent: _approximate,
+    BoundedRangeEvent: _bounded_range,
     EntryEvent: _entry,
     GaussianEvent: _gaussian,
     LaplaceEvent: _laplace,

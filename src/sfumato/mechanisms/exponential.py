@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, NonPrivateEvent, PureEvent
+from sfumato.events import BoundedRangeEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
 from sfumato.mechanisms.grid import as_statistic, grid_step, to_grid
@@ -34,7 +34,7 @@ class ExponentialMechanism(Mechanism):
     Unit and relation : those of the sensitivity.
     Released : the position of one candidate.
     Sensitivity : D, enlarged by two steps of the grid to which the scores are rounded.
-    Guarantee : pure epsilon.
+    Guarantee : pure epsilon, and bounded range epsilon: several choices cost less than the sum.
     Assumptions and numerics : the candidates are public; the choice is made with the exact real
         probabilities (`sfumato.mechanisms.sampling.choose`); OS entropy.
     """
@@ -69,7 +69,7 @@ class ExponentialMechanism(Mechanism):
         """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
-        return PureEvent(self.epsilon, law="exponential")
+        return BoundedRangeEvent(self.epsilon, law="exponential")
 
     def sensitivity_step(self) -> float:
         """Step of the grid to which scores are rounded.
