@@ -49,6 +49,7 @@ BENCHMARKS = {
     "large-margin": (["bench_large_margin"], True, False, "1"),
     "federated": (["bench_federated"], True, False, None),
     "tables": (["bench_tables"], False, False, "1"),
+    "faults": (["bench_faults"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
     "auditing-peers": (["bench_auditing_peers"], False, False, "1"),
     "peers": (["bench_peers"], True, False, "1"),
