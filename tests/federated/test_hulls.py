@@ -12,7 +12,7 @@ from sfumato import Bounds, Ledger
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, parallel, run_task
-from sfumato.federated.messages import Reply, Request, model_from, write_reply
+from sfumato.federated.messages import Reply, Request, model_from, model_in, write_reply
 from sfumato.guarantee import Guarantee, Status
 from tests.federated.federations import hulls
 
@@ -111,6 +111,9 @@ def test_a_second_task_beyond_the_budget_is_refused(tmp_path, digits) -> None:
     assert not refused.arrays
 
 
+UNLABELLED = Bounds(lower=0.0, upper=16.0)
+
+
 def untouchable() -> None:
     raise AssertionError("rows were read")
 
@@ -129,11 +132,27 @@ def untouchable() -> None:
         ({}, Terms(unit="record"), "unit"),
         ({}, Terms(relation="add_or_remove_one"), "relation"),
         ({"bounds": Bounds(lower=0.0, upper=16.0, labels="public")}, Terms(), "listed"),
+        ({"bounds": UNLABELLED}, Terms(), "listed"),
+        ({"bounds": UNLABELLED}, Terms(UNLABELLED), "listed"),
+        ({"bounds": UNLABELLED, "unit": "record"}, Terms(), "listed"),
+        ({"bounds": None}, Terms(), "listed"),
     ],
 )
 def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms, sentence) -> None:
     party = Party("a", untouchable, tmp_path, terms=terms)
     assert sentence in party.answer(HullTask("t", hulls(**changes)).request()).refusal
+
+
+def test_of_a_request_only_the_parameters_are_taken(tmp_path, digits) -> None:
+    """Whatever else a file of an estimator may hold, it is not in what the party sends back."""
+    fitted = hulls(epsilon=np.inf, n_components=2).fit(digits[0][:60], digits[1][:60])
+    forged = fitted.set_params(**hulls().get_params())
+    forged.note_ = "from elsewhere"
+    request = Request("t", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})
+    reply = Party.of_rows("a", *digits[:2], tmp_path).answer(request)
+    sent = model_from(reply.arrays["model"])
+    assert not hasattr(sent, "note_")
+    assert sent.guarantee_.epsilon == 16.0
 
 
 def test_an_agreed_entry_bound_is_accepted(tmp_path, digits) -> None:

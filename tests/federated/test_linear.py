@@ -12,7 +12,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.federated import LinearTask, Party, make_parties, simulate
 from sfumato.federated.coordination import run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
-from sfumato.guarantee import Guarantee
 from sfumato.margins.rows import unit_rows
 from sfumato.mechanisms.tape import taped
 from sfumato.moments.pca import top_eigenvectors
@@ -111,14 +110,17 @@ def test_both_releases_cost_the_budget_and_not_more(tmp_path, rows, solver, rela
     assert counted == [relation == "replace_one"]
 
 
-def test_a_late_party_answers_the_second_round_alone(tmp_path, rows) -> None:
+def test_a_party_that_missed_the_first_round_is_left_out_of_the_second(tmp_path, rows) -> None:
     X, y = rows
-    task = LinearTask("t", linear())
-    party = Party.of_rows("late", X, y, tmp_path)
-    reply = party.answer(task.classifier_request(np.eye(64)[:, :12]))
-    promised = Guarantee.from_dict(reply.facts["guarantee"])
-    assert promised.epsilon < 8.0
-    assert len(promised.events) == 1
+    present, late = make_parties(X, y, tmp_path, n_parties=2, random_state=0)
+
+    def ask(request: Request) -> list[Reply]:
+        asked = [present] if request.phase == "linear.subspace" else [present, late]
+        return [party.answer(request) for party in asked]
+
+    found = run_task(LinearTask("t", linear()), ask)
+    assert "before 'linear.subspace' was made" in found.rounds[1].refused[late.name]
+    assert list(found.guarantees) == [present.name]
 
 
 @pytest.mark.parametrize(
@@ -126,13 +128,15 @@ def test_a_late_party_answers_the_second_round_alone(tmp_path, rows) -> None:
     [np.eye(64)[:, :12] * 3, np.full((64, 12), np.nan), np.ones(64), np.ones((64, 12))],
 )
 def test_a_basis_that_lengthens_rows_is_refused(tmp_path, rows, basis) -> None:
-    party = Party.of_rows("a", *rows, tmp_path)
-    assert "basis" in party.answer(LinearTask("t", linear()).classifier_request(basis)).refusal
+    party, task = Party.of_rows("a", *rows, tmp_path), LinearTask("t", linear())
+    party.answer(task.subspace_request())
+    assert "basis" in party.answer(task.classifier_request(basis)).refusal
 
 
 def test_a_second_basis_gets_no_second_release(tmp_path, rows) -> None:
     party = Party.of_rows("a", *rows, tmp_path)
     task = LinearTask("t", linear())
+    party.answer(task.subspace_request())
     assert party.answer(task.classifier_request(np.eye(64)[:, :12])).refusal is None
     assert "other settings" in party.answer(task.classifier_request(np.eye(64)[:, 1:13])).refusal
 
@@ -198,9 +202,6 @@ def test_the_two_rounds_must_have_the_same_estimator(tmp_path, rows) -> None:
     party = Party.of_rows("a", *rows, tmp_path / "a")
     party.answer(LinearTask("t", cheap).subspace_request())
     assert "same estimator" in party.answer(LinearTask("t", dear).classifier_request(basis)).refusal
-    party = Party.of_rows("b", *rows, tmp_path / "b")
-    party.answer(LinearTask("t", dear).classifier_request(basis))
-    assert "same estimator" in party.answer(LinearTask("t", cheap).subspace_request()).refusal
 
 
 @pytest.mark.parametrize("changes", [{"n_components": None}, {"whiten": True}, {"mode": "paper"}])

@@ -22,6 +22,7 @@ from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
 from sfumato.guarantee import Guarantee
 from sfumato.hulls.private import PrivateAffineHullClassifier
+from sfumato.private import PrivateEstimator
 
 __all__ = ["HullTask", "RemoteHulls", "distances", "fit_hulls", "smallest_distances"]
 
@@ -168,17 +169,17 @@ class RemoteHulls:
 
 
 def fit_hulls(
-    request: Request,
+    asked: PrivateEstimator,
+    request: Request,  # noqa: ARG001 - every release has it
     data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
     ledger: Any,
     execution: Mapping[str, Any],
-    earlier: Callable[[str], Reply | None],  # noqa: ARG001 - every release has it
+    earlier: Callable[[str], Reply],  # noqa: ARG001 - every release has it
 ) -> tuple[dict[str, Any], Arrays]:
     """Fit the private hulls of one party; its ledger is charged by the estimator."""
-    estimator = model_from(request.arrays["estimator"])
-    if not isinstance(estimator, PrivateAffineHullClassifier):
+    if not isinstance(asked, PrivateAffineHullClassifier):
         raise FederationError("The request holds no private hull classifier.")
-    model = estimator.set_params(ledger=ledger, **execution).fit(*data())
+    model = asked.set_params(ledger=ledger, **execution).fit(*data())
     facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
     return facts, {"model": model_in(model)}
 

@@ -10,7 +10,6 @@ Both releases of a party are calibrated together, so that they cost its epsilon 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -21,16 +20,18 @@ from sklearn.base import clone
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.events import Event
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in, promised_in
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.margins.linear_budget import LinearBudget
-from sfumato.margins.losses import loss_named
 from sfumato.margins.private_linear import PrivateLinearClassifier
 from sfumato.margins.rows import unit_rows
 from sfumato.margins.whitening import second_moment
 from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.private import PrivateEstimator
 
 __all__ = ["LinearTask", "fit_classifier", "release_subspace"]
 
@@ -38,7 +39,8 @@ SUBSPACE, CLASSIFIER = "linear.subspace", "linear.classifier"
 AGGREGATES = ("moments", "projectors", "bases")
 
 Array = NDArray[np.float64]
-Earlier = Callable[[str], Reply | None]
+Earlier = Callable[[str], Reply]  # refuses a phase that was not made
+Rows = Callable[[], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
@@ -245,31 +247,29 @@ def _received_classifier(reply: Reply) -> PrivateLinearClassifier:
 
 
 def release_subspace(
+    asked: PrivateEstimator,
     request: Request,
-    data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+    data: Rows,
     ledger: Any,
     execution: Mapping[str, Any],  # noqa: ARG001 - every release has it
-    earlier: Earlier,
+    earlier: Earlier,  # noqa: ARG001 - likewise
 ) -> tuple[dict[str, Any], Arrays]:
     """Release the noisy second moment of one party, or the components that it gives."""
-    estimator = _estimator_in(request)
-    _require_same_estimator(request, earlier(CLASSIFIER))
+    estimator = _plain_linear(asked)
     aggregate = request.settings.get("aggregate")
-    rows, _ = data()
-    estimator.n_features_in_ = rows.shape[1]
-    mechanism = _budget(estimator, rows.shape[1]).second_moment()
-    if mechanism is None:
-        raise FederationError("As many components as features leave no subspace to be found.")
+    if aggregate not in AGGREGATES:
+        raise FederationError(f"'aggregate' must be one of {AGGREGATES}.")
+    rows, labels = data()
+    mechanism = _rehearsed_second_round(estimator, rows, labels)
+    assert estimator.bounds is not None  # noqa: S101 - the rehearsal has checked it
+    moment = second_moment(unit_rows(estimator.bounds, estimator._check_rows(rows)))
     receipt = prepay(  # charge, then draw
         ledger, mechanism.event(), unit=estimator.unit, relation=estimator.relation
     )
-    assert estimator.bounds is not None  # noqa: S101 - _estimator_in has checked it
-    units = unit_rows(estimator.bounds, estimator._check_rows(rows))
-    noisy = mechanism.release_symmetric(second_moment(units), ledger=receipt)
+    noisy = mechanism.release_symmetric(moment, ledger=receipt)
     facts = {
         "guarantee": estimator._guarantee(receipt).to_dict(),
         "n_features": rows.shape[1],
-        "estimator": _digest(request),
         **_public_count(estimator, len(rows)),
     }
     if aggregate == "moments":
@@ -279,32 +279,60 @@ def release_subspace(
 
 
 def fit_classifier(
+    asked: PrivateEstimator,
     request: Request,
-    data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+    data: Rows,
     ledger: Any,
     execution: Mapping[str, Any],  # noqa: ARG001 - every release has it
     earlier: Earlier,
 ) -> tuple[dict[str, Any], Arrays]:
     """Train the private classifier of one party in the subspace that was sent."""
-    pattern = _estimator_in(request)
-    first = earlier(SUBSPACE)
-    _require_same_estimator(request, first)
+    pattern = _plain_linear(asked)
+    first = earlier(SUBSPACE)  # the two releases were calibrated together, and in this order
     basis = _checked_basis(request.arrays.get("basis"))
     rows, labels = data()
+    wanted = rows.shape[1], check_n_components(pattern.n_components, rows.shape[1])
+    if basis.shape != wanted:
+        raise FederationError(f"The basis has shape {basis.shape}; expected {wanted}.")
     fitted = _SecondPhase(**pattern.get_params(deep=False)).set_params(ledger=ledger)
     fitted.fit_in(basis, rows, labels)
     model = fitted.plain()
     model.guarantee_ = _of_both_releases(model, first)
-    facts = {
-        "guarantee": model.guarantee_.to_dict(),
-        "estimator": _digest(request),
-        **_public_count(pattern, len(rows)),
-    }
+    facts = {"guarantee": model.guarantee_.to_dict(), **_public_count(pattern, len(rows))}
     return facts, {"model": model_in(model)}
+
+
+def _rehearsed_second_round(
+    estimator: PrivateLinearClassifier, rows: NDArray[Any], labels: NDArray[Any]
+) -> GaussianMechanism:
+    """Run the second round up to its charge, and give the mechanism of the first.
+
+    So whatever the second one would refuse, it refuses before the first one is paid for.
+    """
+    rehearsed = _SecondPhase(**estimator.get_params(deep=False) | {"ledger": _NoPayer()})
+    n_features = rows.shape[1] if rows.ndim == 2 else 0
+    try:
+        rehearsed.fit_in(np.zeros((n_features, 1)), rows, labels)
+    except _AllChecked:
+        return rehearsed.first_round
+    raise FederationError("The classifier was not charged for.")  # pragma: no cover
+
+
+class _AllChecked(Exception):  # noqa: N818 - good news
+    """A rehearsal came as far as the charge."""
+
+
+class _NoPayer:
+    """Stands where the ledger stands in earnest."""
+
+    def charge(self, *events: Event, **words: Any) -> Receipt:  # noqa: ARG002 - as a ledger has it
+        raise _AllChecked
 
 
 class _SecondPhase(PrivateLinearClassifier):
     """The classifier in a given subspace: the first release was made and paid for before."""
+
+    first_round: GaussianMechanism
 
     def fit_in(self, basis: Array, rows: NDArray[Any], labels: NDArray[Any]) -> None:
         self._basis = basis
@@ -312,12 +340,15 @@ class _SecondPhase(PrivateLinearClassifier):
 
     def _budget(self, loss: Any, n_features: int) -> LinearBudget:
         budget = super()._budget(loss, n_features)
-        self._paid = budget.second_moment()
+        first = budget.second_moment()
+        if first is None:
+            raise FederationError("As many components as features leave no subspace to be found.")
+        self.first_round = first
         return budget
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
-        if mechanisms[0] != self._paid:
-            raise FederationError("As many components as features leave no subspace to be found.")
+        if mechanisms[0] != self.first_round:
+            raise FederationError("The first release of a task is not that of its second moment.")
         return super()._prepay(*mechanisms[1:])
 
     def _mapped(self, first: Any, units: Any, receipt: Receipt) -> Any:  # noqa: ARG002
@@ -332,32 +363,20 @@ class _SecondPhase(PrivateLinearClassifier):
         return model
 
 
-def _digest(request: Request) -> str:
-    return hashlib.sha256(request.arrays["estimator"].tobytes()).hexdigest()
-
-
-def _require_same_estimator(request: Request, other: Reply | None) -> None:
-    """Refuse a second phase on other terms: the two releases were calibrated together."""
-    if other is not None and other.fact("estimator") != _digest(request):
-        raise FederationError("The two rounds of a task must have the same estimator.")
-
-
-def _of_both_releases(model: PrivateLinearClassifier, first: Reply | None) -> Guarantee:
+def _of_both_releases(model: PrivateLinearClassifier, first: Reply) -> Guarantee:
     second: Guarantee = model.guarantee_
-    if first is None:  # the party came late and released its classifier only
-        return second
     events = (*Guarantee.from_dict(first.fact("guarantee")).events, *second.events)
     spent = epsilon_spent(events, second.delta, second.relation)
     return replace(second, epsilon=max(spent, second.epsilon or 0.0), events=events)
 
 
-def _estimator_in(request: Request) -> PrivateLinearClassifier:
-    estimator = model_from(request.arrays["estimator"])
-    if not isinstance(estimator, PrivateLinearClassifier):
+def _plain_linear(asked: PrivateEstimator) -> PrivateLinearClassifier:
+    if not isinstance(asked, PrivateLinearClassifier):
         raise FederationError("The request holds no private linear classifier.")
-    _require_plain_components(estimator)
-    estimator._check_promise()
-    return estimator
+    _require_plain_components(asked)
+    if asked.whiten is not False:  # None leaves it to a rule, and `LinearTask` sends False
+        raise FederationError("A federated linear classifier has whiten=False.")
+    return asked
 
 
 def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
@@ -368,20 +387,13 @@ def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
         )
 
 
-def _budget(estimator: PrivateLinearClassifier, n_features: int) -> LinearBudget:
-    bounds = estimator.bounds
-    assert bounds is not None  # noqa: S101 - checked by _check_promise
-    if bounds.labels is None or isinstance(bounds.labels, str):
-        raise FederationError("The bounds of a federated classifier must list the labels.")
-    loss = loss_named(estimator.loss, len(bounds.labels), huber_width=estimator.huber_width)
-    return estimator._budget(loss, n_features)
-
-
 def _checked_basis(basis: NDArray[Any] | None) -> Array:
     """Accept only what cannot lengthen a row: it comes from elsewhere."""
-    if basis is None or basis.ndim != 2 or not np.isfinite(basis).all():
-        raise FederationError("The request holds no basis.")
+    if basis is None or basis.ndim != 2 or basis.dtype.kind != "f":
+        raise FederationError("The request holds no basis: a matrix of real numbers.")
     found = np.asarray(basis, dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise FederationError("The basis holds numbers that are not finite.")
     if np.linalg.norm(found, ord=2) > 1 + 1e-9:
         raise FederationError("The basis lengthens rows; no singular value may be above 1.")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
 from sfumato.federated import hulls, linear
 from sfumato.federated.messages import Arrays, Reply, Request, model_from
 from sfumato.federated.release_store import ReleaseStore
 from sfumato.federated.terms import Terms
+from sfumato.private import PrivateEstimator
 
 __all__ = ["Party"]
 
@@ -137,16 +140,30 @@ class Party:
         return found
 
     def _release(self, request: Request) -> Reply:
-        self.terms.require(model_from(request.arrays["estimator"]), self.name)
-        release = RELEASES[request.phase]
-        facts, arrays = release(
+        """Make a release; the store holds the lock of the task meanwhile."""
+        asked = _estimator_in(request)
+        self.terms.require(asked, self.name)
+        digest = hashlib.sha256(request.arrays["estimator"].tobytes()).hexdigest()
+        self._refuse_another_estimator(request, digest)
+        facts, arrays = RELEASES[request.phase](
+            asked,
             request,
             self._rows,
             self.ledger,
             self.execution,
-            lambda phase: self.store.earlier(request, phase),
+            lambda phase: self._made_before(request, phase),
         )
-        return Reply(self.name, facts, arrays)
+        return Reply(self.name, {**facts, "estimator": digest}, arrays)
+
+    def _refuse_another_estimator(self, request: Request, digest: str) -> None:
+        """Refuse other terms in a later round: the first answer settles what a task costs."""
+        for phase in RELEASES:
+            made = self.store.earlier(request, phase)
+            if made is not None and made.fact("estimator") != digest:
+                raise FederationError(
+                    f"All rounds of the task '{request.task}' must have the same estimator; "
+                    "another task needs another name."
+                )
 
     def _rows(self) -> Rows:
         """Load the rows; what is wrong with them, and where they are, is nobody else's business."""
@@ -155,6 +172,17 @@ class Party:
         except Exception:
             _log.exception("%s could not read its rows", self.name)
             raise FederationError(f"{self.name} cannot read its rows; see its log.") from None
+
+
+def _estimator_in(request: Request) -> PrivateEstimator:
+    """Give the parameters that were sent as an estimator; whatever else was sent is dropped."""
+    if "estimator" not in request.arrays:
+        raise FederationError("The request holds no estimator.")
+    found = model_from(request.arrays["estimator"])
+    if not isinstance(found, PrivateEstimator):
+        raise FederationError("The request holds no private estimator.")
+    asked: PrivateEstimator = clone(found)
+    return asked
 
 
 def _without_model(reply: Reply) -> Reply:

@@ -46,7 +46,7 @@ class ReleaseStore:
 
     def released(self, request: Request, make: Callable[[], Reply]) -> Reply:
         """Give the stored reply to `request`, or `make` it, store it and give it."""
-        with self._one_at_a_time(request):
+        with self._one_round_at_a_time(request.task):
             stored = self.find(request)
             if stored is not None:
                 return stored
@@ -98,7 +98,8 @@ class ReleaseStore:
         return self.folder / f"{digest[:32]}{suffix}"
 
     @contextmanager
-    def _one_at_a_time(self, request: Request) -> Iterator[None]:
-        with self._path(request, ".lock").open("w") as file:
+    def _one_round_at_a_time(self, task: str) -> Iterator[None]:
+        """Hold the lock of a task, for all its rounds: a later one depends on an earlier."""
+        with self._path(Request(task, "all rounds"), ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # released by the system if the process dies
             yield

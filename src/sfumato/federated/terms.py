@@ -21,8 +21,8 @@ class Terms:
     Parameters
     ----------
     bounds : Bounds, optional
-        The public bounds on which the parties agreed; None takes those of the task, unless they
-        would read the labels off the data.
+        The public bounds on which the parties agreed; None takes those of the task. Either way
+        they must list the labels, at every unit: no label set is ever read off a party's data.
     max_epsilon : float, default=16.0
         Largest epsilon of one task. Infinity is refused unless it stands here.
     max_delta : float, default=1e-3
@@ -41,29 +41,31 @@ class Terms:
     relation: str | None = None
     entry_bound: float | None = None
 
-    def require(self, estimator: Any, party: str) -> None:
+    def require(self, estimator: PrivateEstimator, party: str) -> None:
         """Raise unless a task's estimator keeps the terms.
 
         Parameters
         ----------
-        estimator : object
+        estimator : PrivateEstimator
             The estimator of a request.
         party : str
             Whose terms they are, for the message.
         """
-        if not isinstance(estimator, PrivateEstimator):
-            raise FederationError("The request holds no private estimator.")
         for holds, why in self._checks(estimator):
             if not holds:
                 raise FederationError(f"{party} refuses: {why}")
 
     def _checks(self, asked: Any) -> list[tuple[bool, str]]:
         protected = getattr(asked, "entry_bound", None)
+        # A party that agreed to bounds without labels has agreed to nothing about them.
         labels = None if asked.bounds is None else asked.bounds.labels
         return [
             (asked.mode == Mode.STRICT, "only mode 'strict' keeps a promise."),
             (not getattr(asked, "atom", False), "no entry is ever published exactly."),
-            (labels != PUBLIC_LABELS, "the labels must be listed, not read off the data."),
+            (
+                labels is not None and labels != PUBLIC_LABELS,
+                "the labels must be listed, not read off the data.",
+            ),
             (
                 self.bounds is None or asked.bounds == self.bounds,
                 "the task's bounds are not those that were agreed on.",
