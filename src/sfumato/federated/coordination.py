@@ -60,7 +60,9 @@ class Federation:
     rounds: tuple[Round, ...] = field(default=(), repr=False)
 
 
-def run_task(task: Task, ask: Ask, *, min_parties: int = 1) -> Federation:
+def run_task(
+    task: Task, ask: Ask, *, min_parties: int = 1, conditions: tuple[str, ...] = ()
+) -> Federation:
     """Run all rounds of a task and make the global model.
 
     Parameters
@@ -71,6 +73,8 @@ def run_task(task: Task, ask: Ask, *, min_parties: int = 1) -> Federation:
         Carries a request to all parties and gives what came back.
     min_parties : int, default=1
         With fewer usable replies a round fails with `FederationError`.
+    conditions : tuple of str
+        What else must hold for the promises, such as how a simulation dealt its rows.
     """
     rounds: list[Round] = []
 
@@ -92,6 +96,7 @@ def run_task(task: Task, ask: Ask, *, min_parties: int = 1) -> Federation:
         if isinstance(task, HullTask)
         else _run_linear(task, ask_usable)
     )
+    guarantees = {name: _under(each, conditions) for name, each in guarantees.items()}
     total = parallel(*guarantees.values())
     if hasattr(model, "guarantee_"):
         model.guarantee_ = total
@@ -118,6 +123,13 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
     if len(guarantees) == 1 or weakest.status is not Status.PROVED:
         return replace(weakest, conditions=_with(weakest.conditions, len(guarantees)))
     return weakest.with_status(Status.CONDITIONAL, ONE_PARTY_EACH)
+
+
+def _under(guarantee: Guarantee, conditions: tuple[str, ...]) -> Guarantee:
+    if not conditions:
+        return guarantee
+    is_proved = guarantee.status is Status.PROVED
+    return guarantee.with_status(Status.CONDITIONAL if is_proved else guarantee.status, *conditions)
 
 
 def _with(conditions: tuple[str, ...], n_parties: int) -> tuple[str, ...]:

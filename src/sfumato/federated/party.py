@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Party:
         What the party agreed to; a request on other terms is refused.
     execution : mapping, optional
         How this party runs an estimator, such as ``{"n_jobs": 2}``.
+    conditions : sequence of str, optional
+        What else must hold for a promise about its rows, such as how a simulation dealt them.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Party:
         ledger: Any = None,
         terms: Terms | None = None,
         execution: Mapping[str, Any] | None = None,
+        conditions: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.load = load
@@ -72,6 +75,7 @@ class Party:
         self.ledger = ledger
         self.terms = Terms() if terms is None else terms
         self.execution = dict(execution or {})
+        self.conditions = tuple(conditions)
 
     @classmethod
     def of_rows(

@@ -10,15 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sfumato.bounds import Bounds
+from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.federated.coordination import Federation, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
-from sfumato.federated.scenarios import spread
+from sfumato.federated.scenarios import BY_LABEL, spread
 from sfumato.federated.terms import Terms
+from sfumato.guarantee import Relation
 from sfumato.parallel import run_all
 
 __all__ = ["make_parties", "simulate"]
+
+DEALT_BY_LABEL = (
+    "the label of every record and the number of records of every party are public, since this "
+    "simulation deals records by their labels"
+)
+LABELS_FOUND = "the set of labels is public, since this simulation has a party for each label found"
 
 
 def make_parties(
@@ -28,6 +35,7 @@ def make_parties(
     *,
     scenario: str = "random",
     n_parties: int | None = None,
+    relation: str = "replace_one",
     bounds: Bounds | None = None,
     ledger: Callable[[str], Any] | None = None,
     random_state: Any = None,
@@ -44,8 +52,12 @@ def make_parties(
         See `sfumato.federated.spread`.
     n_parties : int, optional
         For the scenarios that need it.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The only relation of tasks that these parties accept. It decides the deal: by the places of
+        the records where their number is public, by each record alone where it is not.
     bounds : Bounds, optional
         What the parties agreed on; any budget is accepted, since nothing leaves this process.
+        They list the labels that have a party, in the scenarios that deal by label.
     ledger : callable, optional
         Gives the budget of the party of a name.
     random_state : int, RandomState or None
@@ -55,9 +67,26 @@ def make_parties(
     -------
     list of Party
         The parties.
+
+    Notes
+    -----
+    One changed record changes the rows of one party. Not so if a record is replaced and parties
+    follow from labels: then the total of `simulate` is on condition that labels are public.
     """
     rows, labels = np.asarray(X), np.asarray(y)
-    parts = spread(labels, scenario, n_parties, random_state=random_state)
+    n_is_public = Relation(relation) is Relation.REPLACE_ONE
+    listed, clipped = None, labels
+    if bounds is not None and bounds.labels not in (None, PUBLIC_LABELS):
+        codes, listed = bounds.clip_labels(labels)
+        clipped = listed[codes]
+    parts = spread(
+        clipped,
+        scenario,
+        n_parties,
+        rows=None if n_is_public else rows,
+        labels=listed,
+        random_state=random_state,
+    )
     names = [f"party-{number}" for number in range(len(parts))]
     return [
         Party.of_rows(
@@ -65,11 +94,21 @@ def make_parties(
             rows[part],
             labels[part],
             Path(folder) / name,
-            terms=Terms(bounds, max_epsilon=math.inf, max_delta=1.0),
+            terms=Terms(bounds, max_epsilon=math.inf, max_delta=1.0, relation=relation),
             ledger=None if ledger is None else ledger(name),
+            conditions=_conditions(scenario, n_is_public=n_is_public, listed=listed is not None),
         )
         for name, part in zip(names, parts, strict=True)
     ]
+
+
+def _conditions(scenario: str, *, n_is_public: bool, listed: bool) -> tuple[str, ...]:
+    """Say what must hold for a deal to keep the promise."""
+    if scenario not in BY_LABEL:
+        return ()
+    if n_is_public:
+        return (DEALT_BY_LABEL,)
+    return () if listed else (LABELS_FOUND,)
 
 
 def simulate(
@@ -125,4 +164,5 @@ def simulate(
             lambda party: party.answer(request), everybody, n_jobs=n_jobs, progress=title
         )
 
-    return run_task(task, ask, min_parties=min_parties)
+    conditions = dict.fromkeys(each for party in everybody for each in party.conditions)
+    return run_task(task, ask, min_parties=min_parties, conditions=tuple(conditions))

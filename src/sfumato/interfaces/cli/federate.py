@@ -78,9 +78,16 @@ def simulate_command(
         wanted = _task(task, "simulation", known, promise, target, serve, aggregate, settings)
         rows, labels = _rows(source, known, target)
         everybody = make_parties(
-            rows, labels, folder, scenario=scenario, n_parties=parties, random_state=seed
+            rows,
+            labels,
+            folder,
+            scenario=scenario,
+            n_parties=parties,
+            relation=str(relation),
+            bounds=wanted.estimator.bounds,
+            random_state=seed,
         )
-        remark(f"{len(everybody)} parties, {len(rows)} rows ...")
+        remark(f"{len(everybody)} parties ...")
         found = simulate(everybody, wanted)
         score = None if test is None else _score(found, test, known, target)
         if output is not None:
@@ -88,6 +95,7 @@ def simulate_command(
                 raise InvalidInputError("Hulls served as distances stay with their parties: no -o.")
             save(found.model, output)
     _stated(found, score, as_json=as_json)
+    remark("A simulation has no ledger: nobody keeps count of this release.")
 
 
 @federate_app.command("deploy")

@@ -1,0 +1,149 @@
+"""Simulated federations: one changed record changes the rows of one party, or the total says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato import Bounds, PrivateLinearClassifier, load
+from sfumato.exceptions import FederationError
+from sfumato.federated import LinearTask, make_parties, simulate, spread
+from sfumato.federated.scenarios import BY_LABEL, SCENARIOS
+from sfumato.federated.simulation import DEALT_BY_LABEL, LABELS_FOUND
+from sfumato.guarantee import Status
+from tests.interfaces.running import confirmed, patients, run
+
+LISTED = Bounds(lower=-9.0, upper=9.0, labels=range(3))
+
+
+def table(seed: int, n: int = 90) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, 4)), generator.integers(0, 3, n)
+
+
+def held(X: Any, y: Any, folder: Path, **how: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    settings = {"n_parties": 4, "random_state": 7, "bounds": LISTED} | how
+    return [party.load() for party in make_parties(X, y, folder, **settings)]
+
+
+def changed(before: list, after: list) -> list[int]:
+    """Numbers of the parties whose rows or labels are not the same."""
+    assert len(before) == len(after)
+    return [
+        number
+        for number, (one, two) in enumerate(zip(before, after, strict=True))
+        if not all(map(np.array_equal, one, two))
+    ]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_removed_record_changes_one_party(tmp_path: Path, scenario: str, seed: int) -> None:
+    X, y = table(seed)
+    how = {"scenario": scenario, "relation": "add_or_remove_one"}
+    before = held(X, y, tmp_path, **how)
+    for gone in range(0, len(X), 7):
+        after = held(np.delete(X, gone, axis=0), np.delete(y, gone), tmp_path, **how)
+        (party,) = changed(before, after)
+        assert len(before[party][0]) == len(after[party][0]) + 1
+
+
+@pytest.mark.parametrize("scenario", ["random", "uneven"])
+def test_a_replaced_record_changes_one_party_in_one_row(tmp_path: Path, scenario: str) -> None:
+    X, y = table(0)
+    before = held(X, y, tmp_path, scenario=scenario)
+    for place in range(0, len(X), 7):
+        X_after, y_after = X.copy(), y.copy()
+        X_after[place], y_after[place] = 5.0, (y[place] + 1) % 3
+        after = held(X_after, y_after, tmp_path, scenario=scenario)
+        (party,) = changed(before, after)
+        assert np.sum((before[party][0] != after[party][0]).any(axis=1)) == 1
+
+
+def test_by_place_a_removed_record_moves_others_too() -> None:
+    """Why the relation decides: the deal that serves replacing does not serve removing."""
+    X, y = table(0)
+    before = [X[part] for part in spread(y, "random", 4, random_state=7)]
+    after = [X[1:][part] for part in spread(y[1:], "random", 4, random_state=7)]
+    assert sum(not np.array_equal(*pair) for pair in zip(before, after, strict=True)) == 4
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, 10.0**300])
+def test_one_odd_record_moves_no_other(tmp_path: Path, odd: float) -> None:
+    """A missing number makes a table of whole numbers one of doubles, and a label likewise."""
+    X, y = (10 * table(0)[0]).astype(int), table(0)[1]
+    how = {"scenario": "two-per-class", "relation": "add_or_remove_one"}
+    before = held(X, y, tmp_path, **how)
+    X_odd, y_odd = X.astype(float), y.astype(float)
+    X_odd[3], y_odd[3] = odd, np.nan
+    after = held(X_odd, y_odd, tmp_path, **how)
+    # Its own party, and the one that it comes to; all others are equal as numbers.
+    assert len(changed(before, after)) <= 2
+
+
+def test_equal_records_are_at_one_party_and_shares_are_kept() -> None:
+    n = 4000
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    parts = spread(np.zeros(2 * n), "uneven", 5, rows=np.vstack([X, X]), random_state=0)
+    for part in parts:
+        assert set(part[part < n] + n) == set(part[part >= n])
+    shares = np.array([0.1, 0.5, 1, 5, 10]) / 16.6
+    sizes = np.array([np.sum(part < n) for part in parts])
+    # Binomial counts; 4.9 deviations for five of them: a false alarm in 200,000 keys.
+    assert np.all(np.abs(sizes - n * shares) <= 4.9 * np.sqrt(n * shares * (1 - shares)))
+    other = spread(np.zeros(n), "uneven", 5, rows=X, random_state=1)
+    assert [len(part) for part in other] != sizes.tolist()
+
+
+def linear(**changes: Any) -> PrivateLinearClassifier:
+    settings = {"solver": "output", "n_components": 2, "epsilon": 1.0, "delta": 1e-5}
+    return PrivateLinearClassifier(**settings | {"bounds": LISTED} | changes)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_total_says_what_the_deal_needs(
+    tmp_path: Path, scenario: str, relation: str, listed: bool
+) -> None:
+    bounds = LISTED if listed else None
+    parties = make_parties(
+        *table(0), tmp_path, scenario=scenario, n_parties=2, relation=relation, bounds=bounds
+    )
+    found = simulate(parties, LinearTask("t", linear(relation=relation)))
+    by_label = scenario in BY_LABEL
+    assert (DEALT_BY_LABEL in found.total.conditions) == (by_label and relation == "replace_one")
+    unlisted = by_label and relation != "replace_one" and not listed
+    assert (LABELS_FOUND in found.total.conditions) == unlisted
+    assert found.model.guarantee_ == found.total
+    proved = Status.CONDITIONAL if by_label and (relation == "replace_one" or not listed) else None
+    assert {each.status for each in found.guarantees.values()} == {proved or Status.PROVED}
+
+
+def test_a_task_of_another_relation_than_the_deal_is_refused(tmp_path: Path) -> None:
+    parties = make_parties(*table(0), tmp_path, n_parties=2)
+    with pytest.raises(FederationError, match="relation must be 'replace_one'"):
+        simulate(parties, LinearTask("t", linear(relation="add_or_remove_one")))
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_the_command_says_it_in_its_file_and_never_counts_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relation: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = patients(tmp_path, n=211).relative_to(tmp_path)
+    result = run(
+        *("federate", "simulate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
+        *("--task", "linear", "--set", "n_components=2", "--scenario", "one-class-each"),
+        *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "nobody keeps count" in result.stderr
+    stated = json.loads(result.stdout)["total"]["conditions"]
+    assert load("global.sfumato").guarantee_.conditions == tuple(stated)
+    assert (DEALT_BY_LABEL in stated) == (relation == "replace_one")
+    if relation == "add_or_remove_one":
+        assert "211" not in result.output
