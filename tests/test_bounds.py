@@ -135,4 +135,4 @@ def test_bounds_for_another_number_of_features_are_refused() -> None:
     with pytest.raises(MissingBoundsError, match="never learned"):
         Bounds(labels=[0, 1]).clip(np.zeros((2, 3)))
     with pytest.raises(InvalidInputError, match="type"):
-        Bounds(labels=[0, 1]).clip_labels(np.array(["a"]))
+        Bounds(labels=["a", "b"]).clip_labels(np.array([0, 1]))

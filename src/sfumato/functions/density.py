@@ -306,11 +306,18 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             Values of the release.
         """
         space = self._fitted_space()
-        values = self._raw(space, self._check_rows(X, reset=False))
+        values = self._raw(space, self._queries(X))
         return values if self._has_classes() else np.asarray(values[:, 0])
 
+    def _queries(self, X: ArrayLike) -> Array:
+        """Check rows; one with missing or infinite numbers stands for the public default."""
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        rows = np.array(self._check_rows(X, reset=False))
+        rows[~np.isfinite(rows).all(axis=1)] = self.bounds.default_row(rows.shape[1])
+        return rows
+
     def _raw(self, space: GaussianSpace | SobolevSpace, rows: Array) -> Array:
-        inside = np.clip(np.nan_to_num(rows), space.domain.lower, space.domain.upper)
+        inside = np.clip(rows, space.domain.lower, space.domain.upper)
         return np.asarray(space.values(self.coefficients_, inside) * self.scale_)
 
     def _has_classes(self) -> bool:
@@ -318,7 +325,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     def _joint(self, X: ArrayLike) -> Array:
         space = self._fitted_space()
-        rows = self._check_rows(X, reset=False)
+        rows = self._queries(X)
         inside = np.all((rows >= space.domain.lower) & (rows <= space.domain.upper), axis=1)
         return np.where(inside[:, None], self._nearest(self._raw(space, rows)), 0.0)
 

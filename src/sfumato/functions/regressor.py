@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from sfumato.bounds import Bounds
+from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.losses import HuberLoss, InsensitiveLoss, Loss
 from sfumato.functions.machines import PrivateKernelMachine
@@ -194,18 +194,8 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         return (low + high) / 2, (high - low) / 2
 
     def _check_targets(self, rows: Array, y: ArrayLike | None) -> Array:
-        """Give the targets; a missing or infinite one becomes the middle of the range."""
-        if y is None:
-            raise InvalidInputError(
-                "PrivateKernelRegressor requires y to be passed, but the target y is None."
-            )
-        try:
-            targets = column_or_1d(y, warn=True).astype(np.float64)
-            check_consistent_length(rows, targets)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                "'y' must be one column of numbers, as many as there are rows."
-            ) from None
+        """Give the targets; one that is no finite number becomes the middle of the range."""
+        targets = as_numbers(self._check_column(rows, y))
         return np.where(np.isfinite(targets), targets, self._target_range()[0])
 
     def predict(self, X: ArrayLike) -> Array:

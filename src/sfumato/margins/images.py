@@ -10,31 +10,34 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_accelerated, is_foreign, namespace_of
+from sfumato.kernels.arrays import Array, is_accelerated, is_foreign, like, namespace_of
+from sfumato.private import checked_rows
 
 __all__ = ["ImageFeatures", "square_root", "unit_length"]
 
-FLOATS = (np.float64, np.float32)
 # Images at a time: the arrays in between stay in the cache of a processor, or fill a GPU.
 BLOCK = 64
 ACCELERATED_BLOCK = 4096
+LARGEST_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
 
 
 class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Base of the image features; not meant to be used by itself.
 
     A subclass writes `_describe`, which maps a stack of images ``(n, height, width, channels)`` to
-    features, image by image. Nothing is learned from data, so nothing is to be paid for.
+    features, image by image. Nothing is learned from data, so nothing is to be paid for. An image
+    with a missing or infinite number, or with a cell that is no number, is taken for a blank one;
+    numbers beyond 2**40 are taken for 2**40.
     """
 
     image_shape: tuple[int, ...] | None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # A missing number touches its own row only; an error would tell that it is there.
+        # A bad number makes its own image blank; an error would tell that it is there.
         tags.input_tags.allow_nan = True
         tags.requires_fit = True
         return tags
@@ -51,7 +54,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         rows = self._rows(X, reset=True)
         self.image_shape_ = image_shape_for(self.image_shape, rows.shape[1])
-        blank = namespace_of(rows).zeros_like(rows[:1, :])
+        blank = like(rows, np.zeros((1, rows.shape[1]), dtype=np.float32))
         self.n_features_out_ = int(self._describe(self._images(blank)).shape[1])
         return self
 
@@ -69,12 +72,14 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        size = ACCELERATED_BLOCK if is_accelerated(rows) else BLOCK
+        xp, size = namespace_of(rows), ACCELERATED_BLOCK if is_accelerated(rows) else BLOCK
         parts = [
-            self._describe(self._images(rows[start : min(start + size, rows.shape[0]), :]))
+            self._describe(self._images(_sound(rows[start : min(start + size, rows.shape[0]), :])))
             for start in range(0, rows.shape[0], size)
         ]
-        return namespace_of(rows).concat(parts, axis=0)
+        if not parts:  # the number of rows may be secret, so none is no error
+            return xp.zeros((0, self.n_features_out_), dtype=rows.dtype, device=rows.device)
+        return xp.concat(parts, axis=0)
 
     def _images(self, rows: Array) -> Array:
         return namespace_of(rows).reshape(rows, (rows.shape[0], *self.image_shape_))
@@ -85,9 +90,11 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any, *, reset: bool) -> Array:
         if not is_foreign(X):
-            return _validated(self, X, reset=reset)
+            rows = checked_rows(self, X, reset=reset, may_be_empty=True)
+            is_single = isinstance(X, np.ndarray) and X.dtype == np.float32
+            return rows.astype(np.float32) if is_single else rows
         xp = namespace_of(X)
-        if X.ndim != 2 or 0 in X.shape:
+        if X.ndim != 2 or not X.shape[1]:
             raise InvalidInputError(f"Images must be rows of a 2-D array. Got {X.ndim} dimensions.")
         if reset:
             self.n_features_in_ = int(X.shape[1])
@@ -99,19 +106,11 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float32)
 
 
-def _validated(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
-    try:
-        rows = validate_data(
-            estimator, X, reset=reset, dtype=FLOATS, ensure_all_finite=False, copy=False
-        )
-    except TypeError:
-        raise
-    except ValueError as error:
-        message = str(error)
-        if message.startswith("could not convert"):  # the original quotes the value
-            message = "The images must hold numbers; a text was found that is none."
-        raise InvalidInputError(message) from None
-    return np.asarray(rows)
+def _sound(rows: Array) -> Array:
+    """Make images with missing or infinite numbers blank, and no number so large as to overflow."""
+    xp = namespace_of(rows)
+    whole = xp.all(xp.isfinite(rows), axis=1, keepdims=True)
+    return xp.clip(xp.where(whole, rows, xp.zeros_like(rows)), -LARGEST_PIXEL, LARGEST_PIXEL)
 
 
 def image_shape_for(given: tuple[int, ...] | None, n_pixels: int) -> tuple[int, int, int]:

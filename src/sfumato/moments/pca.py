@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
@@ -135,7 +135,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return int(self.n_components_)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Give the coordinates of rows along the components.
+        """Give the coordinates of rows, moved into their bounds, along the components.
 
         Parameters
         ----------
@@ -148,11 +148,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Coordinates.
         """
         check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        rows = self.bounds.clip(self._check_rows(X, reset=False))
         return np.asarray((rows - self.centre_) @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
         """Give the rows that have these coordinates and nothing outside the components.
+
+        Coordinates longer than those of any row inside the bounds are scaled back.
 
         Parameters
         ----------
@@ -165,7 +168,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Rows.
         """
         check_is_fitted(self)
-        coordinates = check_array(X, dtype=np.float64, ensure_all_finite=False)
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        radius = self.bounds.ball(self.n_features_in_)[1]
+        coordinates = Bounds(norm=radius).clip(X)
         if coordinates.shape[1] != self.n_components_:
             raise InvalidInputError(
                 f"Expected {self.n_components_} coordinates a row. Got {coordinates.shape[1]}."

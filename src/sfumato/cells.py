@@ -1,0 +1,191 @@
+"""Cells as doubles: what is no number is missing, silently, whatever stands beside it.
+
+An error or a warning about one cell would tell that such a record is there, so there is none, and
+nothing is counted. The rule looks at one cell alone: numbers, and texts that read as one, are that
+number as a double; everything else is NaN, and `Bounds.clip` gives a record with a NaN its public
+default. A record that is no sequence of as many cells as there are features is missing altogether.
+
+The type of an array is not trusted: one odd cell turns a list of numbers into an array of text, of
+objects or of complex numbers, so such arrays are read cell by cell as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["as_cells", "as_number", "as_numbers", "as_rows"]
+
+REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
+
+Array = NDArray[np.float64]
+
+
+def as_number(cell: Any) -> float:
+    """Give one cell as a double, NaN for what is no number; never raises.
+
+    Parameters
+    ----------
+    cell : object
+        Anything.
+
+    Returns
+    -------
+    float
+        The number, or NaN.
+    """
+    if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside a complex
+        cell = cell.real if cell.imag == 0 else None
+    try:
+        return float(cell)
+    except Exception:  # whatever a strange object raises, its cell is missing
+        return np.nan
+
+
+def as_numbers(cells: Any) -> Array:
+    """Give an array of cells as doubles, each by itself.
+
+    Parameters
+    ----------
+    cells : ndarray
+        Of any type and shape.
+
+    Returns
+    -------
+    ndarray of float64
+        Of the same shape; no copy where it has this type already.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of beyond-double numbers, and of strange objects
+        if cells.dtype.kind in REAL_KINDS:
+            return np.asarray(cells, dtype=np.float64)
+        each = map(as_number, cells.astype(object).ravel())  # [Q1] each cell by itself
+        return np.fromiter(each, dtype=np.float64, count=cells.size).reshape(cells.shape)
+
+
+def as_cells(values: Any) -> NDArray[Any]:
+    """Give a sequence as an array of one cell each; a typed one keeps its type.
+
+    Parameters
+    ----------
+    values : array-like
+        A list stays a list of objects: NumPy would turn numbers beside one text into texts.
+
+    Returns
+    -------
+    ndarray
+        One-dimensional for a list.
+    """
+    if not isinstance(values, list | tuple):
+        return np.asarray(values)
+    cells = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        boxed = isinstance(value, list | tuple) and len(value) == 1
+        cells[place] = value[0] if boxed else value
+    return cells
+
+
+def as_rows(X: Any, n_features: int | None = None) -> Array:
+    """Give records as rows of doubles; no value makes it raise.
+
+    Parameters
+    ----------
+    X : array-like or table
+        Records: an array, a table of pandas, polars or Arrow, or a sequence of sequences.
+    n_features : int, optional
+        The public number of features. A sequence of sequences without it has as many features as
+        most of its records have cells; other records are missing.
+
+    Returns
+    -------
+    ndarray of shape (n_records, n_features)
+        Rows; NaN where a cell is no number.
+    """
+    columns = _columns_of(X)
+    if columns is not None:
+        rows = np.empty((len(X), len(columns)))
+        for place, column in enumerate(columns):
+            rows[:, place] = _column_numbers(column)
+        return rows
+    if isinstance(X, list | tuple):
+        return _rows_of_records(X, n_features)  # [Q2] each record by itself
+    cells = np.asarray(X)
+    if cells.ndim == 1 and cells.dtype == object:
+        return _rows_of_records(cells, n_features)
+    if cells.ndim != 2:
+        raise InvalidInputError(
+            f"Expected 2D array, got {cells.ndim}D array instead. Reshape your data to rows and "
+            "columns."
+        )
+    return as_numbers(cells)
+
+
+def _columns_of(X: Any) -> list[Any] | None:
+    """List the columns of a table of pandas, polars or Arrow; None for anything else."""
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        return [X.iloc[:, place] for place in range(X.shape[1])]
+    if hasattr(X, "get_columns"):
+        return list(X.get_columns())
+    return list(X.itercolumns()) if hasattr(X, "itercolumns") else None
+
+
+def _column_numbers(column: Any) -> Array:
+    kind = getattr(getattr(column, "dtype", None), "kind", None)
+    if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    cells = np.asarray(column)
+    if cells.ndim != 1:  # a column of sequences, all of one length
+        return np.full(len(column), np.nan)
+    return as_numbers(cells)
+
+
+def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | None) -> Array:
+    whole = _typed(records)
+    if whole is not None and n_features in (None, whole.shape[1]):
+        return as_numbers(whole)
+    found = [_cells_of(record) for record in records]
+    if n_features is None:
+        n_features = _most_common_width(found)
+    cells = np.full((len(found), n_features), None, dtype=object)
+    for row, given in zip(cells, found, strict=True):
+        if given is not None and given.shape == row.shape:
+            row[:] = given
+    return as_numbers(cells)
+
+
+def _typed(records: Sequence[Any] | NDArray[Any]) -> NDArray[Any] | None:
+    """Give plain numbers in rows of one length as an array, much faster; None for the rest."""
+    try:
+        whole = np.asarray(list(records))
+    except Exception:  # then cell by cell
+        return None
+    return whole if whole.ndim == 2 and whole.dtype.kind in REAL_KINDS else None
+
+
+def _cells_of(record: Any) -> NDArray[Any] | None:
+    """Give the cells of one record; None for what is no sequence of cells."""
+    if not isinstance(record, list | tuple) and not hasattr(record, "__array__"):
+        return None
+    try:
+        cells = as_cells(record)
+    except Exception:  # whatever a strange object raises, its record is missing
+        return None
+    return cells if cells.ndim == 1 else None
+
+
+def _most_common_width(found: list[NDArray[Any] | None]) -> int:
+    widths = Counter(None if cells is None else len(cells) for cells in found)
+    width = max(widths, key=lambda each: (widths[each], each or 0), default=None)
+    if width is None:
+        raise InvalidInputError(
+            "Expected 2D array, got no rows of cells. Reshape your data to rows and columns; for "
+            "no rows at all give an array of shape (0, n_features)."
+        )
+    return width

@@ -1,0 +1,377 @@
+"""Bad cells, records and labels: a public default, silently, in every estimator.
+
+An error, a warning or a changed answer for the other rows would tell that such a record is there.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from sfumato import Bounds, Fabricator, HOGFeatures, PrivateKernelRegressor, ScatteringFeatures
+from sfumato.cells import as_number, as_rows
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms.tape import Released, taped
+from sfumato.private import PrivateEstimator
+from sfumato.testing.case import fit
+from tests.test_common import CASES, INSTANCES
+
+
+class Strange:
+    """An object none of whose conversions and comparisons works."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("no array")
+
+
+class Exhausting:
+    def __float__(self) -> float:
+        return float(self)
+
+
+ODD_CELLS: list[Any] = [
+    pd.NA,
+    pd.NaT,
+    None,
+    10**400,
+    -(10**400),
+    Fraction(10**400, 3),
+    "text",
+    "",
+    b"\xff",
+    Decimal("sNaN"),
+    Decimal("NaN"),
+    1 + 2j,
+    np.complex128(1 + 2j),
+    datetime.date(2020, 1, 1),
+    np.datetime64("2020-01-01"),
+    np.timedelta64(1, "s"),
+    pd.Timestamp("2020-01-01"),
+    [1.0, 2.0],
+    {},
+    np.ones(2),
+    Strange(),
+    Exhausting(),
+    float("nan"),
+    float("inf"),
+]
+ODD_RECORDS: list[Any] = [[], [0.1], [0.1] * 99, None, 0.5, "text", {}, Strange(), np.ones((2, 2))]
+ODD_LABELS: list[Any] = [
+    None,
+    np.nan,
+    np.inf,
+    77,
+    "text",
+    b"\xff",
+    [0, 1],
+    {},
+    Strange(),
+    pd.NA,
+    1j,
+]
+
+
+# Cells --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ODD_CELLS, ids=repr)
+def test_a_cell_that_is_no_number_is_missing(cell: Any) -> None:
+    assert not np.isfinite(as_number(cell))
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (Decimal("1.5"), 1.5),
+        (Fraction(1, 4), 0.25),
+        ("1.5", 1.5),
+        (b" 2 ", 2.0),
+        (2 + 0j, 2.0),
+        (np.array(3.0), 3.0),
+        (2**53 + 1, 2.0**53),
+    ],
+    ids=repr,
+)
+def test_what_reads_as_a_number_is_that_number(cell: Any, number: float) -> None:
+    assert as_number(cell) == number
+
+
+NUMBERS = st.floats(allow_nan=False, width=64) | st.integers(-(2**70), 2**70) | st.booleans()
+RECORDS = st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=2, max_size=5)
+
+
+@given(records=RECORDS, odd=st.sampled_from(ODD_CELLS), place=st.integers(0, 2))
+def test_an_odd_cell_touches_no_other_whatever_type_the_container_takes(
+    records: list[list[Any]], odd: Any, place: int
+) -> None:
+    expected = as_rows(records)
+    expected[0, place] = as_number(odd)
+    spoilt = [list(record) for record in records]
+    spoilt[0][place] = odd
+    containers = [spoilt, [tuple(record) for record in spoilt], pd.DataFrame(spoilt)]
+    if not isinstance(odd, list | np.ndarray | Strange):
+        as_objects = np.empty((len(spoilt), 3), dtype=object)
+        as_objects[:] = spoilt
+        containers.append(as_objects)
+    for container in containers:
+        np.testing.assert_array_equal(as_rows(container), expected)
+
+
+@pytest.mark.parametrize("odd", ["text", 1j, None], ids=repr)
+def test_an_array_that_one_cell_has_turned_into_another_type_keeps_its_numbers(odd: Any) -> None:
+    plain = [[0.1, 2.0], [3.0, 1 / 3]]
+    spoilt = np.array([*plain, [odd, 1.0]])
+    assert spoilt.dtype.kind in "UcO"
+    np.testing.assert_array_equal(as_rows(spoilt)[:2], plain)
+
+
+@pytest.mark.parametrize("odd", ODD_RECORDS, ids=repr)
+@pytest.mark.parametrize("declared", [None, 2])
+def test_an_odd_record_is_missing_altogether(odd: Any, declared: int | None) -> None:
+    rows = as_rows([[1, 2], odd, [3, 4]], declared)
+    np.testing.assert_array_equal(rows, [[1, 2], [np.nan, np.nan], [3, 4]])
+
+
+def test_with_a_declared_width_even_a_single_odd_record_is_no_error() -> None:
+    for odd in ODD_RECORDS:
+        assert as_rows([odd], 2).shape == (1, 2)
+    assert as_rows([], 2).shape == (0, 2)
+
+
+@pytest.mark.parametrize("X", [[1.0, 2.0], np.ones(3), np.ones((2, 2, 2)), 3.0, "text"], ids=repr)
+def test_what_has_no_rows_is_refused(X: Any) -> None:
+    with pytest.raises(InvalidInputError, match="2D"):
+        as_rows(X)
+
+
+def test_tables_with_columns_of_any_type_become_numbers() -> None:
+    columns: dict[str, list[Any]] = {
+        "whole": [1, None],
+        "truth": [True, None],
+        "text": ["1", "x"],
+        "lists": [[1, 2], [3, 4]],
+        "date": [datetime.date(2020, 1, 1), None],
+    }
+    nan = np.nan
+    expected = [[1.0, 1.0, 1.0, nan, nan], [nan, nan, nan, nan, nan]]
+    typed = pd.DataFrame(columns).astype({"whole": "Int64", "truth": "boolean", "text": "string"})
+    for table in (pd.DataFrame(columns), typed, pl.DataFrame(columns), pa.table(columns)):
+        np.testing.assert_array_equal(as_rows(table), expected)
+
+
+# Fits ---------------------------------------------------------------------------------------------
+
+FITTED = [
+    pytest.param(case, id=f"{name}-{i}")
+    for name, cases in CASES.items()
+    for i, case in enumerate(cases)
+]
+Container = Callable[[list[list[Any]]], Any]
+
+
+def as_objects(rows: list[list[Any]]) -> np.ndarray:
+    """An array of objects, filled cell by cell, as NumPy itself would try to unpack some."""
+    cells = np.empty((len(rows), len(rows[0])), dtype=object)
+    for place, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            cells[place, column] = cell
+    return cells
+
+
+CONTAINERS: list[Container] = [list, as_objects, pd.DataFrame]
+
+
+def statistics(estimator: Any, X: Any, y: Any) -> list[Released]:
+    with taped() as tape:
+        fit(clone(estimator), X, y)
+    return tape.releases
+
+
+def same_statistics(first: list[Released], second: list[Released]) -> bool:
+    if len(first) != len(second):
+        return False
+    return all(_same(a.statistic, b.statistic) for a, b in zip(first[:1], second[:1], strict=True))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a.dtype != object:
+        return bool(a.tobytes() == b.tobytes())
+    a, b = a.item(), b.item()  # an objective: its rows tell all
+    return bool(a.rows.tobytes() == b.rows.tobytes())
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.parametrize("case", FITTED)
+def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
+    n = len(ODD_CELLS) + 12
+    X, y = case.X[:n].copy(), None if case.y is None else case.y[:n]
+    rows = X.tolist()
+    for place, cell in enumerate(ODD_CELLS):
+        rows[place][1], X[place, 1] = cell, as_number(cell)
+    expected = statistics(case.estimator, X, y)
+    # A fabricator of tables takes the type of a column from the table: see its own tests.
+    containers = CONTAINERS[:2] if isinstance(case.estimator, Fabricator) else CONTAINERS
+    for container in containers:
+        assert same_statistics(statistics(case.estimator, container(rows), y), expected)
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.parametrize("case", FITTED)
+def test_odd_records_are_missing_records_for_every_estimator(case: Any) -> None:
+    n = len(ODD_RECORDS) + 12
+    X, y = case.X[:n].copy(), None if case.y is None else case.y[:n]
+    rows: list[Any] = X.tolist()
+    for place, record in enumerate(ODD_RECORDS):
+        rows[place], X[place] = record, np.nan
+    assert same_statistics(statistics(case.estimator, rows, y), statistics(case.estimator, X, y))
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.parametrize("case", [c for c in FITTED if c.values[0].y is not None])
+def test_odd_labels_are_the_first_label_for_every_estimator(case: Any) -> None:
+    estimator = case.estimator
+    if estimator.bounds.labels is None or isinstance(estimator, PrivateKernelRegressor):
+        pytest.skip("no label set")
+    n = len(ODD_LABELS) + 12
+    X, y = case.X[:n], case.y[:n].copy()
+    labels = y.tolist()
+    for place, label in enumerate(ODD_LABELS):
+        labels[place], y[place] = label, min(estimator.bounds.labels)
+    objects = as_objects([[label] for label in labels])[:, 0]
+    expected = statistics(estimator, X, y)
+    for column in (labels, tuple(labels), objects):
+        assert same_statistics(statistics(estimator, X, column), expected)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["0", "1", "2"]], ids=str)
+def test_one_odd_label_that_turns_the_array_into_text_moves_no_other(labels: list[Any]) -> None:
+    bounds = Bounds(norm=1.0, labels=labels)
+    plain = np.array([labels[2], labels[1]] * 4)
+    spoilt = np.array([*plain.tolist(), "odd"])
+    np.testing.assert_array_equal(bounds.clip_labels(spoilt)[0], [2, 1] * 4 + [0])
+
+
+def test_labels_are_the_same_in_every_type_of_batch() -> None:
+    bounds = Bounds(norm=1.0, labels=[2**53, 2**53 + 2, 7])
+    values = [2**53, 2**53 + 1, 2**53 + 2, 7, 8]
+    expected = bounds.clip_labels(values)[0]
+    np.testing.assert_array_equal(expected, [1, 1, 2, 0, 0])
+    for column in (np.array(values), np.array(values, float), np.array([*values, None])[:-1]):
+        np.testing.assert_array_equal(bounds.clip_labels(column)[0], expected)
+
+
+@pytest.mark.parametrize("labels", [[2**53, 2**53 + 1], [0, np.nan], [0, np.inf], [0, 10**400]])
+def test_labels_that_doubles_cannot_tell_apart_are_refused(labels: list[Any]) -> None:
+    with pytest.raises(InvalidInputError, match="differ as doubles"):
+        Bounds(norm=1.0, labels=labels)
+
+
+def test_odd_targets_are_the_middle_of_their_range() -> None:
+    (case,) = CASES["PrivateKernelRegressor"]
+    n = len(ODD_CELLS) + 12
+    y = case.y[:n].astype(float)
+    targets = y.tolist()
+    for place, cell in enumerate(ODD_CELLS):
+        targets[place], y[place] = cell, 0.5
+    expected = statistics(case.estimator, case.X[:n], y)
+    assert same_statistics(statistics(case.estimator, case.X[:n], targets), expected)
+
+
+def test_wrong_numbers_of_labels_are_refused_without_saying_how_many_rows_there_are() -> None:
+    case = CASES["PrivatePCA"][0]
+    estimator = clone(CASES["PrivateMoments"][0].estimator).set_params(relation="add_or_remove_one")
+    with pytest.raises(InvalidInputError) as caught:
+        estimator.fit(case.X[:30], np.zeros(29))
+    assert not any(digit in str(caught.value) for digit in "0123456789")
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+METHODS = [
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "transform",
+    "inverse_transform",
+    "score_samples",
+    "density",
+    "raw_density",
+    "class_densities",
+    "distances",
+    "matching_score",
+    "terms",
+    "winners",
+    "branch_distances",
+    "images",
+    "weights",
+]
+ODD_ROWS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320, "text", None, 10**400, Strange()]
+
+
+def answers(model: Any, method: str, X: Any) -> np.ndarray:
+    found = getattr(model, method)(X)
+    if isinstance(found, dict):
+        found = np.stack([np.asarray(each, dtype=float) for each in found.values()], axis=-1)
+    return np.asarray(found)
+
+
+def small_fit(name: str) -> tuple[Any, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(40, 4))
+    y = (X[:, 0] > 0).astype(int)
+    return clone(INSTANCES[name]).fit(X, y), X
+
+
+READS_CELLS = (PrivateEstimator, HOGFeatures, ScatteringFeatures)
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.parametrize("name", [n for n, e in INSTANCES.items() if isinstance(e, READS_CELLS)])
+def test_answers_to_odd_rows_are_silent_and_touch_no_other_row(name: str) -> None:
+    model, X = small_fit(name)
+    for method in METHODS:
+        if not hasattr(model, method):
+            continue
+        queries = X[:12, : model.n_components_] if method == "inverse_transform" else X[:12]
+        plain = answers(model, method, queries)
+        for odd in ODD_ROWS:
+            spoilt = as_objects(queries.tolist())
+            spoilt[3, 0] = odd
+            given = spoilt.astype(float) if isinstance(odd, float) else spoilt
+            found = answers(model, method, given)
+            if method == "winners":
+                continue
+            assert found.shape == plain.shape
+            others = np.arange(12) != 3
+            np.testing.assert_array_equal(found[others], plain[others])
+            if plain.dtype.kind == "f" and method != "score_samples":
+                assert np.isfinite(found).all(), f"{method} of {odd!r}"
