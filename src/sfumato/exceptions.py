@@ -9,7 +9,8 @@
     │   └── UnsupportedModeError            this unit, relation or mode is not offered here
     ├── BudgetExceededError                 the ledger refuses a charge
     ├── LedgerError                         the ledger cannot be read, written or trusted
-    │   └── LedgerTamperedError             the chain of hashes does not hold
+    │   ├── LedgerTamperedError             the chain of hashes does not hold
+    │   └── LedgerUncertainError            unknown whether a charge was made; a retry is safe
     ├── UnsupportedEventError               no accountant knows this event
     ├── StoredModelError                    a saved file is damaged, altered or too new
     ├── FileNotWrittenError (OSError)       a file could not be written; the old one is as it was
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidTypeError",
     "LedgerError",
     "LedgerTamperedError",
+    "LedgerUncertainError",
     "MissingBoundsError",
     "NotEnoughMemoryError",
     "RefutedGuaranteeWarning",
@@ -92,6 +94,14 @@ class LedgerError(SfumatoError):
 
 class LedgerTamperedError(LedgerError):
     """The ledger's chain of hashes does not hold."""
+
+
+class LedgerUncertainError(LedgerError):
+    """The ledger did not confirm a charge: it may or may not have been made.
+
+    Nothing was drawn. The same charge made again through the same handle is counted once; look at
+    the statement before you retry it in any other way.
+    """
 
 
 class UnsupportedEventError(SfumatoError):

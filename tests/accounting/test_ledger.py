@@ -127,15 +127,6 @@ def test_two_ledgers_on_one_file_see_each_other(path):
     assert one.head() == two.head()
 
 
-def test_a_file_that_was_replaced_is_read_anew(path):
-    budget = Ledger(path).create("rows", epsilon=1.0)
-    budget.charge(PureEvent(0.9))
-    path.unlink()
-    Ledger(path).create("rows", epsilon=1.0).charge(PureEvent(0.2))
-    budget.charge(PureEvent(0.3))
-    assert budget.spent() == 0.5
-
-
 def test_no_event_no_line():
     budget = Ledger().create("rows", epsilon=1.0)
     assert budget.charge().events == ()

@@ -1,4 +1,6 @@
+import contextlib
 import json
+import pickle
 import sqlite3
 from hashlib import sha256
 
@@ -158,14 +160,50 @@ def test_a_handle_sees_the_tail_cut_beyond_what_it_knows(written, path):
 
 def test_a_handle_does_not_accept_an_older_copy(written, path):
     rows = written.dataset("rows")
-    rows.spent()
     copy = path.read_bytes()
-    rows.charge(PureEvent(0.5))
-    rows.spent()
+    rows.charge(PureEvent(0.5))  # and nothing is read before the file is put back
     path.write_bytes(copy)
     assert written.verify().charges == 7  # consistent in itself
-    with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
-        rows.charge(PureEvent(0.5))
+    for _ in range(2):
+        with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
+            rows.charge(PureEvent(0.3))
+        with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
+            rows.statement()
+    assert written.dataset("rows").statement().charges == 5
+
+
+@pytest.mark.parametrize("made_by", ["create", "dataset", "pickle"])
+def test_one_handle_on_a_ledger_put_back_after_every_charge_pays_once(path, made_by):
+    ledger = Ledger(path)
+    budget = ledger.create("rows", epsilon=1.0)
+    budget = {
+        "create": lambda: budget,
+        "dataset": lambda: ledger.dataset("rows"),
+        "pickle": lambda: pickle.loads(pickle.dumps(budget)),
+    }[made_by]()
+    copy, allowed = path.read_bytes(), 0
+    for _ in range(5):
+        with contextlib.suppress(LedgerTamperedError):
+            budget.charge(PureEvent(1.0))
+            allowed += 1
+        path.write_bytes(copy)
+    assert allowed == 1
+
+
+@pytest.mark.parametrize("made_by", ["create", "dataset"])
+def test_a_file_made_again_under_the_same_name_is_refused_by_a_live_handle(path, made_by):
+    budget = Ledger(path).create("rows", epsilon=1.0)
+    if made_by == "dataset":  # a handle that has seen no charge knows the budget all the same
+        budget = Ledger(path).dataset("rows")
+    else:
+        budget.charge(PureEvent(0.9))
+    path.unlink()
+    again = Ledger(path).create("rows", epsilon=1.0)
+    again.charge(PureEvent(0.2))
+    for use in (lambda: budget.charge(PureEvent(0.3)), budget.spent, lambda: budget.total):
+        with pytest.raises(LedgerTamperedError, match=r"position 0 .* was there before"):
+            use()
+    assert again.spent() == 0.2
 
 
 def test_a_ledger_rewritten_as_a_whole_is_found_by_a_noted_head(written, path):

@@ -216,7 +216,7 @@ def test_a_path_with_signs_that_mean_something_in_an_address(tmp_path):
     path = tmp_path / "a?mode=ro#b %41 é'.db"
     Ledger(path).create("rows", epsilon=1.0).charge(CENT)
     assert charges(path) == 1
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, f"{path.name}-queue"}
 
 
 def test_a_server_that_does_not_answer_and_a_password_that_is_not_shown():

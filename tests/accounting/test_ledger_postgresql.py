@@ -17,12 +17,14 @@ import pytest
 from joblib import Parallel, delayed
 
 from sfumato.accounting.ledger import Ledger
+from sfumato.accounting.transactions import Transaction
 from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     LedgerError,
     LedgerTamperedError,
+    LedgerUncertainError,
 )
 
 psycopg = pytest.importorskip("psycopg", reason="needs the package psycopg")
@@ -253,3 +255,65 @@ def test_a_user_who_may_only_read(address):
     assert ledger.dataset("rows").spent() == 0.01
     with pytest.raises(LedgerError, match="read-only"):
         ledger.dataset("rows").charge(CENT)
+
+
+@pytest.fixture
+def freeze(monkeypatch):
+    """Stop the server's process just before a statement is sent to it; give its number."""
+    frozen, run = [], Transaction.run
+
+    def arm(word):
+        def stop_first(transaction, statement, values=()):
+            if statement.startswith(word) and not frozen:
+                frozen.append(transaction._connection.info.backend_pid)
+                os.kill(frozen[0], signal.SIGSTOP)
+            return run(transaction, statement, values)
+
+        monkeypatch.setattr(Transaction, "run", stop_first)
+        return frozen
+
+    yield arm
+    for process in frozen:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("ending", ["goes on", "dies"])
+def test_a_server_that_freezes_in_the_commit(address, freeze, ending):
+    budget = Ledger(address, timeout=0.5).create("rows", epsilon=1.0)
+    frozen = freeze("COMMIT")
+    with pytest.raises(LedgerUncertainError, match=r"within 2.5 s. Unknown .* verify before"):
+        budget.charge(PureEvent(0.6))
+    if ending == "dies":
+        os.kill(frozen[0], signal.SIGTERM)
+    os.kill(frozen[0], signal.SIGCONT)
+    receipt = budget.charge(PureEvent(0.6))  # idempotent: paid once, whatever became of the first
+    assert receipt.unused() == (PureEvent(0.6),)
+    assert (budget.spent(), len(budget.events())) == (0.6, 1)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(PureEvent(0.6))
+
+
+def test_a_server_that_freezes_before_the_commit(address, freeze):
+    budget = Ledger(address, timeout=0.5).create("rows", epsilon=1.0)
+    frozen = freeze("UPDATE")
+    with pytest.raises(LedgerError, match=r"did not answer within 2.5 s; nothing was charged"):
+        budget.charge(PureEvent(0.6))
+    os.kill(frozen[0], signal.SIGCONT)
+    assert budget.spent() == 0.0
+    budget.charge(PureEvent(0.6))
+    assert budget.spent() == 0.6
+
+
+def test_waiting_is_bounded_on_every_side(address):
+    ledger = Ledger(address, timeout=3)
+
+    def settings(transaction):
+        names = ("statement_timeout", "lock_timeout")
+        return {name: transaction.run(f"SHOW {name}")[0][0] for name in names}
+
+    for use in (ledger._database.write, ledger._database.read):
+        assert use(settings) == {"statement_timeout": "5s", "lock_timeout": "3s"}
+    with contextlib.closing(ledger._database._connected()) as connection:
+        options = connection.info.get_parameters()
+    assert (options["tcp_user_timeout"], options["keepalives_count"]) == ("5000", "3")

@@ -6,28 +6,38 @@ A handle is not a value: copies, clones, pickles and forks of it all charge the 
 from __future__ import annotations
 
 import math
+import os
+import threading
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Self
-
-from sqlalchemy.engine import Connection
 
 from sfumato.accounting import ledger_store
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.ledger_chain import (
     Budget,
+    Charge,
     History,
     chain_of,
     decode_event,
     encode_event,
-    now,
+    stamp,
 )
-from sfumato.accounting.ledger_database import LedgerDatabase
 from sfumato.accounting.receipt import Receipt, refuse_other_words
+from sfumato.accounting.transactions import Database, Transaction, Words
 from sfumato.events import Event
-from sfumato.exceptions import BudgetExceededError, LedgerError
+from sfumato.exceptions import BudgetExceededError, LedgerError, LedgerUncertainError
 
-__all__ = ["DatasetBudget", "Statement"]
+__all__ = ["WORDS", "DatasetBudget", "Statement"]
+
+WORDS = Words(
+    thing="ledger",
+    undone="nothing was charged",
+    maker="Ledger('budget.db')",
+    error=LedgerError,
+    uncertain=LedgerUncertainError,
+)
 
 
 @dataclass(frozen=True)
@@ -54,12 +64,17 @@ class DatasetBudget:
     Copying gives the same handle, pickling carries the address and the name, and two handles are
     equal if they point to the same budget. So an estimator may be cloned, sent to workers or
     forked with its `ledger`, and every fit is still charged.
+
+    A handle remembers the last line that it read or wrote, and refuses a ledger without it.
     """
 
-    def __init__(self, database: LedgerDatabase, name: str) -> None:
+    def __init__(self, database: Database, name: str, known: History | None = None) -> None:
         self.name = name
         self._database = database
-        self._known: dict[str, History] = {}  # by genesis: the part that was checked already
+        self._lock = threading.Lock()
+        self._known = known  # the chain up to the last line that was read or written
+        # Charges that were written, and then no answer came: nothing was drawn on them.
+        self._unconfirmed: dict[tuple[int, tuple[Event, ...]], Charge] = {}
 
     def charge(
         self, *events: Event, unit: str | None = None, relation: str | None = None
@@ -84,28 +99,50 @@ class DatasetBudget:
         ------
         BudgetExceededError
             If the composed epsilon at the budget's delta would pass the budget.
+        LedgerUncertainError
+            If a server did not confirm. The same charge, made again, is counted once.
         """
         texts = [encode_event(event) for event in events]
-        with self._database.writing() as connection:
-            budget, history = self._read(connection, lock=True)
+        key = os.getpid(), events  # a forked child must not draw on what its parent has paid
+        earlier, written = self._unconfirmed.pop(key, None), None
+
+        def pay(ledger: Transaction) -> tuple[Budget, History]:
+            nonlocal earlier, written
+            budget, history = self._read(ledger, lock=True)
             refuse_other_words(
                 f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
             )
+            if earlier is not None and _is_there(ledger, earlier):
+                return budget, history
+            earlier = None
             _refuse_overspending(budget, history, events)
-            if texts:
-                ledger_store.append(connection, history.next_lines(self.name, texts, now()))
-        return Receipt(events, unit=budget.unit, relation=budget.relation)
+            if not texts:
+                return budget, history
+            lines = history.next_lines(self.name, texts, stamp())
+            written = lines[0]
+            ledger_store.append(ledger, lines)
+            return budget, history.extended(self.name, lines)
+
+        try:
+            if self._known is None:
+                self._looked_at()  # a long chain is read before others are kept waiting
+            budget, history = self._database.write(pay)
+            self._remember(history)  # [L5] what was written is known from here on
+            return Receipt(events, unit=budget.unit, relation=budget.relation)
+        except BaseException:
+            pending = written or earlier
+            if pending is not None:
+                self._unconfirmed[key] = pending
+            raise
 
     @property
     def total(self) -> Budget:
         """What may be spent in all."""
-        with self._database.reading() as connection:
-            return self._read(connection)[0]
+        return self._looked_at()[0]
 
     def statement(self) -> Statement:
         """Give budget, spent, left, number of charges and head, all of the same moment."""
-        with self._database.reading() as connection:
-            budget, history = self._read(connection)
+        budget, history = self._looked_at()
         spent = epsilon_spent(history.releases(), budget.delta, budget.relation)
         return Statement(budget, spent, _left(budget, spent), history.count, history.head)
 
@@ -124,28 +161,53 @@ class DatasetBudget:
 
     def head(self) -> str:
         """Give the last hash of the chain, for an auditor to note elsewhere (`Ledger.verify`)."""
-        with self._database.reading() as connection:
-            return self._read(connection)[1].head
+        return self._looked_at()[1].head
 
     def events(self) -> tuple[Event, ...]:
         """List what was charged, in order."""
-        with self._database.reading() as connection:
-            return tuple(decode_event(line) for line in ledger_store.charges(connection, self.name))
+        return tuple(decode_event(line) for line in self.lines())
 
-    def _read(self, connection: Connection, *, lock: bool = False) -> tuple[Budget, History]:
+    def lines(self) -> list[Charge]:
+        """Read every line of the chain, all of them checked."""
+
+        def read(ledger: Transaction) -> list[Charge]:
+            record = self._record(ledger)
+            lines = ledger_store.charges(ledger, self.name)
+            chain_of(record, lines)
+            return lines
+
+        return self._database.read(read)
+
+    def looked_at(self) -> Self:
+        """Read the budget and its chain, so that this handle refuses any other from here on."""
+        self._looked_at()
+        return self
+
+    def _looked_at(self) -> tuple[Budget, History]:
+        budget, history = self._database.read(self._read)
+        self._remember(history)
+        return budget, history
+
+    def _read(self, ledger: Transaction, *, lock: bool = False) -> tuple[Budget, History]:
         """Read and check budget and lines, only the new lines if this handle saw the others."""
         known = self._known  # taken before the first query, or a thread's view may be the older
-        record = ledger_store.budget(connection, self.name, lock=lock)
+        record = self._record(ledger, lock=lock)
+        budget = Budget.from_record(record)
+        if known is None:
+            return budget, chain_of(record, ledger_store.charges(ledger, self.name))
+        lines = ledger_store.charges(ledger, self.name, known.count or None)
+        return budget, known.continued(record, lines)
+
+    def _record(self, ledger: Transaction, *, lock: bool = False) -> Mapping[str, Any]:
+        record = ledger_store.budget(ledger, self.name, lock=lock)
         if record is None:
             raise LedgerError(f"The budget of '{self.name}' is gone from {self._database.shown}.")
-        budget, seen = Budget.from_record(record), known.get(record["genesis"])
-        if seen is None:
-            history = chain_of(record, ledger_store.charges(connection, self.name))
-        else:
-            lines = ledger_store.charges(connection, self.name, seen.count)
-            history = seen.continued(record, lines)
-        self._known = {record["genesis"]: history}
-        return budget, history
+        return record
+
+    def _remember(self, history: History) -> None:
+        with self._lock:  # of two threads the one with the longer chain is right
+            if self._known is None or history.count >= self._known.count:
+                self._known = history
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DatasetBudget):
@@ -171,7 +233,11 @@ class DatasetBudget:
 
 
 def _reopened(address: str, timeout: float, name: str) -> DatasetBudget:
-    return DatasetBudget(LedgerDatabase(address, timeout), name)
+    return DatasetBudget(Database(address, timeout, WORDS), name)
+
+
+def _is_there(ledger: Transaction, line: Charge) -> bool:
+    return line in ledger_store.charges(ledger, line.dataset, line.position, line.position)
 
 
 def _refuse_overspending(budget: Budget, history: History, events: tuple[Event, ...]) -> None:

@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sqlalchemy.engine import Connection
-
 from sfumato.accounting import ledger_store
-from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.accounting.dataset_budget import WORDS, DatasetBudget
 from sfumato.accounting.ledger_chain import Budget, History, chain_of, now
-from sfumato.accounting.ledger_database import LedgerDatabase
+from sfumato.accounting.transactions import Database, Transaction
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.guarantee import Relation, Unit
 
@@ -72,7 +70,7 @@ class Ledger:
     ) -> None:
         if not 0 <= timeout < math.inf:
             raise InvalidInputError(f"'timeout' must be finite and >= 0. Got {timeout} instead.")
-        self._database = LedgerDatabase(path_or_url, timeout)
+        self._database = Database(path_or_url, timeout, WORDS)
 
     def create(
         self,
@@ -101,16 +99,19 @@ class Ledger:
         DatasetBudget
             The budget, as estimators take it for `ledger`.
         """
-        budget = _checked_budget(name, epsilon, delta, unit, relation)
-        with self._database.creating() as connection:
-            ledger_store.create_tables(connection)
-            if ledger_store.budget(connection, name, lock=True) is not None:
+        record = _checked_budget(name, epsilon, delta, unit, relation).record(now())
+
+        def add(ledger: Transaction) -> None:
+            ledger_store.create_tables(ledger)
+            if ledger_store.budget(ledger, name, lock=True) is not None:
                 raise InvalidInputError(
                     f"'name': the ledger has a budget for '{name}' already, and a budget is never "
                     "changed. Use it with Ledger.dataset, or give the new one another name."
                 )
-            ledger_store.add_budget(connection, budget.record(now()))
-        return DatasetBudget(self._database, name)
+            ledger_store.add_budget(ledger, record)
+
+        self._database.write(add, create=True)
+        return DatasetBudget(self._database, name, History.before_any(record))
 
     def dataset(self, name: str) -> DatasetBudget:
         """Give the budget of a dataset, as estimators take it for `ledger`.
@@ -132,7 +133,7 @@ class Ledger:
                 f"'name': the ledger has no budget for {name!r} (it has: {listed}). "
                 "Ledger.create makes one."
             )
-        return DatasetBudget(self._database, name)
+        return DatasetBudget(self._database, name).looked_at()
 
     def datasets(self) -> list[str]:
         """List the names of the datasets that have a budget.
@@ -142,8 +143,7 @@ class Ledger:
         list of str
             Their names, sorted.
         """
-        with self._database.reading() as connection:
-            return [record["name"] for record in ledger_store.budgets(connection)]
+        return [record["name"] for record in self._database.read(ledger_store.budgets)]
 
     def verify(self, heads: Mapping[str, str] | None = None) -> Verification:
         """Check every line of every chain.
@@ -164,21 +164,24 @@ class Ledger:
         LedgerTamperedError
             Naming the dataset and the position of the first line that does not hold.
         """
-        with self._database.reading() as connection:
-            ledger_store.check_pages(connection)
-            records = ledger_store.budgets(connection)
-            self._refuse_lost_budgets(connection, records, heads or {})
-            chains = [self._verified(connection, record, heads or {}) for record in records]
-        return Verification(
-            heads={record["name"]: record["head"] for record in records},
-            charges=sum(chain.count for chain in chains),
-        )
+
+        def check(ledger: Transaction) -> Verification:
+            ledger_store.check_pages(ledger)
+            records = ledger_store.budgets(ledger)
+            self._refuse_lost_budgets(ledger, records, heads or {})
+            chains = [self._verified(ledger, record, heads or {}) for record in records]
+            return Verification(
+                heads={record["name"]: record["head"] for record in records},
+                charges=sum(chain.count for chain in chains),
+            )
+
+        return self._database.read(check)
 
     def _verified(
-        self, connection: Connection, record: Mapping[str, Any], heads: Mapping[str, str]
+        self, ledger: Transaction, record: Mapping[str, Any], heads: Mapping[str, str]
     ) -> History:
         Budget.from_record(record)
-        lines = ledger_store.charges(connection, record["name"])
+        lines = ledger_store.charges(ledger, record["name"])
         history = chain_of(record, lines)
         noted = heads.get(record["name"])
         if noted not in (None, record["genesis"], *(line.hash for line in lines)):
@@ -189,9 +192,9 @@ class Ledger:
         return history
 
     def _refuse_lost_budgets(
-        self, connection: Connection, records: list[Mapping[str, Any]], heads: Mapping[str, str]
+        self, ledger: Transaction, records: list[Mapping[str, Any]], heads: Mapping[str, str]
     ) -> None:
-        charged = ledger_store.charged_names(connection) | set(heads)
+        charged = ledger_store.charged_names(ledger) | set(heads)
         for name in sorted(charged - {record["name"] for record in records}):
             raise LedgerTamperedError(
                 f"The ledger does not hold: dataset '{name}', position 0 (the budget record): "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import numbers
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ __all__ = [
     "decode_event",
     "encode_event",
     "now",
+    "stamp",
 ]
 
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
@@ -102,9 +104,15 @@ class Charge:
 class History:
     """The charges up to one line, checked: how many, the last hash, and how often each event."""
 
+    genesis: str
     count: int
     head: str
     events: Mapping[Event, int]
+
+    @classmethod
+    def before_any(cls, record: Mapping[str, Any]) -> History:
+        """Begin with the budget record, before its first charge."""
+        return cls(record["genesis"], 0, record["genesis"], {})
 
     def extended(self, dataset: str, charges: Iterable[Charge]) -> History:
         """Check the lines that follow and count their events in."""
@@ -115,20 +123,27 @@ class History:
             head = charge.hash
             for event, times in flatten([decode_event(charge)]).items():
                 events[event] = events.get(event, 0) + times
-        return History(count, head, events)
+        return History(self.genesis, count, head, events)
 
     def continued(self, record: Mapping[str, Any], lines: Sequence[Charge]) -> History:
         """Check the rest of the chain, given the lines from this history's last one on.
 
-        That last line was seen before, and a chain only grows: if it is another one now, the
-        ledger was rewritten or put back to an older copy, however consistent it looks.
+        Budget and last line were seen before, and a chain only grows: if one of them is another
+        now, the ledger was rewritten, made anew under the same name, or put back to an older copy,
+        however consistent it looks.
         """
-        name, seen = record["name"], (self.count, self.head)
-        if self.count and (not lines or (lines[0].position, lines[0].hash) != seen):
-            raise _tampered(name, self.count, "it is not the one that was there before")
+        name, before = record["name"], "it is not the one that was there before"
+        if record["genesis"] != self.genesis:
+            raise _tampered(name, 0, before)
+        if self.count and (not lines or (lines[0].position, lines[0].hash) != self._last):
+            raise _tampered(name, self.count, before)
         history = self.extended(name, lines[1:] if self.count else lines)
         history.check_end(record)
         return history
+
+    @property
+    def _last(self) -> tuple[int, str]:
+        return self.count, self.head
 
     def check_end(self, record: Mapping[str, Any]) -> None:
         """Compare with the count and the head that the budget keeps, to see a removed tail."""
@@ -157,11 +172,9 @@ class History:
         return lines
 
 
-def chain_of(record: Mapping[str, Any], charges: Iterable[Charge]) -> History:
+def chain_of(record: Mapping[str, Any], charges: Sequence[Charge]) -> History:
     """Check a whole chain, from the budget record to the head."""
-    history = History(0, record["genesis"], {}).extended(record["name"], charges)
-    history.check_end(record)
-    return history
+    return History.before_any(record).continued(record, charges)
 
 
 def encode_event(event: Event) -> str:
@@ -189,8 +202,17 @@ def decode_event(charge: Charge) -> Event:
 
 
 def now() -> str:
-    """Give the time of a line: UTC, to the microsecond."""
+    """Give a time: UTC, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def stamp() -> str:
+    """Give the time of a charge with a mark that no other charge has.
+
+    So the hash of its first line tells a charge from every other one, and whoever was not told
+    whether a charge was made can look for that hash.
+    """
+    return f"{now()} {uuid.uuid4().hex}"
 
 
 def _check_line(dataset: str, position: int, head: str, charge: Charge) -> None:

@@ -1,15 +1,13 @@
-"""The two tables of a ledger, read and written inside a transaction of `LedgerDatabase`."""
+"""The tables of a ledger, read and written inside a `Transaction`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import astuple
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.engine import Connection
-
 from sfumato.accounting.ledger_chain import Charge
+from sfumato.accounting.transactions import Transaction
 from sfumato.exceptions import LedgerError
 
 __all__ = [
@@ -23,108 +21,121 @@ __all__ = [
     "create_tables",
 ]
 
-_tables = sa.MetaData()
-_budgets = sa.Table(
-    "sfumato_budgets",
-    _tables,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("epsilon", sa.Text, nullable=False),
-    sa.Column("delta", sa.Text, nullable=False),
-    sa.Column("unit", sa.Text, nullable=False),
-    sa.Column("relation", sa.Text, nullable=False),
-    sa.Column("created", sa.Text, nullable=False),
-    sa.Column("format", sa.Integer, nullable=False),
-    sa.Column("genesis", sa.Text, nullable=False),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("head", sa.Text, nullable=False),
+_FIELDS = (
+    *("name", "epsilon", "delta", "unit", "relation", "created"),
+    *("format", "genesis", "count", "head"),
 )
-_charges = sa.Table(
-    "sfumato_charges",
-    _tables,
-    sa.Column("dataset", sa.Text, primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("time", sa.Text, nullable=False),
-    sa.Column("event", sa.Text, nullable=False),
-    sa.Column("previous", sa.Text, nullable=False),
-    sa.Column("hash", sa.Text, nullable=False),
+_BUDGETS = (
+    "SELECT name, epsilon, delta, unit, relation, created, format, genesis, count, head "
+    "FROM sfumato_budgets"
+)
+_CHARGES = "SELECT dataset, position, time, event, previous, hash FROM sfumato_charges"
+_TABLES = (
+    """CREATE TABLE sfumato_budgets (
+        name TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+        unit TEXT NOT NULL, relation TEXT NOT NULL, created TEXT NOT NULL,
+        format INTEGER NOT NULL, genesis TEXT NOT NULL, count INTEGER NOT NULL, head TEXT NOT NULL)
+    """,
+    """CREATE TABLE sfumato_charges (
+        dataset TEXT NOT NULL, position INTEGER NOT NULL, time TEXT NOT NULL, event TEXT NOT NULL,
+        previous TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (dataset, position))
+    """,
 )
 
 # Append-only against mistakes. Against malice stands the chain: who can drop a trigger can
 # rewrite a line, and verify() sees it.
-_APPEND_ONLY = {
-    "sqlite": [
-        f"CREATE TRIGGER sfumato_charges_no_{verb} BEFORE {verb} ON sfumato_charges "
-        "BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END"
-        for verb in ("update", "delete")
-    ],
-    "postgresql": [
-        "CREATE OR REPLACE FUNCTION sfumato_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        "'BEGIN RAISE EXCEPTION ''charges are append-only''; END'",
-        "CREATE TRIGGER sfumato_charges_append_only BEFORE UPDATE OR DELETE OR TRUNCATE "
-        "ON sfumato_charges FOR EACH STATEMENT EXECUTE FUNCTION sfumato_append_only()",
-    ],
-}
+_APPEND_ONLY_IN_A_FILE = [
+    f"CREATE TRIGGER sfumato_charges_no_{verb} BEFORE {verb} ON sfumato_charges "
+    "BEGIN SELECT RAISE(ABORT, 'charges are append-only'); END"
+    for verb in ("update", "delete")
+]
+_APPEND_ONLY_ON_A_SERVER = [
+    "CREATE OR REPLACE FUNCTION sfumato_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN RAISE EXCEPTION ''charges are append-only''; END'",
+    "CREATE TRIGGER sfumato_charges_append_only BEFORE UPDATE OR DELETE OR TRUNCATE "
+    "ON sfumato_charges FOR EACH STATEMENT EXECUTE FUNCTION sfumato_append_only()",
+]
 
 
-def create_tables(connection: Connection) -> None:
+def create_tables(ledger: Transaction) -> None:
     """Make the tables where there are none."""
-    if connection.dialect.name == "postgresql":  # CREATE TABLE IF NOT EXISTS alone may race
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7315821)")
-    if not sa.inspect(connection).has_table(_charges.name):
-        _tables.create_all(connection)
-        for statement in _APPEND_ONLY[connection.dialect.name]:
-            connection.exec_driver_sql(statement)
+    if ledger.is_server:  # two that begin at once would both find nothing
+        ledger.run("SELECT pg_advisory_xact_lock(7315821)")
+    if not _has_table(ledger, "sfumato_charges"):
+        triggers = _APPEND_ONLY_ON_A_SERVER if ledger.is_server else _APPEND_ONLY_IN_A_FILE
+        for statement in (*_TABLES, *triggers):
+            ledger.run(statement)
 
 
-def budgets(connection: Connection) -> list[Mapping[str, Any]]:
+def budgets(ledger: Transaction) -> list[Mapping[str, Any]]:
     """Read all budget rows, by name."""
-    query = sa.select(_budgets).order_by(_budgets.c.name)
-    return [dict(row) for row in connection.execute(query).mappings()]
+    return [_by_field(row) for row in ledger.run(f"{_BUDGETS} ORDER BY name")]
 
 
-def budget(connection: Connection, name: str, *, lock: bool = False) -> Mapping[str, Any] | None:
+def budget(ledger: Transaction, name: str, *, lock: bool = False) -> Mapping[str, Any] | None:
     """Read one budget row; `lock` keeps other writers from it until the transaction ends."""
-    query = sa.select(_budgets).where(_budgets.c.name == name)
-    if lock:  # no more than a remark to SQLite, where the whole file is locked
-        query = query.with_for_update()
-    row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else dict(row)
+    end = " FOR UPDATE" if lock and ledger.is_server else ""  # in a file everything is locked
+    rows = ledger.run(f"{_BUDGETS} WHERE name = ?{end}", (name,))
+    return _by_field(rows[0]) if rows else None
 
 
-def charges(connection: Connection, name: str, start: int | None = None) -> list[Charge]:
-    """Read the charges of a dataset, all or from position `start` on, in order."""
-    query = sa.select(_charges).where(_charges.c.dataset == name).order_by(_charges.c.position)
-    if start is not None:
-        query = query.where(_charges.c.position >= start)
-    return [Charge(**row) for row in connection.execute(query).mappings()]
+def _by_field(row: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(_FIELDS, row, strict=True))
 
 
-def charged_names(connection: Connection) -> set[str]:
+def charges(
+    ledger: Transaction, name: str, start: int | None = None, stop: int | None = None
+) -> list[Charge]:
+    """Read the charges of a dataset, all or from position `start` to `stop`, in order."""
+    where, values = ["dataset = ?"], list[Any]([name])
+    bounds = {"position >= ?": start, "position <= ?": stop}
+    for condition, bound in bounds.items():
+        if bound is not None:
+            where.append(condition)
+            values.append(bound)
+    rows = ledger.run(f"{_CHARGES} WHERE {' AND '.join(where)} ORDER BY position", values)
+    return [Charge(*row) for row in rows]
+
+
+def charged_names(ledger: Transaction) -> set[str]:
     """List the datasets that have charges, whether or not they have a budget."""
-    return set(connection.execute(sa.select(_charges.c.dataset).distinct()).scalars())
+    return {name for (name,) in ledger.run("SELECT DISTINCT dataset FROM sfumato_charges")}
 
 
-def add_budget(connection: Connection, record: Mapping[str, Any]) -> None:
+def add_budget(ledger: Transaction, record: Mapping[str, Any]) -> None:
     """Write a new budget row."""
     row = {**record, "count": 0, "head": record["genesis"]}
-    connection.execute(sa.insert(_budgets), row)
-
-
-def append(connection: Connection, charges: Sequence[Charge]) -> None:
-    """Write new lines at the end of a chain and move the budget's count and head."""
-    # [L3] all lines of a charge, inside its transaction
-    last = charges[-1]
-    connection.execute(sa.insert(_charges), [asdict(charge) for charge in charges])
-    connection.execute(
-        sa.update(_budgets)
-        .where(_budgets.c.name == last.dataset)
-        .values(count=last.position, head=last.hash)
+    ledger.run(
+        "INSERT INTO sfumato_budgets (name, epsilon, delta, unit, relation, created, format, "
+        "genesis, count, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [row[field] for field in _FIELDS],
     )
 
 
-def check_pages(connection: Connection) -> None:
+def append(ledger: Transaction, charges: Sequence[Charge]) -> None:
+    """Write new lines at the end of a chain and move the budget's count and head."""
+    # [L3] all lines of a charge, inside its transaction
+    last = charges[-1]
+    ledger.run_many(
+        "INSERT INTO sfumato_charges (dataset, position, time, event, previous, hash) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        [astuple(charge) for charge in charges],
+    )
+    ledger.run(
+        "UPDATE sfumato_budgets SET count = ?, head = ? WHERE name = ?",
+        (last.position, last.hash, last.dataset),
+    )
+
+
+def check_pages(ledger: Transaction) -> None:
     """Let SQLite look through the whole file for damage; PostgreSQL watches its own."""
-    if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-        if found != "ok":
+    if not ledger.is_server:
+        found = ledger.run("PRAGMA quick_check(1)")
+        if found != [("ok",)]:
             raise LedgerError("The ledger file is damaged; stop releasing and restore a copy.")
+
+
+def _has_table(ledger: Transaction, name: str) -> bool:
+    if ledger.is_server:
+        return bool(ledger.run("SELECT to_regclass(?) IS NOT NULL", (name,))[0][0])
+    return bool(ledger.run("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.accounting import ledger_store
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.ledger_chain import decode_event
 from sfumato.exceptions import InvalidInputError
@@ -63,13 +62,11 @@ class LedgerExtract:
             Whose charges are read.
         """
         statement = budget.statement().to_dict()
-        with budget._database.reading() as connection:  # the handle has no times
-            charges = ledger_store.charges(connection, budget.name)
         lines = []
-        for charge in charges:
+        for charge in budget.lines():
             (row,) = event_rows(Guarantee(epsilon=0.0, events=(decode_event(charge),)))
             times = "" if row[2] == "1" else f", {row[2]} times"
-            lines.append((charge.time, row[0], row[1] + times))
+            lines.append((charge.time.partition(" ")[0], row[0], row[1] + times))
         kept = {name: value for name, value in statement.items() if name != "charges"}
         words = {name: str(kept[name]) for name in ("unit", "relation")}
         return cls(**{**kept, **words}, lines=tuple(lines))
