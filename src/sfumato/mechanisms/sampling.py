@@ -29,14 +29,27 @@ from scipy.special import ndtri
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import Words, random_words
 
-__all__ = ["GAUSSIAN", "LAPLACE", "Law", "bernoulli", "choose", "rounded_noise", "uniform_below"]
+__all__ = [
+    "GAUSSIAN",
+    "LAPLACE",
+    "Law",
+    "bernoulli",
+    "choose",
+    "midpoints",
+    "rounded_noise",
+    "uniform_below",
+]
 
 CHUNK = 2**15  # words a block: the block's arrays stay in the cache
 LARGEST_SCALE = 2.0**42
-# For U >= RARE the double t Z is off by less than t 2**-46 cells: t 2**-47 from log (4 units in
-# the last place allowed) or ndtri (16 allowed), t 2**-48 from the unknown bits of U.
+# For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
+# the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
+# the rounding of U. All of it is absolute in Z, so the doubt is a share of t, not of t Z.
 RARE = 2.0**-16
-RELATIVE_DOUBT = 2.0**-44
+DOUBT = 2.0**-44
+# Arbitrary precision errs, too: thresholds carry GUARD more bits than U, a decision keeps clear of
+# them by half as many, and what is nearer waits for further bits of U.
+GUARD = 128
 
 Real = Any  # an mpmath number
 _exact = mpmath.MPContext()
@@ -90,19 +103,19 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
 
 
 def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:
-    uniform = _midpoints(words)
+    uniform = midpoints(words)
     real = law.inverse_survival(uniform)
     real *= scale
     cell = np.rint(real)
     real -= cell
     np.abs(real, out=real)
-    doubtful = (real > 0.5 - RELATIVE_DOUBT * scale) | (uniform < RARE)
+    doubtful = (real > 0.5 - DOUBT * scale) | (uniform < RARE)
     for i in np.flatnonzero(doubtful):
         cell[i] = _decide(law, scale, int(words[i]) >> 1)
     return np.where(words & np.uint64(1), cell, -cell)
 
 
-def _midpoints(words: Words) -> NDArray[np.float64]:
+def midpoints(words: Words) -> NDArray[np.float64]:
     """Give the middle of the interval to which the upper 63 bits confine U."""
     uniform = (words >> np.uint64(1)).astype(np.float64)
     uniform += 0.5
@@ -117,7 +130,7 @@ def _decide(law: Law, scale: float, bits: int) -> float:
         while True:
             bits = (bits << 64) | int(random_words(1)[0])
             length += 64
-            with _exact.workprec(length + 128):
+            with _exact.workprec(length + GUARD):
                 cell = _cell_of(law, scale, bits, length)
             if cell is not None:
                 return cell
@@ -127,17 +140,23 @@ def _cell_of(law: Law, scale: float, bits: int, length: int) -> float | None:
     low, high = (_exact.ldexp(_exact.mpf(bits + end), -length) for end in (0, 1))
     guess = law.inverse_survival(np.array([float(_exact.ldexp(bits + 0.5, -length))]))[0]
     cell = int(np.rint(guess * scale))
+    margin = _margin(length)
     while True:  # the guess is off by one at most
         above = law.survival((cell + _exact.mpf(0.5)) / scale)
-        below = law.survival((cell - _exact.mpf(0.5)) / scale) if cell > 0 else _exact.mpf(1)
-        if above <= low and high <= below:
+        # U < 1, so no edge lies below cell 0
+        below = law.survival((cell - _exact.mpf(0.5)) / scale) if cell > 0 else _exact.mpf(2)
+        if above + margin <= low and high + margin <= below:
             return float(cell)
-        if high <= above:
+        if high + margin <= above:
             cell += 1
-        elif below <= low:
+        elif below + margin <= low:
             cell -= 1
-        else:  # a cell's edge lies inside the interval
+        else:  # a cell's edge lies inside the interval, or next to it
             return None
+
+
+def _margin(length: int) -> Real:
+    return _exact.ldexp(1, -length - GUARD // 2)
 
 
 def bernoulli(probability: Callable[[Any], Real], size: int) -> NDArray[np.bool_]:
@@ -150,11 +169,13 @@ def bernoulli(probability: Callable[[Any], Real], size: int) -> NDArray[np.bool_
     size : int
         Number of coins.
     """
-    with _exact_lock, _exact.workprec(192):
+    with _exact_lock, _exact.workprec(64 + GUARD):
         threshold = int(_exact.floor(_exact.ldexp(probability(_exact), 64)))
     words = random_words(size)
     coins = words < np.uint64(min(threshold, 2**64 - 1))
-    for i in np.flatnonzero(words == np.uint64(min(threshold, 2**64 - 1))):
+    # The threshold was rounded, so its neighbours are resolved as well.
+    near = [np.uint64(t) for t in range(threshold - 1, threshold + 2) if 0 <= t < 2**64]
+    for i in np.flatnonzero(np.isin(words, near)):
         coins[i] = _resolve_coin(probability, int(words[i]))
     return coins
 
@@ -163,11 +184,12 @@ def _resolve_coin(probability: Callable[[Any], Real], bits: int) -> bool:
     length = 64
     while length < 1024:  # a coin still open after 1000 bits has probability 2**-960
         bits, length = (bits << 64) | int(random_words(1)[0]), length + 64
-        with _exact_lock, _exact.workprec(length + 64):
-            scaled = _exact.ldexp(probability(_exact), length)
-            if bits + 1 <= scaled:
+        with _exact_lock, _exact.workprec(length + GUARD):
+            chance, low = probability(_exact), _exact.ldexp(bits, -length)
+            high, margin = _exact.ldexp(bits + 1, -length), _margin(length)
+            if high + margin <= chance:
                 return True
-            if bits >= scaled:
+            if chance + margin <= low:
                 return False
     return False
 
@@ -193,7 +215,7 @@ def choose(exponents: NDArray[np.float64]) -> int:
     edges = np.cumsum(shares)
     edges /= edges[-1]
     word = random_words(1)
-    uniform = float(_midpoints(word)[0])
+    uniform = float(midpoints(word)[0])
     choice = int(np.searchsorted(edges, uniform))
     # Doubles give each edge to within n_candidates roundings; near an edge, decide exactly.
     if np.abs(edges - uniform).min() > 2.0**-50 * (exponents.size + 16) and choice < edges.size:
@@ -206,12 +228,15 @@ def _choose_exactly(exponents: NDArray[np.float64], bits: int) -> int:
     with _exact_lock:
         while True:
             bits, length = (bits << 64) | int(random_words(1)[0]), length + 64
-            with _exact.workprec(length + 64):
+            with _exact.workprec(length + GUARD):
                 shares = [_exact.exp(_exact.mpf(float(e))) for e in exponents]
-                goal = _exact.ldexp(_exact.fsum(shares), -length)
-                low, high = goal * bits, goal * (bits + 1)
+                total = _exact.fsum(shares)
+                low, high = (_exact.ldexp(total * (bits + end), -length) for end in (0, 1))
+                margin = total * _margin(length)
                 edge = _exact.mpf(0)
                 for i, share in enumerate(shares):
                     below, edge = edge, edge + share
-                    if below <= low and high <= edge:
+                    # No edge lies below the first candidate, and none above the last.
+                    above_edge = i == 0 or below + margin <= low
+                    if above_edge and (i == len(shares) - 1 or high + margin <= edge):
                         return i
