@@ -232,8 +232,8 @@ def _office_pair(S: Rows, s: Rows, T: Rows, t: Rows, first: str) -> dict[str, fl
         found["linear SVM"].append(float(np.mean(svm.predict(T[asked]) == t[asked])))
         for name, parameters in settings.items():
             model = PrivateTransferClassifier(random_state=seed, **shared, **parameters)
-            model.fit(S[kept], s[kept], T, known)
-            found[name].append(float(np.mean(model.labels_[asked] == t[asked])))
+            labels = model.fit_predict(S[kept], s[kept], T, known)
+            found[name].append(float(np.mean(labels[asked] == t[asked])))
     return {name: round(float(np.mean(each)), 4) for name, each in found.items()}
 
 

@@ -272,6 +272,24 @@ class Guarantee:
             conditions=_union(self.conditions, conditions),
         )
 
+    def only_if(self, *conditions: str) -> Guarantee:
+        """Return the guarantee under further conditions: a proved one becomes conditional.
+
+        Parameters
+        ----------
+        *conditions : str
+            What else must hold.
+
+        Returns
+        -------
+        Guarantee
+            The same figures, never a better status; itself without conditions.
+        """
+        if not conditions:
+            return self
+        is_proved = self.status is Status.PROVED
+        return self.with_status(Status.CONDITIONAL if is_proved else self.status, *conditions)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the guarantee as plain JSON values (infinity as the string "inf").
 

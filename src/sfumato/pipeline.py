@@ -205,6 +205,7 @@ def transfer_table(
     bounds: TableBounds,
     promise: Promise,
     *,
+    target_promise: Promise | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Train a classifier for a table with few labels, helped by a private one with many.
@@ -216,16 +217,34 @@ def transfer_table(
         of labels, is a row without label.
     bounds, promise, options
         As in `fit_table`; the promise is for the rows of the source.
+    target_promise : Promise, optional
+        What is asked for the rows of the target, always of unit "record" and the source's
+        relation; without it they are not protected.
     """
     bounds.require_confirmed()
     labels = bounds.require_target(None)
     encoding = bounds.encoding()
     kind = public_class("PrivateTransferClassifier")
-    model = make_model(kind, promise, encoding.bounds(labels.labels, promise.unit), options)
+    chosen = {**(options or {}), **_of_target(target_promise, options)}
+    model = make_model(kind, promise, encoding.bounds(labels.labels, promise.unit), chosen)
     source.require([*encoding.form.columns, labels.name])
     rows, y = _together(labelled_rows(source, encoding, labels), source)
     model.fit(rows, y, *_few_labels(target, encoding, labels))
     return _with_table(model, encoding, labels)
+
+
+def _of_target(promise: Promise | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give the parameters that protect a target; as options they would have no payer."""
+    names = ("protect_target", "target_epsilon", "target_delta", "target_ledger")
+    named = [name for name in names if name in (options or {})]
+    if named:
+        raise InvalidInputError(
+            f"{named[0]!r} is no option: ask for a protected target with 'target_promise', on the "
+            "command line with '--protect-target'."
+        )
+    if promise is None:
+        return {}
+    return dict(zip(names, (True, promise.epsilon, promise.delta, promise.ledger), strict=True))
 
 
 def fabricate_table(

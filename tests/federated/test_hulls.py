@@ -9,9 +9,10 @@ import pytest
 from sklearn.base import clone
 
 from sfumato import Bounds, Ledger
+from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
-from sfumato.federated.coordination import ONE_PARTY_EACH, parallel, run_task
+from sfumato.federated.coordination import ONE_PARTY_EACH, run_task
 from sfumato.federated.messages import Reply, Request, model_from, model_in, write_reply
 from sfumato.guarantee import Guarantee, Status
 from tests.federated.federations import hulls
@@ -239,11 +240,11 @@ def test_too_few_usable_replies_are_an_error(hull_task) -> None:
 
 def test_parallel_composition_is_the_weakest_promise_under_its_condition() -> None:
     strong, weak = Guarantee(0.5, 1e-6), Guarantee(1.0, 1e-5)
-    total = parallel(strong, weak)
+    total = parallel(strong, weak, condition=ONE_PARTY_EACH)
     assert (total.epsilon, total.delta, total.status) == (1.0, 1e-5, Status.CONDITIONAL)
     assert total.conditions == (ONE_PARTY_EACH,)
-    assert parallel(strong) == strong
-    refuted = parallel(strong, Guarantee(None, status="refuted"))
+    assert parallel(strong, condition=ONE_PARTY_EACH) == strong
+    refuted = parallel(strong, Guarantee(None, status="refuted"), condition=ONE_PARTY_EACH)
     assert refuted.epsilon is None
 
 

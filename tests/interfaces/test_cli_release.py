@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import Ledger
 from sfumato.tables.files import TableFile, write_table
-from tests.interfaces.running import confirmed, done, patients, refused
+from tests.interfaces.running import confirmed, done, patients, refused, run
 
 USUAL = ("--epsilon", "5", "--delta", "1e-5")
 
@@ -73,8 +73,38 @@ def test_transfer(bounds: Path, tmp_path: Path) -> None:
     words = ("transfer", "patients.csv", "clinic.csv", *USUAL, "--bounds", bounds)
     told = done(*words, "-o", "clinic.sfumato", "--set", "schedule=[3]")
     assert "PrivateTransferClassifier" in told
+    assert "CONDITIONAL" in told
     assert "the rows and labels of the target are not protected" in told
+    assert "The target is not protected" in run(*words, "-o", "clinic.sfumato").stderr
     assert "120 predictions" in done("predict", "clinic.sfumato", "clinic.csv", "-o", "out.csv")
     assert "no file" in refused(
         "transfer", "patients.csv", "no.csv", *USUAL, "--bounds", bounds, "-o", "x.sfumato"
     )
+
+
+def test_transfer_to_a_protected_target(bounds: Path, tmp_path: Path) -> None:
+    patients(tmp_path, "clinic.csv", n=120, ill=None)
+    for name in ("ward", "clinic"):
+        done("budget", "create", f"{name}.db", name, "--epsilon", "9", "--delta", "1e-4")
+    words = ("transfer", "patients.csv", "clinic.csv", *USUAL, "--bounds", bounds)
+    words = (*words, "-o", "clinic.sfumato")
+    guarded = (*words, "--protect-target", "--target-epsilon", "8")
+    for wrong, sentence in (
+        ((*words, "--target-ledger", "clinic.db"), "--protect-target"),
+        ((*guarded, "--ledger", "ward.db"), "--target-ledger"),
+        ((*guarded, "--target-dataset", "clinic"), "--target-ledger"),
+        ((*words, "--set", "protect_target=true"), "--protect-target"),
+    ):
+        assert sentence in refused(*wrong)
+    paid = (*guarded, "--ledger", "ward.db", "--target-ledger", "clinic.db")
+    assert "'clinic'" in refused(*paid, "--target-epsilon", "15", code=3)
+    assert [Ledger(f"{n}.db").dataset(n).spent() for n in ("ward", "clinic")] == [0.0, 0.0]
+    told = json.loads(done(*paid, "--json"))
+    figures = [told[f"{name}guarantee"]["epsilon"] for name in ("", "source_", "target_")]
+    assert figures == [8.0, 5.0, 8.0]
+    assert json.loads(done("guarantee", "clinic.sfumato", "--json"))["guarantee"]["epsilon"] == 8.0
+    spent = [Ledger(f"{n}.db").dataset(n).spent() for n in ("ward", "clinic")]
+    assert 3 < spent[0] <= 5.0 < spent[1] <= 8.0  # at the budgets' delta, 1e-4
+    result = run(*guarded)
+    assert "For a record of the target: Proved" in result.stdout
+    assert "nobody keeps count of the release of the target" in result.stderr

@@ -92,12 +92,16 @@ class Fake:
     def __init__(self, **parameters: Any) -> None:
         self.parameters = parameters
 
-    def fit(self, source: Any, y: Any, target: Any = None, known: Any = None) -> Self:
+    def fit(self, source: Any, y: Any) -> Self:
         Fake.calls.append(("source", self.parameters["random_state"]))
-        if target is not None:
-            self.labels_ = np.full(len(target), np.unique(y)[0])
-            self.winners_ = {"target": 30, "source": 10}
         return self
+
+    def fit_predict(self, source: Any, y: Any, target: Any, known: Any) -> np.ndarray:
+        self.fit(source, y)
+        return np.full(len(target), np.unique(y)[0])
+
+    def winners(self, rows: Any) -> dict[str, int]:
+        return {"target": 30, "source": 10}
 
     def export_source(self, path: Path) -> None:
         path.write_bytes(b"")

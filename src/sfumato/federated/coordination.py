@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.hulls import HullTask, received_model
 from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request, promised_in
-from sfumato.guarantee import Guarantee, Status
+from sfumato.guarantee import Guarantee
 
-__all__ = ["Federation", "Round", "parallel", "run_task"]
+__all__ = ["ONE_PARTY_EACH", "Federation", "Round", "run_task"]
 
 Ask = Callable[[Request], list[Reply]]
 Task = HullTask | LinearTask
@@ -96,44 +97,11 @@ def run_task(
         if isinstance(task, HullTask)
         else _run_linear(task, ask_usable)
     )
-    guarantees = {name: _under(each, conditions) for name, each in guarantees.items()}
-    total = parallel(*guarantees.values())
+    guarantees = {name: each.only_if(*conditions) for name, each in guarantees.items()}
+    total = parallel(*guarantees.values(), condition=ONE_PARTY_EACH)
     if hasattr(model, "guarantee_"):
         model.guarantee_ = total
     return Federation(model, guarantees, total, tuple(rounds))
-
-
-def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Give the guarantee of releases on disjoint groups of people: the weakest of them.
-
-    A person's record enters the releases of one party, and the others do not depend on it.
-    """
-    weakest = guarantees[0]
-    for each in guarantees[1:]:
-        both = weakest + each  # checks unit and relation, gathers conditions
-        later = max(weakest, each, key=lambda g: float("inf") if g.epsilon is None else g.epsilon)
-        weakest = replace(
-            later,
-            delta=max(weakest.delta, each.delta),
-            status=both.status,
-            epsilon=None if both.status is Status.REFUTED else later.epsilon,
-            public=both.public,
-            conditions=both.conditions,
-        )
-    if len(guarantees) == 1 or weakest.status is not Status.PROVED:
-        return replace(weakest, conditions=_with(weakest.conditions, len(guarantees)))
-    return weakest.with_status(Status.CONDITIONAL, ONE_PARTY_EACH)
-
-
-def _under(guarantee: Guarantee, conditions: tuple[str, ...]) -> Guarantee:
-    if not conditions:
-        return guarantee
-    is_proved = guarantee.status is Status.PROVED
-    return guarantee.with_status(Status.CONDITIONAL if is_proved else guarantee.status, *conditions)
-
-
-def _with(conditions: tuple[str, ...], n_parties: int) -> tuple[str, ...]:
-    return conditions if n_parties == 1 else tuple(dict.fromkeys((*conditions, ONE_PARTY_EACH)))
 
 
 def _run_hulls(task: HullTask, ask: Ask, ask_usable: Any) -> tuple[Any, dict[str, Guarantee]]:

@@ -75,7 +75,10 @@ class TransferSource(PrivateEstimator):
             bounds = replace(bounds, labels=PUBLIC_LABELS)
         return super()._check_labels(X, y, bounds)
 
-    def _fit_source(self, source: ArrayLike, y_source: ArrayLike | None) -> None:
+    def _check_source(
+        self, source: ArrayLike, y_source: ArrayLike | None
+    ) -> tuple[PublicScale, Array, NDArray[np.intp]]:
+        """Check everything about the source, before anything is charged."""
         bounds = self._check_promise()
         rows = self._check_rows(source)
         codes, self.classes_ = self._check_labels(rows, y_source, bounds)
@@ -84,9 +87,11 @@ class TransferSource(PrivateEstimator):
                 "The label set holds one class; a classifier needs at least two."
             )
         self._warn_if_weak(len(rows))
-        scale = PublicScale(bounds, rows.shape[1])
         self.source_bounds_, self.source_mode_ = bounds, str(self.mode)
         self.n_source_features_ = rows.shape[1]
+        return PublicScale(bounds, rows.shape[1]), rows, codes
+
+    def _release_source(self, scale: PublicScale, rows: Array, codes: NDArray[np.intp]) -> None:
         if self.unit == Unit.ENTRY:
             self._release_entries(scale, rows, codes)
         else:

@@ -41,10 +41,11 @@ class TransferStart(TransferAnswers):
         """Scores to start from; `start_` says whose they are."""
         if self.use_source and self._common_features():
             scores = self._source_scores(rows)
-            if self._source_is_heard(scores, rows, points, known):
+            # Without labels of every class there is nothing else to start from.
+            alone = not known.any(axis=0).all()
+            if alone or self._source_is_heard(scores, rows, points, known):
                 self.start_ = "source"
                 return scores
-        self._require_labels(known[known.any(axis=1)].argmax(axis=1), "a start without the source")
         shape_helps = left_out_accuracy(points, known) < LEAST_ACCURACY
         if not self.use_source or self._common_features() or not shape_helps:
             self.start_ = "labels"
@@ -59,8 +60,6 @@ class TransferStart(TransferAnswers):
         Labelled rows are judged by the means of the other labelled ones.
         """
         labelled = known.any(axis=1)
-        if not labelled.any():
-            return True
         space = coordinates_of(self.source_, self._source_rows(rows))
         moved = adapted(space, scores, np.zeros_like(known), self.source_["covariances"])
         answers = log_joint(moved, space[labelled]).argmax(axis=1)

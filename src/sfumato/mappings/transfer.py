@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from sfumato.hulls.rows import check_count, check_rows
 from sfumato.kernels.arrays import is_foreign, to_numpy
 from sfumato.mappings.parameters import check_kappa, check_ratio
 from sfumato.mappings.printed import fit_source_to_target, target_subspace
-from sfumato.mappings.protection import release_target
+from sfumato.mappings.protection import TargetRelease, for_either_record
 from sfumato.mappings.source import PAPER_LAYERS
 from sfumato.mappings.start import TransferStart
 from sfumato.mappings.target import Rounds, first_errors
@@ -30,9 +30,13 @@ __all__ = ["PrivateTransferClassifier"]
 
 Array = NDArray[Any]
 UNLABELLED = -1
-MOST_WINNERS = 1000  # target rows that `winners_` counts
 NOT_PROTECTED = (
     "the changed record is one of the source; the rows and labels of the target are not protected"
+)
+WARNING = (
+    "The target is not protected: the fitted model is made of its raw rows and labels, and holds "
+    "projections of single rows. Give it to nobody who may not see the target, or use "
+    "protect_target=True."
 )
 SOURCE_ATTRIBUTES = (
     "classes_",
@@ -114,16 +118,16 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         Whose labels the target began with. The source's, if its Gaussians, moved to the target
         without a label, get at least half of the labelled rows right, and no fewer than the means
         of the other labelled rows do.
-    labels_ : ndarray of shape (n_target_rows,)
-        Labels that the target's rows have in the end.
     source_weight_ : float
         Weight of the source's Gaussians, moved to the target, in `predict`:
         ``max(0, 2a - 1)² / 4``, a the share of unlabelled target rows that they label as the
         autoencoders do.
-    winners_ : dict
-        How many of (at most 1000) target rows each term decided. Mode "paper": which term has the
-        least error. Else: whether the target's term alone gives the same label.
     guarantee_ : Guarantee
+        What is promised for any one record. With a protected target: the weaker of the two below,
+        for a record of either; it also says what holds for a person who is in both. With a target
+        that is not protected: that of the source, on condition that the record is one of the
+        source.
+    source_guarantee_ : Guarantee
         What is promised to the people of the source.
     target_guarantee_ : Guarantee or None
         What is promised to the people of the target, if anything.
@@ -131,12 +135,13 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
     Privacy
     -------
     Unit and relation : a record of the source with its label, replace_one or add_or_remove_one; or
-        one of its entries, changed by at most d. Target rows and labels are not protected, unless
-        `protect_target` gives them a budget of their own.
+        one of its entries, changed by at most d. Target rows and labels are not protected, and
+        `fit` warns of it, unless `protect_target` gives them a budget of their own.
     Released : record: three noisy sums. Entry: every entry with noise. All else follows from these.
     Sensitivity : record: 2, √2 and 1.25·√2 (replace) in the unit ball; entry: d.
     Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated beside it.
+        stated beside it. Protected target: (target_epsilon, target_delta) for one of its records;
+        a person in both sets has the composition of both.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/transfer.md.
 
@@ -161,8 +166,11 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
     >>> model = PrivateTransferClassifier(
     ...     epsilon=4.0, delta=1e-5, pca_components=20, random_state=0,
     ...     bounds=Bounds(lower=0.0, upper=16.0, labels=range(10)))
-    >>> model = model.fit(source, y[:1000], target, labels)
-    >>> bool(np.mean(model.labels_ == y[1000:]) > 0.8)
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # the target is public here
+    ...     found = model.fit_predict(source, y[:1000], target, labels)
+    >>> bool(np.mean(found == y[1000:]) > 0.8)
     True
     """
 
@@ -242,10 +250,28 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         Self
             The fitted estimator.
         """
-        self._check_parameters()
-        self._forget()
-        self._fit_source(source, y_source)
-        return self if target is None else self._fit_target(target, y_target)
+        self._fit(source, y_source, target, y_target)
+        return self
+
+    def fit_predict(
+        self, source: ArrayLike, y_source: ArrayLike, target: ArrayLike, y_target: ArrayLike
+    ) -> NDArray[Any]:
+        """Fit, and give the labels that the target's rows have in the end.
+
+        A row gets them from models that did not see it, unlike in `predict`. They are not kept:
+        a model has no business to hold the labels of the target's people.
+
+        Parameters
+        ----------
+        source, y_source, target, y_target : array-like
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_target_rows,)
+            The labels; with `protect_target` those that `predict` gives.
+        """
+        return self._labels(self._fit(source, y_source, target, y_target), target)
 
     def fit_target(self, source_file: Any, target: ArrayLike, y_target: ArrayLike) -> Self:
         """Learn to classify a target with a source that was released elsewhere.
@@ -264,6 +290,39 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         Self
             The fitted estimator.
         """
+        self._fit_elsewhere(source_file, target, y_target)
+        return self
+
+    def fit_predict_target(
+        self, source_file: Any, target: ArrayLike, y_target: ArrayLike
+    ) -> NDArray[Any]:
+        """Do as `fit_target`, and give the labels that the target's rows have in the end.
+
+        Parameters
+        ----------
+        source_file : path-like
+            What `export_source` wrote.
+        target, y_target : array-like
+            As in `fit_target`.
+
+        Returns
+        -------
+        ndarray of shape (n_target_rows,)
+            The labels, as `fit_predict` gives them.
+        """
+        return self._labels(self._fit_elsewhere(source_file, target, y_target), target)
+
+    def _fit(
+        self, source: Any, y_source: Any, target: Any, y_target: Any
+    ) -> NDArray[np.intp] | None:
+        self._check_parameters()
+        self._forget()
+        checked = self._check_source(source, y_source)
+        few = None if target is None else self._check_target(target, y_target)
+        self._release_source(*checked)
+        return None if few is None else self._fit_target(*few)
+
+    def _fit_elsewhere(self, source_file: Any, target: Any, y_target: Any) -> Any:
         self._check_parameters()
         party = load(source_file)
         if not isinstance(party, PrivateTransferClassifier) or not hasattr(party, "source_mode_"):
@@ -275,7 +334,10 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
             )
         self._forget()
         self._take_source(party)
-        return self._fit_target(target, y_target)
+        return self._fit_target(*self._check_target(target, y_target))
+
+    def _labels(self, found: NDArray[np.intp] | None, target: Any) -> NDArray[Any]:
+        return self.predict(target) if found is None else np.asarray(self.classes_[found])
 
     def export_source(self, path: str | os.PathLike[str]) -> None:
         """Write what was released of the source, and its guarantee, to one file.
@@ -314,11 +376,15 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         for n_components in self.schedule:
             check_count("schedule", n_components)
 
-    def _fit_target(self, target: ArrayLike, y_target: ArrayLike | None) -> Self:
-        rows, codes = self._check_target(target, y_target)
-        if self.protect_target:
-            return self._fit_protected(rows, codes)
-        self.guarantee_ = _stated(self.source_guarantee_)
+    def _fit_target(
+        self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease | None
+    ) -> NDArray[np.intp] | None:
+        """Learn to classify the target; give the codes of its rows, unless it is protected."""
+        if protected is not None:
+            self._fit_protected(rows, codes, protected)
+            return None
+        warnings.warn(WARNING, stacklevel=4)
+        self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
         self.target_guarantee_: Guarantee | None = None
         if self.mode == Mode.PAPER:
             return self._fit_printed(rows, codes)
@@ -332,19 +398,11 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         found = rounds.run(points, found, labelled)
         self.target_classifier_ = rounds.model(points, found, self.schedule[-1])
         self.source_weight_ = self._earned_weight(rows, found, labelled)
-        self._conclude(rows, found, labelled)
-        return self
+        return found
 
-    def _conclude(self, rows: Array, found: NDArray[np.intp], labelled: Array) -> None:
-        self.labels_ = self.classes_[found]
-        asked = rows if labelled.all() else rows[~labelled]
-        step = -(-len(asked) // MOST_WINNERS)
-        self.winners_ = self.winners(asked[::step])
-
-    def _fit_printed(self, rows: Array, codes: NDArray[np.intp]) -> Self:
+    def _fit_printed(self, rows: Array, codes: NDArray[np.intp]) -> NDArray[np.intp]:
         """Equations (79) to (87) as printed."""
         labelled = codes >= 0
-        self._require_labels(codes[labelled], "mode 'paper'")
         if not self._common_features():
             n_kept = min(len(self.source_directions_), rows.shape[1])
             self.target_directions_ = target_subspace(rows, n_kept)
@@ -356,17 +414,17 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         self.source_to_target_ = fit_source_to_target(  # (84) to (86)
             self.source_classifier_, self._in_source_space(points), found, rounds.generator
         )
-        self._conclude(rows, found, labelled)
-        return self
+        return found
 
-    def _fit_protected(self, rows: Array, codes: NDArray[np.intp]) -> Self:
-        self._require_common_features("protect_target=True")
+    def _fit_protected(
+        self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease
+    ) -> None:
         scored = self._source_scores(rows).argmax(axis=1)  # each row by itself
-        self.target_, self.target_guarantee_ = release_target(
-            self, self._source_rows(rows), np.where(codes >= 0, codes, scored)
+        self.target_, self.target_guarantee_ = protected.run(
+            self._source_rows(rows), np.where(codes >= 0, codes, scored)
         )
+        self.guarantee_ = for_either_record(self.source_guarantee_, self.target_guarantee_)
         self.source_weight_ = 1.0 if self.use_source else 0.0
-        return self
 
     def _rounds(self, width: int) -> Rounds:
         is_paper = self.mode == Mode.PAPER
@@ -381,8 +439,13 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
 
     # Checks ---------------------------------------------------------------------------------
 
-    def _check_target(self, target: Any, y_target: Any) -> tuple[Array, NDArray[np.intp]]:
-        """Give the target's rows and the codes of its labels, -1 for none."""
+    def _check_target(
+        self, target: Any, y_target: Any
+    ) -> tuple[Array, NDArray[np.intp], TargetRelease | None]:
+        """Check everything about the target, before anything is charged.
+
+        Gives its rows, the codes of its labels, -1 for none, and the plan of its own release.
+        """
         given = to_numpy(target) if is_foreign(target) else target
         # An error about a value would tell that such a row is there.
         rows = self._check_rows(given) if self.protect_target else check_rows(self, given)
@@ -404,7 +467,25 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
             found = [max(code, UNLABELLED) for code in found]
         elif -2 in found:
             raise InvalidInputError("'y_target' holds a label that the source does not have.")
-        return np.asarray(rows, dtype=np.float64), np.array(found, dtype=np.intp)
+        rows, given_codes = np.asarray(rows, dtype=np.float64), np.array(found, dtype=np.intp)
+        self._require_start(given_codes)
+        planned = TargetRelease.plan(self, rows.shape) if self.protect_target else None
+        return rows, given_codes, planned
+
+    def _require_start(self, codes: NDArray[np.intp]) -> None:
+        """Refuse a target that lacks labels of every class, the source's features, or rows."""
+        labelled = codes[codes >= 0]
+        if self.protect_target:
+            self._require_common_features("protect_target=True")
+        elif self.mode == Mode.PAPER:
+            self._require_labels(labelled, "mode 'paper'")
+        elif not (self.use_source and self._common_features()):
+            self._require_labels(labelled, "a start without the source")
+        elif len(codes) == 1 and not len(labelled) and self.cross_fit is not False:
+            raise InvalidInputError(
+                "The target is one row without a label; with 'cross_fit' no row is labelled by "
+                "itself. Give at least two rows."
+            )
 
     def _require_common_features(self, what: str) -> None:
         if not self._common_features():
@@ -418,8 +499,3 @@ def _principal(away: Array, n_components: int) -> Array:
     """Leading principal directions as columns."""
     n_kept = min(n_components, away.shape[1])
     return top_eigenvectors(away.T @ away, n_kept)[1]
-
-
-def _stated(guarantee: Guarantee) -> Guarantee:
-    """Say in the guarantee of the source that it does not cover the target."""
-    return replace(guarantee, conditions=(*guarantee.conditions, NOT_PROTECTED))

@@ -24,7 +24,7 @@ __all__ = ["Decoder", "Encoder", "json_bytes"]
 _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
 _DEEPEST = 32
 _LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
-_HANDLES = ("ledger",)  # open handles, not settings: stored as None
+_HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 
 # None, bool, int, finite float, str and list stand for themselves. Everything else is an object

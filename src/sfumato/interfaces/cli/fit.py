@@ -71,18 +71,30 @@ def fit(
     stated(fitted, output, promise, as_json=as_json)
 
 
-def stated(fitted: Any, output: Path, promise: Promise, *, as_json: bool) -> None:
-    """Say what was released, under which guarantee, and who paid."""
+def stated(
+    fitted: Any, output: Path, promise: Promise, target: Promise | None = None, *, as_json: bool
+) -> None:
+    """Say what was released, under which guarantee, and who paid; also for a protected target."""
+    names = () if target is None else ("source", "target")
+    parts = {name: getattr(fitted, f"{name}_guarantee_") for name in names}
     if as_json:
-        promised = fitted.guarantee_.to_dict()
-        printed_json({"output": str(output), "class": type(fitted).__name__, "guarantee": promised})
+        record = {"output": str(output), "class": type(fitted).__name__}
+        record["guarantee"] = fitted.guarantee_.to_dict()
+        printed_json(record | {f"{name}_guarantee": g.to_dict() for name, g in parts.items()})
         return
     told(f"{output}: {type(fitted).__name__}", str(fitted.guarantee_))
+    told(*(f"For a record of the {name}: {each}" for name, each in parts.items()))
+    _tell_who_paid(promise, "this release")
+    if target is not None:
+        _tell_who_paid(target, "the release of the target")
+
+
+def _tell_who_paid(promise: Promise, release: str) -> None:
     if promise.ledger is None:
-        remark("No ledger was given: nobody keeps count of this release.")
-    else:
-        statement = promise.ledger.statement()
-        told(
-            f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
-            f"{statement.budget.epsilon:g} at delta {statement.budget.delta:g}."
-        )
+        remark(f"No ledger was given: nobody keeps count of {release}.")
+        return
+    statement = promise.ledger.statement()
+    told(
+        f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
+        f"{statement.budget.epsilon:g} at delta {statement.budget.delta:g}."
+    )

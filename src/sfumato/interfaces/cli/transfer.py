@@ -7,16 +7,19 @@ from typing import Annotated
 
 import typer
 
+from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
 from sfumato.interfaces.cli.console import progress_bar, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import ModelOutput, stated
 from sfumato.persistence import save
-from sfumato.pipeline import transfer_table
+from sfumato.pipeline import Promise, transfer_table
 from sfumato.tables.files import TableFile
 
 __all__ = ["transfer"]
+
+NOBODY = "none"
 
 
 def transfer(
@@ -35,12 +38,30 @@ def transfer(
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
+    protect_target: Annotated[
+        bool, typer.Option("--protect-target", help="Protect the records of TARGET as well.")
+    ] = False,
+    target_epsilon: Annotated[
+        float | None, typer.Option(help="The target's own budget; by default --epsilon.")
+    ] = None,
+    target_delta: Annotated[
+        float | None, typer.Option(help="Likewise; by default --delta.")
+    ] = None,
+    target_ledger: Annotated[
+        str | None,
+        typer.Option(help="Who pays for the target; 'none' if nobody shall keep count."),
+    ] = None,
+    target_dataset: Annotated[
+        str | None, typer.Option(help="Its dataset; not needed if it has only one.")
+    ] = None,
     settings: options.Settings = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a classifier for a table with few labels, helped by a private table with many.
 
-    The promise is for the rows of the source. Both tables have the columns of the bounds.
+    The promise is for the rows of the source, and with --protect-target for those of the target,
+    by a release of their own that has its own budget and ledger. Both tables have the columns of
+    the bounds.
 
     Example: sfumato transfer hospital.csv clinic.csv --epsilon 1 --bounds bounds.toml -o
     clinic.sfumato
@@ -50,8 +71,41 @@ def transfer(
         private, known = options.bounded_table(source, bounds)
         labelled = TableFile(target, known.types())
         promise = options.promise_of(epsilon, delta, unit, relation, ledger, dataset)
+        own = (target_epsilon, target_delta, target_ledger, target_dataset)
+        of_target = _target_promise(promise, *own) if protect_target else None
+        if not protect_target and any(each is not None for each in own):
+            raise InvalidInputError(
+                "A budget of the target is for '--protect-target': give it too."
+            )
         chosen = options.settings_from(settings)
         with progress_bar(f"transferring from {source} to {target}"):
-            fitted = transfer_table(private, labelled, known, promise, options=chosen)
+            fitted = transfer_table(
+                private, labelled, known, promise, target_promise=of_target, options=chosen
+            )
             save(fitted, output)
-    stated(fitted, output, promise, as_json=as_json)
+    stated(fitted, output, promise, of_target, as_json=as_json)
+
+
+def _target_promise(
+    source: Promise,
+    epsilon: float | None,
+    delta: float | None,
+    ledger: str | None,
+    dataset: str | None,
+) -> Promise:
+    if source.ledger is not None and ledger is None:
+        raise InvalidInputError(
+            "'--ledger' pays for the source only: name the one that pays for the target with "
+            "'--target-ledger', or '--target-ledger none' if nobody shall keep count."
+        )
+    if dataset is not None and ledger in (None, NOBODY):
+        raise InvalidInputError(
+            "'--target-dataset' names a budget of a ledger: give '--target-ledger' too."
+        )
+    return Promise(
+        source.epsilon if epsilon is None else epsilon,
+        source.delta if delta is None else delta,
+        Unit.RECORD,
+        source.relation,
+        None if ledger in (None, NOBODY) else options.payer(ledger, dataset),
+    )
