@@ -38,8 +38,14 @@ FLOORS: list[set[str]] = [
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # The file format must name the classes it may build, and the command line those it offers; both
-# look them up when they are called. An estimator's audit stands above all estimators.
-LATE_IMPORTS = {("persistence", "sfumato"), ("pipeline", "sfumato"), ("private", "auditing")}
+# look them up when they are called. An estimator's audit stands above all estimators, and what an
+# attacker can do against a guarantee is computed where events are accounted.
+LATE_IMPORTS = {
+    ("guarantee", "accounting"),
+    ("persistence", "sfumato"),
+    ("pipeline", "sfumato"),
+    ("private", "auditing"),
+}
 
 
 def room_of(path: Path) -> str:

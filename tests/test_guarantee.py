@@ -110,6 +110,27 @@ def test_weakness_is_said_in_the_sentence() -> None:
     assert "adding or removing any one record" in str(removed)
 
 
+def test_the_sentence_says_what_is_proved() -> None:
+    """The factor is exceeded more often than with probability delta, so delta is added."""
+    mixed = str(Guarantee(epsilon=1.0, delta=1e-5))
+    assert "by at most the factor exp(1) = 2.72, plus 1e-05." in mixed
+    assert "except with probability" not in mixed
+    assert "by at most the factor exp(1) = 2.72. From even odds" in str(Guarantee(epsilon=1.0))
+    noise = GaussianEvent(1 / mu_from_budget(1.0, 1e-5))
+    known = str(Guarantee(epsilon=1.0, delta=1e-5, events=(noise,)))
+    assert "guesses right whether a given record is in the data at most 55.4 % of the time" in known
+    assert "at 1 % false alarms finds at most 1.98 % of those that are." in known
+    assert "at most 73.2 % of the time" in mixed
+
+
+def test_a_stored_sentence_is_not_believed() -> None:
+    """Files of version 0.1.0 hold one that promises too much."""
+    guarantee = Guarantee(epsilon=1.0, delta=1e-5)
+    old = {**guarantee.to_dict(), "sentence": "at most a factor e, except with probability 1e-05."}
+    assert Guarantee.from_dict(old) == guarantee
+    assert Guarantee.from_dict(old).to_dict()["sentence"] == str(guarantee)
+
+
 def test_entry_guarantee_tells_of_the_whole_record() -> None:
     guarantee = EntryMechanism.calibrate(entry_bound=1.0, epsilon=0.1, delta=1e-5).guarantee(
         n_entries=784

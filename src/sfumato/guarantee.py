@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sfumato.events import Event, event_from_dict
 from sfumato.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from sfumato.accounting.attacker import Attacker
 
 __all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit"]
 
@@ -92,7 +95,7 @@ class Guarantee:
     epsilon : float or None
         The proved figure; None where nothing is proved (`status` "refuted").
     delta : float, default=0.0
-        Probability of failure of the pure promise.
+        What is added to the probability of an outcome, beyond the factor.
     unit : Unit or str, default="record"
         "record": one whole row with its label. "entry": one number of one row, changed by at most
         `entry_bound`.
@@ -120,12 +123,25 @@ class Guarantee:
     different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
     deltas add); `sfumato.accounting.compose` is tighter.
 
+    Delta is not the probability that the factor is exceeded. That probability is
+    `attacker.loss_exceeds`, and for Gaussian noise at (1, 1e-5) it is 16 times delta.
+
     Examples
     --------
     >>> from sfumato import Guarantee
     >>> print(Guarantee(epsilon=1.0, delta=1e-5))  # doctest: +NORMALIZE_WHITESPACE
-    Proved: replacing any one record changes the probability of any output by at most a factor
-    exp(1) = 2.72, except with probability 1e-05.
+    Proved: replacing any one record changes the probability of any outcome by at most the factor
+    exp(1) = 2.72, plus 1e-05. From even odds, the best attacker guesses right whether a given
+    record is in the data at most 73.2 % of the time, and at 1 % false alarms finds at most 2.72 %
+    of those that are.
+
+    These are the figures of the worst noise. A guarantee with events has those of its own noise:
+
+    >>> from sfumato.accounting import mu_from_budget
+    >>> from sfumato.events import GaussianEvent
+    >>> noise = GaussianEvent(1 / mu_from_budget(1.0, 1e-5))
+    >>> round(Guarantee(epsilon=1.0, delta=1e-5, events=(noise,)).attacker.guesses_right, 3)
+    0.553
     """
 
     epsilon: float | None
@@ -169,9 +185,18 @@ class Guarantee:
             and self.status in (Status.PROVED, Status.CONDITIONAL)
         )
 
+    @property
+    def attacker(self) -> Attacker:
+        """What the best attacker can do at most; see `sfumato.accounting.best_attacker`."""
+        from sfumato.accounting.attacker import best_attacker  # here: accounting stands above
+
+        return best_attacker(self)
+
     def __str__(self) -> str:
         opening = "NO PRIVACY" if _figure(self) == math.inf else _OPENING[self.status]
         parts = [f"{opening}: {self._promise()}"]
+        if self.is_private:
+            parts.append(self._attack())
         if self.record_reading is not None:
             parts.append(_whole_record(self.record_reading))
         if self.conditions:
@@ -187,10 +212,25 @@ class Guarantee:
         factor = f"exp({self.epsilon:.4g})"
         if self.epsilon < 20:
             factor += f" = {math.exp(self.epsilon):.3g}"
-        slip = f", except with probability {self.delta:g}" if self.delta else ""
+        plus = f", plus {self.delta:g}" if self.delta else ""
         return (
-            f"{self._change()} changes the probability of any output by at most a factor "
-            f"{factor}{slip}."
+            f"{self._change()} changes the probability of any outcome by at most the factor "
+            f"{factor}{plus}."
+        )
+
+    def _attack(self) -> str:
+        from sfumato.accounting.attacker import percent
+
+        figures = self.attacker
+        if self.unit is Unit.ENTRY:
+            question, found = "which of two such values a number has", "of the changes"
+        else:
+            question, found = "whether a given record is in the data", "of those that are"
+        return (
+            f"From even odds, the best attacker guesses right {question} at most "
+            f"{percent(figures.guesses_right)} of the time, and at "
+            f"{percent(figures.false_alarms)} false alarms finds at most "
+            f"{percent(figures.finds)} {found}."
         )
 
     def _change(self) -> str:

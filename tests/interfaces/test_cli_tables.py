@@ -55,6 +55,23 @@ def test_golden_outputs(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     golden("datasets", done("datasets", "list"))
 
 
+def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
+    """Version 0.1.0 wrote "except with probability" beside the figures; those are right."""
+    bounds = confirmed(table)
+    done("fabricate", table, *ENOUGH, "--bounds", bounds, "-o", "private.csv")
+    beside = Path("private.csv.guarantee.json")
+    record = json.loads(beside.read_text())
+    record["guarantee"]["sentence"] = "at most a factor exp(20), except with probability 1e-05."
+    beside.write_text(json.dumps(record))
+    found = json.loads(done("guarantee", "private.csv", "--json"))
+    assert "factor exp(20), plus 1e-05." in found["guarantee"]["sentence"]
+    assert 0.5 < found["attacker"]["guesses_right"] < 1
+    assert "except with probability" not in done("guarantee", "private.csv")
+    record["guarantee"] = {"epsilon": 1.0, "colour": "red"}
+    beside.write_text(json.dumps(record))
+    assert "cannot be read" in refused("guarantee", "private.csv")
+
+
 def test_describe_as_json_and_without_a_target(table: Path) -> None:
     found = json.loads(done("describe", table, "--json"))
     assert found["rows"] == 400

@@ -3,20 +3,25 @@
 Nothing here ever sees a row of data; everything is a function of data-free events.
 """
 
+from sfumato.accounting.attacker import Attacker, best_attacker
 from sfumato.accounting.calibrate import calibrate
 from sfumato.accounting.composition import compose, epsilon_spent, rdp_epsilon
 from sfumato.accounting.distributions import pld_delta, pld_epsilon
 from sfumato.accounting.entry import record_reading
 from sfumato.accounting.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
+from sfumato.accounting.group import group_epsilon
 from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.objective import objective_delta
 
 __all__ = [
+    "Attacker",
+    "best_attacker",
     "calibrate",
     "compose",
     "delta_from_mu",
     "epsilon_from_mu",
     "epsilon_spent",
+    "group_epsilon",
     "mu_from_budget",
     "objective_delta",
     "pld_delta",

@@ -41,7 +41,9 @@ from sfumato.events import (
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.guarantee import Guarantee, Relation
 
-__all__ = ["compose", "epsilon_spent", "rdp_epsilon"]
+__all__ = ["compose", "epsilon_spent", "explained_by_events", "rdp_epsilon"]
+
+ROUNDING = 2.0**-51  # more than one operation on doubles changes
 
 _WITH_EPSILON = (
     ApproximateEvent,
@@ -140,7 +142,7 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     total = guarantees[0]
     for guarantee in guarantees[1:]:
         total = total + guarantee
-    if total.epsilon is None or not all(map(_explained_by_events, guarantees)):
+    if total.epsilon is None or not all(map(explained_by_events, guarantees)):
         return total
     return replace(
         total, epsilon=min(total.epsilon, epsilon_spent(total.events, total.delta, total.relation))
@@ -156,7 +158,7 @@ def _require_one_entry_bound(counts: Mapping[Event, int]) -> None:
         )
 
 
-def _explained_by_events(guarantee: Guarantee) -> bool:
+def explained_by_events(guarantee: Guarantee) -> bool:
     """Whether the events are all that the guarantee pays for, so that they may stand for it."""
     if not guarantee.events or guarantee.epsilon is None:
         return False
@@ -180,7 +182,10 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     rest = _decimal(delta) - used_delta
     if rest < 0:
         return math.inf
-    return _round_up(epsilon) + epsilon_from_mu(math.sqrt(mu_squared), float(rest))
+    mu = math.sqrt(mu_squared) * (1 + (len(counts) + 4) * ROUNDING)
+    summed, gaussian = _round_up(epsilon), epsilon_from_mu(mu, float(rest) * (1 - ROUNDING))
+    both = summed + gaussian
+    return math.nextafter(both, math.inf) if summed and gaussian else both
 
 
 def _decimal(value: float) -> Fraction:

@@ -83,6 +83,7 @@ class Result:
         return {
             "name": self.name,
             "guarantee": self.guarantee.to_dict(),
+            "attacker": self.guarantee.attacker.to_dict(),
             "warning": self.warning,
             "metrics": {name: _json_number(value) for name, value in self.metrics.items()},
             "notes": list(self.notes),

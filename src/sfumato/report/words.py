@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from sfumato.accounting.attacker import percent
 from sfumato.events import flatten
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.report.chart import aligned, number
@@ -18,6 +19,7 @@ __all__ = [
     "LIMITS",
     "RAW",
     "RELATIONS",
+    "attacker_facts",
     "event_rows",
     "facts",
     "figures",
@@ -36,14 +38,15 @@ RAW = "Sensitive: measured on raw rows, covered by no guarantee. Not for release
 LIMITS = (
     "What is true of everybody. If smoking harms, a private study finds that it does, and that "
     "says something about every smoker, whether in the data or not.",
-    "Groups. The guarantee is for one record. For k records of one family, or of one "
-    "patient who came k times, epsilon is k times as large.",
+    "Groups. The guarantee is for one record. For k records of one family, or of one patient who "
+    "came k times, epsilon is k times as large or, at the same delta, larger still.",
     "Facts that were taken for public: the bounds, the labels, the columns, and whatever else is "
     "listed under a guarantee.",
     "Other releases. What was published from the same rows without the ledger adds up, and nobody "
     "counts it.",
     "The rows themselves, where they are stored, and everything that is marked as sensitive here.",
-    "The chance delta. With that probability the promise may fail.",
+    "What delta allows. The probability of any one outcome may change by delta beyond the factor, "
+    "and the factor itself is exceeded somewhat more often than with probability delta.",
 )
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -89,7 +92,27 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
                 f"epsilon {number(reading.epsilon)}, delta {_scientific(reading.delta)}",
             )
         )
-    return [*found, ("Status", standing(guarantee))]
+    return [*found, *attacker_facts(guarantee), ("Status", standing(guarantee))]
+
+
+def attacker_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Give what the best attacker can do, where anything is promised."""
+    if not guarantee.is_private:
+        return []
+    found = guarantee.attacker
+    return [
+        ("Best attacker, from even odds", f"right at most {percent(found.guesses_right)}"),
+        (f"At {percent(found.false_alarms)} false alarms", f"finds at most {percent(found.finds)}"),
+        ("Privacy loss above epsilon", f"probability at most {_rounded_up(found.loss_exceeds)}"),
+    ]
+
+
+def _rounded_up(probability: float) -> str:
+    """Write a small probability with two digits, never too small."""
+    if probability == 0:
+        return "0"
+    digit = 10.0 ** (math.floor(math.log10(probability)) - 1)
+    return _scientific(math.ceil(probability / digit * (1 - 2e-11)) * digit)
 
 
 def standing(guarantee: Guarantee) -> str:

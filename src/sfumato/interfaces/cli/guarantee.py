@@ -17,7 +17,7 @@ from sfumato.interfaces.cli.console import printed_json, told
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
 from sfumato.persistence.container import opened
-from sfumato.report.words import event_rows
+from sfumato.report.words import attacker_facts, event_rows
 from sfumato.tables.files import FORMATS, TableFile, metadata_beside
 
 __all__ = ["guarantee", "promised_by"]
@@ -40,6 +40,8 @@ def guarantee(
         return
     promised = Guarantee.from_dict(found["guarantee"])
     told(f"{file}: {found['class']}", str(promised))
+    for name, value in attacker_facts(promised)[-1:]:  # the others stand in the sentence
+        told(f"  {name[0].lower()}{name[1:]}: {value}")
     for kind, parameters, times in event_rows(promised):
         told(f"  released: {kind}, {parameters}, {times} x")
     told(f"  public: {'; '.join(promised.public) or 'nothing is recorded'}")
@@ -53,7 +55,21 @@ def promised_by(file: Path) -> dict[str, Any]:
     record = _of_table(file) if file.suffix.lower() in FORMATS else _of_model(file)
     if record["guarantee"] is None:
         raise InvalidInputError(f"'{file}' states no guarantee: it is not private.")
-    return {**record, "proof": _proof_sheet(record["class"])}
+    promised = _read(file, record["guarantee"])
+    return {
+        **record,
+        "guarantee": promised.to_dict(),
+        "attacker": promised.attacker.to_dict(),
+        "proof": _proof_sheet(record["class"]),
+    }
+
+
+def _read(file: Path, stored: Any) -> Guarantee:
+    """Build the guarantee again: files of version 0.1.0 hold a sentence that says too much."""
+    try:
+        return Guarantee.from_dict(stored)
+    except (AttributeError, KeyError, TypeError):
+        raise InvalidInputError(f"The guarantee in '{file}' cannot be read.") from None
 
 
 def _of_model(file: Path) -> dict[str, Any]:

@@ -1,0 +1,229 @@
+"""What the best attacker can do: against closed forms, brute force, and noise that was drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, norm
+
+from sfumato import Guarantee
+from sfumato.accounting import best_attacker, mu_from_budget
+from sfumato.accounting.attacker import _of_events, percent
+from sfumato.events import (
+    EntryEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    RepeatedEvent,
+)
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms import GaussianMechanism
+
+FALSE_ALARM = 1e-6  # of each statistical test below
+
+
+def gaussian(epsilon: float, delta: float, releases: int = 1) -> Guarantee:
+    """Noise that just keeps the budget, in so many equal releases."""
+    noise = GaussianEvent(math.sqrt(releases) / mu_from_budget(epsilon, delta))
+    return Guarantee(epsilon=epsilon, delta=delta, events=(RepeatedEvent(noise, releases),))
+
+
+# Gaussian noise ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "times"), [(1.0, 1e-5, 16), (0.1, 1e-6, 149)])
+def test_the_loss_exceeds_epsilon_far_more_often_than_delta(epsilon, delta, times) -> None:
+    found = gaussian(epsilon, delta).attacker
+    assert found.loss_exceeds / delta == pytest.approx(times, abs=0.5)
+
+
+def test_figures_for_a_layman() -> None:
+    found = gaussian(1.0, 1e-5).attacker
+    assert percent(found.guesses_right) == "55.4 %"
+    assert percent(found.finds) == "1.98 %"
+    pure = best_attacker(Guarantee(epsilon=1.0))
+    assert percent(pure.guesses_right) == "73.2 %"
+    assert pure.loss_exceeds == 0.0
+
+
+def test_the_noise_that_is_drawn_exceeds_epsilon_as_often_as_stated() -> None:
+    """Forty thousand real releases at (1, 1e-3): near .0086, and not .001."""
+    epsilon, delta, draws = 1.0, 1e-3, 40_000
+    mechanism = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=epsilon, delta=delta)
+    outputs = mechanism.release(np.ones(draws), ledger=None)
+    mu = mu_from_budget(epsilon, delta)
+    losses = mu**2 * (outputs - 0.5)  # of 1 against 0
+    exceeding = int(np.sum(losses > epsilon))
+    stated = gaussian(epsilon, delta).attacker.loss_exceeds
+    assert stated == pytest.approx(0.0086, abs=1e-4)
+    assert binomtest(exceeding, draws, stated).pvalue > FALSE_ALARM
+    assert binomtest(exceeding, draws, delta).pvalue < FALSE_ALARM
+
+
+def test_gaussian_closed_forms_agree_with_the_curve_of_the_loss_distribution() -> None:
+    for noise in (1.0, 4.0):
+        epsilon, event = 2.0, GaussianEvent(noise)
+        closed = _of_events({event: 1}, epsilon, 0.01)
+        tiny = {event: 1, PureEvent(1e-9): 1}  # not Gaussian alone, so by the curve
+        assert _of_events(tiny, epsilon, 0.01)[:2] == pytest.approx(closed[:2], rel=2e-3)
+        assert closed[2] <= _of_events(tiny, epsilon, 0.01)[2]
+
+
+def test_later_releases_may_keep_a_loss_above_epsilon() -> None:
+    """An attacker who stops where he is ahead exceeds epsilon nearly twice as often."""
+    epsilon, steps = 1.0, 100
+    mu = mu_from_budget(epsilon, 1e-2) / math.sqrt(steps)
+    rng = np.random.default_rng(0)
+    losses = np.cumsum(rng.normal(mu**2 / 2, mu, size=(20_000, steps)), axis=1)
+    ahead = int(np.sum(losses.max(axis=1) > epsilon))
+    alone = gaussian(epsilon, 1e-2).attacker.loss_exceeds
+    several = gaussian(epsilon, 1e-2, steps).attacker.loss_exceeds
+    assert binomtest(ahead, 20_000, alone, alternative="greater").pvalue < FALSE_ALARM
+    assert binomtest(ahead, 20_000, several, alternative="greater").pvalue > FALSE_ALARM
+    assert several < 2 * alone
+
+
+# Other noise ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_laplace_noise(epsilon: float) -> None:
+    found = best_attacker(Guarantee(epsilon=epsilon, events=(LaplaceEvent(epsilon),)))
+    assert found.guesses_right == pytest.approx(1 - math.exp(-epsilon / 2) / 2, rel=1e-4)
+    threshold = -math.log(2 * 0.01) / epsilon  # of Lap(1/epsilon), 1 % false alarms
+    hits = (
+        1 - math.exp(-epsilon * (1 - threshold)) / 2 if threshold < 1 else math.exp(epsilon) / 100
+    )
+    assert hits * (1 - 1e-9) <= found.finds <= hits * (1 + 1e-3)
+    assert found.loss_exceeds == 0.0
+
+
+def test_two_answers_of_randomised_response_by_brute_force() -> None:
+    event, epsilon = RandomizedResponseEvent(0.7, 2), 1.4
+    kept = 1 / (1 + math.exp(-0.7))
+    p = np.array([kept**2, kept * (1 - kept), (1 - kept) * kept, (1 - kept) ** 2])
+    assert_no_attack_is_better(p, p[::-1], Guarantee(epsilon=epsilon, events=(event, event)))
+
+
+@given(st.floats(0.05, 4), st.floats(1e-6, 0.2))
+def test_without_events_the_figures_are_those_of_the_worst_mechanism(epsilon, delta) -> None:
+    guarantee = Guarantee(epsilon=epsilon, delta=delta)
+    odds = (1 - delta) / (1 + math.exp(epsilon))
+    p = np.array([delta, 0.0, odds * math.exp(epsilon), odds])
+    best = assert_no_attack_is_better(p, p[[1, 0, 3, 2]], guarantee)
+    assert best == pytest.approx((guarantee.attacker.guesses_right, guarantee.attacker.finds))
+
+
+def test_the_worst_loss_exceeds_epsilon_almost_always_at_any_delta_above_zero() -> None:
+    """P has a set of loss just above epsilon as large as both directions allow."""
+    epsilon, delta = 1.0, 1e-3
+    stated = best_attacker(Guarantee(epsilon=epsilon, delta=delta)).loss_exceeds
+    p, q = stated, stated * math.exp(-epsilon) * (1 - 1e-9)
+    assert p - math.exp(epsilon) * q <= delta
+    assert (1 - q) - math.exp(epsilon) * (1 - p) <= delta * (1 + 1e-3)
+
+
+def assert_no_attack_is_better(p, q, guarantee: Guarantee) -> tuple[float, float]:
+    """Try every set of outcomes, and every mixture of two sets at 1 % false alarms."""
+    sets = [np.array(chosen, bool) for chosen in itertools.product((0, 1), repeat=len(p))]
+    rates = [(float(q[chosen].sum()), float(p[chosen].sum())) for chosen in sets]
+    right = max((1 - false + hit) / 2 for false, hit in rates)
+    finds = max(
+        a[1] + (b[1] - a[1]) * (0.01 - a[0]) / (b[0] - a[0])
+        for a in rates
+        for b in rates
+        if a[0] <= 0.01 < b[0]
+    )
+    found = guarantee.attacker
+    assert right <= found.guesses_right
+    assert finds <= found.finds
+    return right, finds
+
+
+def test_a_mixture_of_laws_against_simulation() -> None:
+    """Gaussian and Laplace noise together: the likelihood ratio is the best attack."""
+    rng, n = np.random.default_rng(0), 400_000
+    normal, laplace = rng.normal(size=(2, n)), rng.laplace(size=(2, n), scale=2.0)
+    shift = np.array([[0.5], [0.0]])
+    losses = 0.5 * (normal + shift) - 0.125
+    moved = laplace + np.array([[1.0], [0.0]])
+    losses += (np.abs(moved) - np.abs(moved - 1)) / 2
+    found = _of_events({GaussianEvent(2.0): 1, LaplaceEvent(0.5): 1}, 1.5, 0.01)
+    right = (np.mean(losses[0] > 0) + np.mean(losses[1] <= 0)) / 2
+    assert right == pytest.approx(found[0], abs=4e-3)
+    finds = np.mean(losses[0] > np.quantile(losses[1], 0.99))
+    assert finds == pytest.approx(found[1], abs=3e-3)
+    assert np.mean(losses[0] > 1.5) <= found[2]
+
+
+def test_objective_perturbation_has_figures_of_its_own_noise() -> None:
+    event = ObjectivePerturbationEvent(4.25, 0.0, 2)
+    found = _of_events({event: 1}, 1.0, 0.01)
+    assert found[0] < 0.72
+    assert found[1] < 0.0272
+    assert found[2] < 1e-3
+
+
+def test_an_atom_is_the_chance_that_the_loss_is_infinite() -> None:
+    guarantee = Guarantee(epsilon=0.1, delta=1e-5, events=(EntryEvent(0.1, 1e-5),))
+    assert guarantee.attacker.loss_exceeds == pytest.approx(1e-5)
+
+
+# What is not known --------------------------------------------------------------------------------
+
+
+def test_events_that_do_not_explain_a_guarantee_do_not_soften_it() -> None:
+    known = gaussian(1.0, 1e-5)
+    weaker = Guarantee(epsilon=2.0, delta=1e-5, events=known.events)
+    assert weaker.attacker == best_attacker(Guarantee(epsilon=2.0, delta=1e-5))
+    assert known.attacker.guesses_right < best_attacker(Guarantee(epsilon=1.0)).guesses_right
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        Guarantee(epsilon=math.inf),
+        Guarantee(epsilon=None, status="refuted", claimed_epsilon=0.1),
+        Guarantee(epsilon=1.0, status="testing"),
+    ],
+)
+def test_where_nothing_is_promised_the_attacker_is_always_right(guarantee: Guarantee) -> None:
+    assert guarantee.attacker.to_dict() == {
+        "guesses_right": 1.0,
+        "finds": 1.0,
+        "loss_exceeds": 1.0,
+        "false_alarms": 0.01,
+    }
+
+
+def test_other_rates_of_false_alarms() -> None:
+    guarantee = gaussian(1.0, 1e-5)
+    mu = mu_from_budget(1.0, 1e-5)
+    for rate in (1e-3, 0.1, 0.5):
+        exact = norm.cdf(norm.ppf(rate) + mu)
+        assert exact <= best_attacker(guarantee, rate).finds <= exact * (1 + 1e-9)
+    with pytest.raises(InvalidInputError, match="false_alarms"):
+        best_attacker(guarantee, 0.0)
+
+
+@given(st.floats(0, 900), st.floats(0, 0.9))
+def test_figures_are_probabilities_and_grow_with_the_budget(epsilon: float, delta: float) -> None:
+    found, more = (
+        best_attacker(Guarantee(epsilon=e, delta=delta)) for e in (epsilon, epsilon + 0.1)
+    )
+    assert 0.5 <= found.guesses_right <= more.guesses_right <= 1
+    assert 0.01 <= found.finds <= more.finds <= 1
+    assert 0 <= found.loss_exceeds <= 1
+
+
+@given(st.floats(1e-9, 1))
+def test_shares_are_written_no_smaller_than_they_are(share: float) -> None:
+    written = float(percent(share).removesuffix(" %")) / 100
+    assert share * (1 - 1e-10) <= written <= share * 1.0101

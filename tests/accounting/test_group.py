@@ -1,0 +1,127 @@
+"""Several records of one person: the group curve against closed forms and brute force."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.accounting import (
+    delta_from_mu,
+    epsilon_spent,
+    group_epsilon,
+    mu_from_budget,
+    pld_delta,
+)
+from sfumato.accounting.group import group_event
+from sfumato.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    EntryEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    RepeatedEvent,
+    flatten,
+)
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+
+EVENTS: list[Event] = [
+    GaussianEvent(2.5),
+    LaplaceEvent(0.4),
+    EntryEvent(0.4, 1e-7),
+    PureEvent(0.4),
+    BoundedRangeEvent(0.4),
+    RandomizedResponseEvent(0.4, 5),
+    ObjectivePerturbationEvent(6.0, 0.05, 2),
+    ApproximateEvent(0.4, 1e-9),
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "epsilon", "delta", "cost"), [(10, 0.1, 1e-6, 1.178), (50, 0.06, 1e-5, 4.485)]
+)
+def test_k_records_cost_more_than_k_epsilon_at_the_same_delta(size, epsilon, delta, cost) -> None:
+    noise = GaussianEvent(1 / mu_from_budget(epsilon, delta))
+    found = group_epsilon([noise], size, delta)
+    assert found == pytest.approx(cost, abs=5e-3)
+    assert found > size * epsilon
+
+
+@given(st.integers(1, 60), st.floats(0.01, 3), st.floats(1e-10, 0.1))
+def test_gaussian_groups_are_exact(size: int, mu: float, delta: float) -> None:
+    found = group_epsilon([GaussianEvent(1 / mu)], size, delta)
+    assert delta_from_mu(size * mu * (1 - 1e-12), found) <= delta
+    if found:
+        assert delta_from_mu(size * mu, found * (1 - 1e-5)) > delta
+
+
+def test_pure_epsilons_multiply_as_they_are_written() -> None:
+    for event in (PureEvent(0.1), LaplaceEvent(0.1), BoundedRangeEvent(0.1)):
+        assert group_epsilon([event], 10, 0.0) == 1.0
+        assert group_epsilon([event, event], 3, 0.0) == 0.6
+
+
+def test_laplace_groups_are_exact() -> None:
+    """Two people at distance 3 under Laplace noise for distance 1, by integration."""
+    grid = np.linspace(-100, 100, 400_001)
+    p, q = (np.exp(-0.4 * np.abs(grid - centre)) * 0.2 for centre in (0.0, 3.0))
+    for epsilon in (0.1, 0.6, 1.1):
+        exact = np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), grid)
+        counts = flatten([group_event(LaplaceEvent(0.4), 3)])
+        assert pld_delta(counts, epsilon) == pytest.approx(exact, rel=1e-3)
+
+
+def test_one_number_moved_far_is_worse_than_many_moved_a_little() -> None:
+    """What `group_event` of an entry takes for granted."""
+    for size in (2, 5, 20):
+        for epsilon in np.linspace(0, 0.3 * size, 4):
+            many = pld_delta({LaplaceEvent(0.3): size}, float(epsilon))
+            one = pld_delta({LaplaceEvent(0.3 * size): 1}, float(epsilon))
+            assert many <= one + 1e-9
+
+
+def test_each_label_of_a_group_is_answered_on_its_own() -> None:
+    """Two records, two labels: the four pairs of answers, by hand."""
+    kept = 1 / (1 + math.exp(-0.4))
+    p = np.array([kept**2, kept * (1 - kept), kept * (1 - kept), (1 - kept) ** 2])
+    counts = flatten([group_event(RandomizedResponseEvent(0.4, 2), 2)])
+    for epsilon in (0.0, 0.3, 0.6):
+        exact = np.maximum(p - math.exp(epsilon) * p[::-1], 0).sum()
+        assert pld_delta(counts, epsilon) == pytest.approx(exact, rel=1e-3)
+
+
+def test_a_bare_pair_of_epsilon_and_delta_goes_by_the_group_theorem() -> None:
+    event = ApproximateEvent(0.5, 1e-6)
+    found = group_event(event, 3)
+    assert isinstance(found, ApproximateEvent)
+    assert found.epsilon == 1.5
+    assert found.delta == pytest.approx(1e-6 * (1 + math.exp(0.5) + math.exp(1.0)))
+    assert group_event(ApproximateEvent(3.0, 1e-2), 3) == NonPrivateEvent()
+    assert group_epsilon([event], 30, 1e-5) == math.inf
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_a_larger_group_costs_more_and_a_group_of_one_the_same(event: Event) -> None:
+    costs = [group_epsilon([RepeatedEvent(event, 2)], size, 1e-5) for size in (1, 2, 3, 4)]
+    assert costs[0] == epsilon_spent([event, event], 1e-5)
+    assert costs == sorted(costs)
+    assert costs[1] > 1.9 * costs[0] or isinstance(event, RandomizedResponseEvent)
+
+
+def test_what_has_no_group_event_is_refused() -> None:
+    class Telepathy(Event):
+        kind = "telepathy"
+
+    with pytest.raises(UnsupportedEventError, match="telepathy"):
+        group_epsilon([Telepathy()], 2, 1e-5)
+    with pytest.raises(InvalidInputError, match="size"):
+        group_epsilon([GaussianEvent(1.0)], 0, 1e-5)
+    assert group_epsilon([NonPrivateEvent()], 2, 1e-5) == math.inf
