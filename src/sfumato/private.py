@@ -97,9 +97,20 @@ class PrivateEstimator(BaseEstimator):
         # [Q5] zero rows are an error only where the number of rows is public
         is_secret = reset and Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
         rows = checked_rows(self, X, reset=reset, n_features=declared, may_be_empty=is_secret)
+        if reset:
+            self._check_number(len(rows))
         if reset and bounds is not None:
             bounds.box(rows.shape[1])  # before anything is charged
         return rows
+
+    def _check_number(self, n_rows: int) -> None:
+        """Refuse more rows than sums are exact for: a public number, before anything is charged."""
+        is_public = Relation(self.relation) is Relation.REPLACE_ONE
+        most = MOST_ROWS if is_public else self._most_rows
+        if n_rows > most:
+            raise InvalidInputError(
+                f"At most {most} rows are taken here with relation {str(self.relation)!r}."
+            )
 
     def _check_labels(
         self, X: NDArray[np.float64], y: ArrayLike | None, bounds: Bounds
@@ -133,7 +144,7 @@ class PrivateEstimator(BaseEstimator):
             raise InvalidInputError(
                 f"y should be a 1d array, got {column.ndim} dimensions instead."
             )
-        if len(column) != len(X):
+        if len(column) != X.shape[0]:
             raise InvalidInputError("X and y have inconsistent numbers of samples.")
         return column
 

@@ -318,7 +318,7 @@ def test_the_number_of_rows_is_bounded_where_it_is_secret(unit_digits, monkeypat
     assert not any("at most" in fact for fact in fitted(unit_digits, n_steps=2).guarantee_.public)
     monkeypatch.setattr("sfumato.margins.private_linear.MOST_MINIMISED", 1024)
     fitted(unit_digits, solver="output")
-    with pytest.raises(InvalidInputError, match="takes 1024 rows at most"):
+    with pytest.raises(InvalidInputError, match="At most 1024 rows"):
         fitted(unit_digits, solver="output", relation="add_or_remove_one")
 
 

@@ -188,6 +188,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         self.regularization_ = self._public_regularization(n_rows, lipschitz)
         self._require_resolution(n_rows, self._loss().smoothness)
         mechanism, gap = self._mechanism(n_rows, lipschitz)  # [K2] sensitivity with the gap in it
+        mechanism.for_size(mapped.shape[1] * len(self.classes_))  # refused before the charge
         machine = self._minimise(mapped, codes, gap, n_rows)  # [K3] certified to the gap
         receipt = self._prepay(mechanism)  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)

@@ -18,7 +18,7 @@ from sfumato.functions.domain import Domain
 from sfumato.functions.maps import features_from_dict
 from sfumato.functions.plotting import plot_density
 from sfumato.functions.projection import Nodes, density_threshold
-from sfumato.functions.spaces import GaussianSpace, SobolevSpace, public_features
+from sfumato.functions.spaces import MOST_COORDINATES, GaussianSpace, SobolevSpace, public_features
 from sfumato.guarantee import Mode, Relation
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
@@ -171,6 +171,8 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
         rows = bounds.clip(rows)  # [D1] rows inside the public box
         quartiles, mechanism = self._mechanisms(rows.shape[1])  # [D2] the budget divided
+        largest = max(self.n_fourier, MOST_COORDINATES)  # whatever the bandwidth will be
+        mechanism.for_size(largest * len(self.classes_))
         receipt = self._prepay(*quartiles, mechanism)  # [D3] charge all, then draw
         self.bandwidth_ = self._bandwidth(rows, quartiles, receipt)  # [D4] quartiles, if bought
         space = self._public_space(rows.shape[1])

@@ -255,7 +255,9 @@ class TaylorFeatures(FeatureMap):
         """Give ``sum_i w_i φ(c_i)``, one matrix product for each function."""
         if not isinstance(function, KernelExpansion):
             return super().coordinates(function)
-        weights = function.weights.reshape(len(function.centres), -1)
+        weights = function.weights.reshape(
+            len(function.centres), math.prod(function.weights.shape[1:])
+        )
         total = np.zeros((weights.shape[1], self.sizes[0], self.size // self.sizes[0]))
         blocks = zip(self._blocks(function.centres), self._blocks(weights), strict=True)
         for centres, block_weights in blocks:
@@ -414,4 +416,4 @@ def _taylor(u: Array, size: int) -> Array:
 
 
 def _row_products(A: Array, B: Array) -> Array:
-    return np.asarray((A[:, :, None] * B[:, None, :]).reshape(len(A), -1))
+    return np.asarray((A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1]))

@@ -153,7 +153,7 @@ class PrivateMeanCurve(PrivateEstimator):
         self._warn_if_weak(len(rows))
 
         curves = self._smoothed(rows)  # [C1] each row alone, norm at most τ
-        mechanism = self._mechanism(len(rows))  # [C2] sensitivity
+        mechanism = self._mechanism(len(rows)).for_size(curves.shape[1] + 1)  # [C2] sensitivity
         receipt = self._prepay(mechanism)  # [C3] charge, then draw
         if Relation(self.relation) is Relation.REPLACE_ONE:
             self.coefficients_ = mechanism.release(curves.mean(axis=0), ledger=receipt)

@@ -171,6 +171,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         self.regularization_ = self._public_regularization(n_rows, loss.lipschitz)
         self._require_resolution(n_rows, loss.smoothness)
         mechanism, gap = self._mechanism(n_rows, loss.lipschitz)  # [K2] with the gap in it
+        mechanism.for_size(mapped.shape[1])  # refused before the charge
         scaled = (np.clip(targets, middle - half, middle + half) - middle) / half
         machine = minimise(  # [K3] certified to the gap
             mapped, scaled, loss, regularization=self.regularization_, tolerance=gap, n_rows=n_rows

@@ -194,15 +194,15 @@ def minimise_jointly(
     found = Minimiser(start, objective.gap(objective.gradient(start)))
     flat = np.zeros(shape[0] * shape[1])
     for _ in range(MOST_RESTARTS):  # a restart forgets a curvature that rounding has spoilt
+        if found.gap <= tolerance:
+            return found
         options = {"maxiter": 5000, "maxfun": 10000, "gtol": 1e-14, "ftol": 1e-18, "maxcor": 30}
         flat = minimize(value_and_gradient, flat, jac=True, method="L-BFGS-B", options=options).x
         W = basis @ flat.reshape(shape)
         gradient = objective.gradient(W)
         W = W - _outside(basis, gradient) / (2 * regularization)
         found = min(found, Minimiser(W, objective.gap(objective.gradient(W))), key=_gap)
-        if found.gap <= tolerance:
-            return found
-    return accelerated(objective, found, tolerance)
+    return found if found.gap <= tolerance else accelerated(objective, found, tolerance)
 
 
 def _gap(found: Minimiser) -> float:
@@ -234,6 +234,8 @@ def _newton(
 def _directions(features: Array) -> Array:
     """Orthonormal directions in which the rows vary; in all others P is as good as ``λ |w|²``."""
     n, m = features.shape
+    if not n:  # their number may be secret, so none is no error
+        return np.zeros((m, 0))
     if m <= n:
         values, vectors = eigh(features.T @ features)
         return np.asarray(vectors[:, values > DISCARDED * values[-1]])

@@ -39,6 +39,8 @@ Array = NDArray[np.float64]
 MOST_EXACT = 2**17
 LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
 KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
+# Of a function in one of these spaces, but for random features.
+MOST_COORDINATES = max(MOST_EXACT, *(knots**d for d, knots in KNOTS_OF_AN_AXIS.items()))
 
 
 def public_features(

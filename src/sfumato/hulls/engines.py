@@ -134,6 +134,8 @@ class PrivateRowsEstimator(PrivateEstimator):
                 f"'smoothing_ratio' must lie in (0, 1), or be None. Got {self.smoothing_ratio}."
             )
         self._check_combination(bounds)
+        if self.device is not None:
+            _require_device(self.device)
         return bounds
 
     def _check_combination(self, bounds: Bounds) -> None:
@@ -221,7 +223,7 @@ class PrivateRowsEstimator(PrivateEstimator):
             sensitivity=2.0,  # the diameter of the unit ball
             epsilon=self.epsilon * (1 - LABEL_SHARE * with_labels),
             delta=self.delta,
-        )
+        ).for_size(rows.size)
         mechanisms: list[Mechanism] = [noise]
         if with_labels:
             response = RandomizedResponseMechanism.calibrate(
@@ -340,3 +342,13 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _stops(self, private: BranchedRows, n_passes: int) -> list[Stop]:
         thresholds: Sequence[float | None] = private.thresholds or [None] * len(private.places)
         return [Stop(n_passes, self.smoothing_ratio, threshold) for threshold in thresholds]
+
+
+def _require_device(device: str) -> None:
+    """Refuse a device that PyTorch does not have here, before anything is charged."""
+    try:
+        import_module("torch").empty(0, device=device)
+    except (ImportError, RuntimeError, AssertionError, TypeError):
+        raise InvalidInputError(
+            f"'device' must be one that PyTorch has on this machine, or None. Got {device!r}."
+        ) from None

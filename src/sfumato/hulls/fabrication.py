@@ -300,11 +300,12 @@ class Fabricator(PrivateRowsEstimator):
                 "promise for one entry would not cover it. Leave such columns out."
             )
         form = TableForm.of(X, self.categories)
-        rows = self._check_rows(form.encode(X))
+        encoded = form.encoded_bounds(bounds)
+        rows = self._check_rows(form.encode(X), bounds=encoded)
         self.table_ = form.to_dict()
         self.feature_names_in_ = np.array(form.columns, dtype=object)
         self.n_features_in_ = len(form.columns)
-        return rows, form.encoded_bounds(bounds)
+        return rows, encoded
 
     def _codes(
         self, rows: NDArray[np.float64], y: Any, bounds: Bounds

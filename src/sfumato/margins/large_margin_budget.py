@@ -80,7 +80,7 @@ class LargeMarginBudget:
         if self.delta == 0 and math.isfinite(self.epsilon):
             return self._pure()
         multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
-        return self._gaussian(multiplier)
+        return self._gaussian(multiplier).for_size(self._size)
 
     @property
     def sensitivity(self) -> float:

@@ -82,9 +82,10 @@ class LinearBudget:
             return None
         exact = second_moment_sensitivity(self.relation)
         as_doubles = sum_rounding(self.n_features**2, MOST_ROWS)
-        return GaussianMechanism.from_mu(
+        mechanism = GaussianMechanism.from_mu(
             sensitivity=exact + as_doubles, mu=self._mu(self.projection_share)
         )
+        return mechanism.for_size(self.n_features**2)
 
     # Objective perturbation -----------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class LinearBudget:
         """
         if math.isinf(self.epsilon) or self.delta:
             multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self, size, n_rows)
-            return self._gaussian(multiplier, size, n_rows)
+            return self._gaussian(multiplier, size, n_rows).for_size(size)
         sensitivity = self.loss.sensitivity(self.relation)
         convexity = self._convexity(OBJECTIVE_SHARE * math.sqrt(size) * sensitivity / self.epsilon)
         mechanism = GammaObjectiveMechanism(
@@ -168,7 +169,7 @@ class LinearBudget:
         )
         moved = (sensitivity + 2 * residual) / convexity
         if math.isinf(self.epsilon) or self.delta:
-            return GaussianMechanism(moved, multiplier), convexity, residual
+            return GaussianMechanism(moved, multiplier).for_size(size), convexity, residual
         return GammaMechanism(moved, self.epsilon, size), convexity, residual
 
     # Noisy gradient descent -----------------------------------------------------------------
@@ -177,7 +178,8 @@ class LinearBudget:
         """Give the release of the class sizes, or None where the number of rows is public."""
         if self.relation is Relation.REPLACE_ONE:
             return None
-        return GaussianMechanism.from_mu(sensitivity=1.0, mu=self._mu(COUNT_SHARE))
+        mechanism = GaussianMechanism.from_mu(sensitivity=1.0, mu=self._mu(COUNT_SHARE))
+        return mechanism.for_size(self.loss.n_classes)
 
     def gradients(
         self, clip: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
@@ -197,7 +199,8 @@ class LinearBudget:
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
         sensitivity = clip * (2 if self.relation is Relation.REPLACE_ONE else 1)
         as_doubles = sum_rounding(size, n_rows * clip)
-        return GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
+        mechanism = GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
+        return mechanism.for_size(size)
 
     # Shared ---------------------------------------------------------------------------------
 

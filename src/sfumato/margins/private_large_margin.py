@@ -183,12 +183,13 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
                 "The label set holds one class; a classifier needs at least two."
             )
         self._warn_if_weak(len(rows))
-        self._check_number(len(rows))
         if self.mode == Mode.PAPER:
             return self._fit_as_printed(bounds, rows, codes)
 
         budget = self._budget(rows.shape)  # [L1] everything public
         components, ellipsoids = budget.components(), budget.ellipsoids()  # [L2] D, kappa, m
+        if components is not None:
+            components.for_size(rows.shape[1] ** 2)
         receipt = self._prepay(*filter(None, (components, ellipsoids)))  # [L3] charge, then draw
         basis = self._basis(components, bounds, rows, receipt)  # [L4] first release
         weights = _weights(budget.order)
@@ -205,12 +206,6 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         self.components_ = np.eye(rows.shape[1]) if basis is None else basis.T
         self.guarantee_ = self._guarantee(receipt)
         return self
-
-    def _check_number(self, n_rows: int) -> None:
-        if not self._number_is_public and n_rows > MOST_MINIMISED:
-            raise InvalidInputError(
-                f"At most {MOST_MINIMISED} rows are taken with relation {self.relation!r}."
-            )
 
     @property
     def _number_is_public(self) -> bool:
@@ -278,10 +273,9 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     def _unit_rows(self, bounds: Bounds, rows: Array, basis: Array | None) -> Array:
         """Rows in the unit ball and in the basis; each row is treated alone."""
         units = UnitRows(bounds, rows.shape[1], bits=PROJECTION_BITS)
-        blocks = [block for _, block in units.blocks(rows)]
-        if basis is not None:
-            blocks = [project(block, basis) for block in blocks]
-        found = np.concatenate(blocks)
+        found = np.empty((len(rows), rows.shape[1] if basis is None else basis.shape[1]))
+        for part, block in units.blocks(rows):
+            found[part] = block if basis is None else project(block, basis)
         if self.unit_rows:
             lengths = np.linalg.norm(found, axis=1, keepdims=True)
             found /= np.where(lengths > 0, lengths, 1.0)

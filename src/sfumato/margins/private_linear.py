@@ -315,12 +315,15 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         rows = self._row_map()(rows)
         return to_numpy(rows @ like(rows, np.ascontiguousarray(self.weights_.T)))
 
-    def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
+    def _check_rows(self, X: Any, *, reset: bool = True, bounds: Bounds | None = None) -> Any:
         if not is_foreign(X) or self.solver != "noisy-gd" or self.mode == Mode.PAPER:
-            return super()._check_rows(to_numpy(X) if is_foreign(X) else X, reset=reset)
-        if X.ndim != 2 or 0 in X.shape:
+            rows = to_numpy(X) if is_foreign(X) else X
+            return super()._check_rows(rows, reset=reset, bounds=bounds)
+        is_secret = reset and Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
+        if X.ndim != 2 or 0 in X.shape[is_secret:]:
             raise InvalidInputError(f"Rows must form a 2-D array. Got {X.ndim} dimensions.")
         if reset:
+            self._check_number(int(X.shape[0]))
             self.n_features_in_ = int(X.shape[1])
         elif X.shape[1] != self.n_features_in_:
             raise InvalidInputError(
@@ -413,11 +416,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
 
     def _public_rows(self, units: Array) -> int:
         """Number of rows where it is public, else the public bound on it."""
-        if units.shape[0] > self._most_rows:
-            raise InvalidInputError(
-                f"solver={self.solver!r} takes {self._most_rows} rows at most with relation "
-                f"{self.relation!r}; solver='noisy-gd' takes {MOST_ROWS}."
-            )
         is_public = Relation(self.relation) is Relation.REPLACE_ONE
         return int(units.shape[0]) if is_public else self._most_rows
 

@@ -16,7 +16,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
-from sfumato.mechanisms.sampling import LAPLACE, bernoulli, rounded_noise
+from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
 
 __all__ = ["EntryMechanism"]
 
@@ -67,6 +67,9 @@ class EntryMechanism(Mechanism):
         require_epsilon(self.epsilon)
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if math.isfinite(self.epsilon):  # noise that cannot be drawn is refused before a charge
+            step, scale = self._grid()
+            require_scale(scale / step)
 
     @classmethod
     def calibrate(cls, *, entry_bound: float, epsilon: float, delta: float = 0.0) -> EntryMechanism:
@@ -156,9 +159,13 @@ class EntryMechanism(Mechanism):
         self._charge(ledger)
         if math.isinf(self.epsilon):
             return table
-        step = grid_step(self.entry_bound / self.epsilon, sensitivity=self.entry_bound, spread=1.0)
-        scale = (self.entry_bound + step) / self.epsilon
+        step, scale = self._grid()
         noise = rounded_noise(LAPLACE, scale / step, table.size)
         if self.delta:
             noise[bernoulli(lambda exact: exact.mpf(self.delta), table.size)] = 0.0
         return add_on_grid(to_grid(table, step), noise.reshape(table.shape), step)
+
+    def _grid(self) -> tuple[float, float]:
+        """Step of the grid, and the scale of the noise with the rounding paid for."""
+        step = grid_step(self.entry_bound / self.epsilon, sensitivity=self.entry_bound, spread=1.0)
+        return step, (self.entry_bound + step) / self.epsilon

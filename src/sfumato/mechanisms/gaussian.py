@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,7 @@ from sfumato.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
-from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
+from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 
 __all__ = ["GaussianMechanism"]
 
@@ -128,7 +129,7 @@ class GaussianMechanism(Mechanism):
             The noisy values, in the shape of `value`.
         """
         statistic = as_statistic(value)
-        self._charge(ledger)
+        self.for_size(statistic.size)._charge(ledger)
         if self.noise_multiplier == 0:
             return statistic
         step, scale = self._grid(math.sqrt(statistic.size))
@@ -159,13 +160,31 @@ class GaussianMechanism(Mechanism):
         statistic = as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
             raise InvalidInputError("A symmetric release needs square matrices.")
-        self._charge(ledger)
+        self.for_size(statistic.size)._charge(ledger)
         if self.noise_multiplier == 0:
             return statistic
         step, scale = self._grid(math.sqrt(statistic.size))
         statistic = to_grid((statistic + np.swapaxes(statistic, -1, -2)) / 2, step)
         noise = _symmetric_noise(statistic.shape, scale / step)
         return add_on_grid(statistic, noise, step)
+
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+
+        Returns
+        -------
+        GaussianMechanism
+            The mechanism itself, for a check before the charge.
+        """
+        if self.noise_multiplier > 0:
+            step, scale = self._grid(math.sqrt(size))
+            require_scale(scale / step)
+        return self
 
     def _grid(self, spread: float) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""

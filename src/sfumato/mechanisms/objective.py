@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitiv
 from sfumato.mechanisms.gamma import LARGEST_NORM
 from sfumato.mechanisms.grid import add_on_grid, grid_step, to_grid
 from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
-from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
+from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 
 __all__ = [
@@ -69,12 +70,22 @@ class ObjectiveMechanism(Mechanism):
 
     def release(self, value: PerturbableObjective, *, ledger: Chargeable | None) -> Array:
         """Charge the ledger, then release the minimiser of the perturbed objective `value`."""
-        self._charge(ledger)
+        self.for_size(math.prod(value.shape))._charge(ledger)
         linear = self._linear_term(value.shape)
         if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
             return value.minimise(linear, self.strong_convexity, self.residual / 2)
         t = near_minimiser(value, linear, self.strong_convexity, self.residual)
         return self._with_output_noise(t)
+
+    @abstractmethod
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+
+        Parameters
+        ----------
+        size : int
+            Number of coordinates of a point.
+        """
 
     @abstractmethod
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
@@ -147,22 +158,37 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         """Share of ``1/r`` that is mu of the noise on the output: 2⁻¹⁰ for the least τ."""
         return math.sqrt(self.residual / self.sensitivity)
 
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly."""
+        if self.noise_multiplier > 0:
+            require_scale(self._linear_cells(size))
+            step, scale = self._output_grid(size)
+            require_scale(scale / step)
+        return self
+
+    def _linear_cells(self, size: int) -> float:
+        """Deviation of a coordinate of b, in cells of its grid."""
+        return math.sqrt(self.variance()) / self._step(size)
+
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
         if self.noise_multiplier == 0:
             return np.zeros(shape)
         size = math.prod(shape)
-        step = self._step(size)
-        cells = rounded_noise(GAUSSIAN, math.sqrt(self.variance()) / step, size)
-        return np.asarray(cells.reshape(shape) * step)
+        cells = rounded_noise(GAUSSIAN, self._linear_cells(size), size)
+        return np.asarray(cells.reshape(shape) * self._step(size))
+
+    def _output_grid(self, size: int) -> tuple[float, float]:
+        """Step of the grid of the output, and the scale of its noise."""
+        moved = 2 * self.residual / self.strong_convexity
+        multiplier = self.noise_multiplier / self._share
+        spread = math.sqrt(size)
+        step = grid_step(moved * multiplier, sensitivity=moved, spread=spread)
+        return step, (moved + step * spread) * multiplier
 
     def _with_output_noise(self, t: Array) -> Array:
         if self.noise_multiplier == 0:
             return t
-        moved = 2 * self.residual / self.strong_convexity
-        multiplier = self.noise_multiplier / self._share
-        spread = math.sqrt(t.size)
-        step = grid_step(moved * multiplier, sensitivity=moved, spread=spread)
-        scale = (moved + step * spread) * multiplier
+        step, scale = self._output_grid(t.size)
         noise = rounded_noise(GAUSSIAN, scale / step, t.size).reshape(t.shape)
         return add_on_grid(to_grid(t, step), noise, step)
 
@@ -259,9 +285,13 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         """``τ = max(2⁻¹⁵ D, 2 rounding)``."""
         return max(GAMMA_RESIDUAL * self.sensitivity, 2 * self.rounding)
 
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism; sizes that cannot be drawn were refused when it was made."""
+        if size != self.size:
+            raise InvalidInputError(f"The noise is for {self.size} numbers. Got {size}.")
+        return self
+
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
-        if math.prod(shape) != self.size:
-            raise InvalidInputError(f"The noise is for {self.size} numbers. Got shape {shape}.")
         step = self._step(self.size)
         cells = rounded_spherical_noise(1 / (self.rate * step), self.size)
         return np.asarray(cells.reshape(shape) * step)

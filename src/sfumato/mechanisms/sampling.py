@@ -36,6 +36,7 @@ __all__ = [
     "bernoulli",
     "choose",
     "midpoints",
+    "require_scale",
     "rounded_noise",
     "uniform_below",
 ]
@@ -74,6 +75,14 @@ LAPLACE = Law(lambda u: -np.log(u), lambda x: _exact.exp(-x))
 GAUSSIAN = Law(lambda u: -ndtri(u / 2), lambda x: _exact.erfc(x / _exact.sqrt(2)))
 
 
+def require_scale(scale: float) -> None:
+    """Refuse a scale, in grid cells, at which noise cannot be drawn exactly."""
+    if not 0 < scale <= LARGEST_SCALE:
+        raise InvalidInputError(
+            "So many coordinates at so small an epsilon cannot be drawn exactly; release fewer."
+        )
+
+
 def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     """Draw `size` independent integers ``round(scale Z)``, exactly.
 
@@ -91,10 +100,7 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     ndarray of float64
         Whole numbers below 2**53 in magnitude.
     """
-    if not 0 < scale <= LARGEST_SCALE:
-        raise InvalidInputError(
-            "So many coordinates at so small an epsilon cannot be drawn exactly; release fewer."
-        )
+    require_scale(scale)
     draws = np.empty(size)
     for start in range(0, size, CHUNK):
         words = random_words(min(CHUNK, size - start))

@@ -121,7 +121,7 @@ class PrivateMoments(PrivateEstimator):
             sensitivity=class_moments_sensitivity(self.relation),
             epsilon=self.epsilon,
             delta=self.delta,
-        )
+        ).for_size(len(self.classes_) * (rows.shape[1] + 1) ** 2)
         receipt = self._prepay(mechanism)  # [M3] charge, then draw
         noisy = mechanism.release_symmetric(
             class_moments(units, rows, codes, len(self.classes_)), ledger=receipt

@@ -118,7 +118,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             sensitivity=second_moment_sensitivity(self.relation),
             epsilon=self.epsilon,
             delta=self.delta,
-        )
+        ).for_size(rows.shape[1] ** 2)
         receipt = self._prepay(mechanism)  # [P3] charge, then draw
         noisy = mechanism.release_symmetric(second_moment(units, rows), ledger=receipt)
 

@@ -44,6 +44,7 @@ from sfumato.moments.statistics import (
     mean_and_squares,
     moments_of_groups,
     project,
+    require_number,
     second_moment,
 )
 
@@ -154,10 +155,11 @@ class RecordReleases:
         single : bool, default=False
             Spend everything on one release; a class has one Gaussian then.
         """
+        require_number(shape[0])
         mu = mu_from_budget(epsilon, delta)
         moments = class_moments_sensitivity(relation, constant=CONSTANT)
         if single:
-            last = _mechanism(moments, mu, 1.0)
+            last = _mechanism(moments, mu, 1.0).for_size(n_classes * (shape[1] + 1) ** 2)
             return cls(None, None, None, last, n_components, 1, relation)
         parts = gaussians_per_class or 1
         if gaussians_per_class is None and Relation(relation) is Relation.REPLACE_ONE:
@@ -170,7 +172,7 @@ class RecordReleases:
             )
         parts = parts if n_components > 1 else 1  # a cut needs an axis beside another
         shares = MEAN_SHARE, PCA_SHARE * (n_components < shape[1]), SKETCH_SHARE * (parts > 1)
-        return cls(
+        planned = cls(
             _mechanism(mean_sensitivity(relation), mu, shares[0]),
             _mechanism(second_moment_sensitivity(relation), mu, shares[1]) if shares[1] else None,
             _mechanism(moments, mu, shares[2]) if shares[2] else None,
@@ -179,6 +181,10 @@ class RecordReleases:
             parts,
             relation,
         )
+        largest = max(shape[1] ** 2, n_classes * parts * (n_components + 1) ** 2)
+        for mechanism in planned.all():  # what cannot be drawn is refused before the charge
+            mechanism.for_size(largest)
+        return planned
 
     def all(self) -> tuple[GaussianMechanism, ...]:
         """List those in use."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
+from sfumato.private import MOST_ROWS
 
 __all__ = [
     "MOST_ROWS",
@@ -27,15 +28,21 @@ __all__ = [
     "mean_and_squares",
     "moments_of_groups",
     "project",
+    "require_number",
     "second_moment",
 ]
 
 BLOCK = 4096
-MOST_ROWS = 2**27
 PROJECTION_BITS = 26
 _UNIT_BALL = Bounds(norm=1.0)
 
 Array = NDArray[np.float64]
+
+
+def require_number(n_rows: int) -> None:
+    """Refuse more rows than sums are exact for."""
+    if n_rows > MOST_ROWS:
+        raise InvalidInputError(f"More than {MOST_ROWS} rows cannot be summed exactly.")
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,7 @@ class UnitRows:
 
         The grid may depend on the number of rows only where that number is public.
         """
-        if shape[0] > MOST_ROWS:
-            raise InvalidInputError(f"More than {MOST_ROWS} rows cannot be summed exactly.")
+        require_number(shape[0])
         is_public = Relation(relation) is Relation.REPLACE_ONE
         n_rows = shape[0] if is_public else MOST_ROWS
         # Twice the rows: a row with a constant 1 appended has squared norm 2.

@@ -1,0 +1,107 @@
+"""Whatever can be known before the charge is checked before it: a refusal costs nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sfumato.private
+from sfumato import Bounds
+from sfumato.accounting.receipt import Receipt
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.objective import GaussianObjectiveMechanism
+from sfumato.testing.case import fit
+from tests.test_common import CASES
+from tests.test_row_counts import SECRET_CASES
+
+FITTED = [
+    pytest.param(case, id=f"{name}-{i}")
+    for name, cases in CASES.items()
+    for i, case in enumerate(cases)
+]
+
+
+class CountingLedger:
+    """Counts charges; every one is granted."""
+
+    def __init__(self) -> None:
+        self.charges = 0
+
+    def __deepcopy__(self, memo: object) -> CountingLedger:
+        return self
+
+    def charge(self, *events: Any, unit: Any = None, relation: Any = None) -> Receipt:
+        self.charges += 1
+        return Receipt(events, unit=unit, relation=relation)
+
+
+def refused(estimator: Any, X: Any, y: Any, words: str) -> None:
+    ledger = CountingLedger()
+    model = clone(estimator).set_params(ledger=ledger)
+    with pytest.raises(InvalidInputError, match=words):
+        fit(model, X, y)
+    assert ledger.charges == 0
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.parametrize("case", FITTED)
+def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
+    d = case.X.shape[1] + 1
+    labels = case.estimator.bounds.labels
+    bounds = Bounds(lower=[0.0] * d, upper=[1.0] * d, labels=labels)
+    refused(clone(case.estimator).set_params(bounds=bounds), case.X, case.y, f"{d} features")
+
+
+@pytest.mark.parametrize("data", SECRET_CASES)
+def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(data[0]), "_most_rows", property(lambda _: 64))
+    refused(*data, "At most 64 rows")
+    fit(clone(data[0]), data[1][:64], None if data[2] is None else data[2][:64])
+
+
+@pytest.mark.parametrize("case", FITTED)
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+def test_more_rows_than_can_be_summed_cost_nothing(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sfumato.private, "MOST_ROWS", 64)
+    estimator = clone(case.estimator).set_params(relation="replace_one")
+    refused(estimator, case.X, case.y, "At most 64 rows")
+
+
+@pytest.mark.parametrize("case", FITTED)
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+def test_noise_that_cannot_be_drawn_costs_nothing(
+    case: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a lower limit, sizes that any estimator asks for become too large."""
+    monkeypatch.setattr("sfumato.mechanisms.sampling.LARGEST_SCALE", 2.0**20)
+    monkeypatch.setattr("sfumato.mechanisms.gamma.LARGEST_NORM", 2.0**-40)
+    refused(case.estimator, case.X, case.y, "drawn")
+
+
+@pytest.mark.parametrize("name", ["Fabricator", "PrivateAffineHullClassifier"])
+def test_a_device_that_is_not_there_costs_nothing(name: str) -> None:
+    case = CASES[name][0]
+    refused(clone(case.estimator).set_params(device="no such"), case.X, case.y, "'device'")
+
+
+def test_mechanisms_refuse_before_they_charge() -> None:
+    ledger = CountingLedger()
+    with pytest.raises(InvalidInputError, match="drawn exactly"):
+        GaussianMechanism(1.0, 1e13).release(np.zeros(10**4), ledger=ledger)
+    objective = GaussianObjectiveMechanism(1.0, 0.1, 1.0, noise_multiplier=1e6, dimension=1)
+
+    class Wide:
+        shape = (1000, 1000)
+
+    with pytest.raises(InvalidInputError, match="drawn exactly"):
+        objective.release(Wide(), ledger=ledger)  # type: ignore[arg-type]
+    assert ledger.charges == 0

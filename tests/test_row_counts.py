@@ -1,0 +1,131 @@
+"""Where the number of rows is secret nothing but the released values depends on it.
+
+Releases are recorded on one number of rows and played back on others: what is learned, what is
+saved, what is warned of and what is refused must be the same.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sfumato import (
+    Bounds,
+    Fabricator,
+    PrivateDensity,
+    PrivateKernelClassifier,
+    PrivateLargeMarginGaussianClassifier,
+    PrivateLinearClassifier,
+)
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.guarantee import Relation
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.tape import Tape, taped
+from sfumato.testing import PrivateCase
+from sfumato.testing.case import fit
+from sfumato.testing.inspection import equal_to_the_bit, leaves
+from tests.test_common import CASES
+
+SECRET = Relation.ADD_OR_REMOVE_ONE
+# One more and one fewer than what a rule divides by: blocks of 8 and 64 rows, branches of 100.
+NUMBERS = [0, 1, 2, 7, 8, 9, 63, 64, 65, 99, 100, 101]
+
+
+WIDE = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
+BALL = Bounds(norm=2.0, labels=[0, 1, 2])
+# Ways through the code that no case takes: features of other kinds, three classes jointly,
+# components beside a minimiser, pure epsilon, labels left out.
+FURTHER = {
+    "PrivateDensity": [PrivateDensity(0.3, n_fourier=64, bounds=WIDE)],
+    "PrivateKernelClassifier": [
+        PrivateKernelClassifier("logistic", bandwidth=0.3, n_fourier=64, bounds=WIDE),
+        PrivateKernelClassifier("logistic", bandwidth=3.0, bounds=WIDE),
+    ],
+    "PrivateLinearClassifier": [
+        PrivateLinearClassifier(solver="objective", n_components=2, bounds=BALL),
+        PrivateLinearClassifier(solver="output", delta=0.0, bounds=BALL),
+        PrivateLinearClassifier(n_components=2, n_steps=3, bounds=BALL),
+    ],
+    "PrivateLargeMarginGaussianClassifier": [
+        PrivateLargeMarginGaussianClassifier(2, bounds=BALL),
+        PrivateLargeMarginGaussianClassifier(delta=0.0, bounds=BALL),
+    ],
+    "Fabricator": [Fabricator(n_smoothing=1, branch_size=7, bounds=BALL, random_state=0)],
+}
+
+
+def secret_cases() -> list[Any]:
+    """Every case of every private estimator that offers a secret number of rows."""
+    found = []
+    for name, cases in CASES.items():
+        blobs = CASES["PrivateMoments"][0]
+        cases = cases + [PrivateCase(each, blobs.X, blobs.y) for each in FURTHER.get(name, [])]
+        for i, case in enumerate(cases):
+            estimator = clone(case.estimator).set_params(relation=str(SECRET))
+            if hasattr(estimator, "expected_rows"):
+                estimator.set_params(expected_rows=200)
+            try:
+                fit(estimator, case.X, case.y)
+            except UnsupportedModeError:
+                continue
+            found.append(pytest.param((estimator, case.X, case.y), id=f"{name}-{i}"))
+    return found
+
+
+SECRET_CASES = secret_cases()
+
+
+def first_rows(data: tuple[Any, np.ndarray, Any], n: int) -> tuple[np.ndarray, Any]:
+    _, X, y = data
+    return X[:n], None if y is None else y[:n]
+
+
+def fitted(data: tuple[Any, np.ndarray, Any], n: int, tape: Tape | None) -> tuple[Any, Any, Any]:
+    """Give the model of the first n rows, its releases, and the warnings."""
+    with warnings.catch_warnings(record=True) as said, seeded(0), taped(playback=tape) as replay:
+        warnings.simplefilter("always")
+        model = fit(clone(data[0]), *first_rows(data, n))
+    return model, replay, [str(each.message) for each in said]
+
+
+def test_every_private_estimator_has_a_case() -> None:
+    assert {str(case.id).rpartition("-")[0] for case in SECRET_CASES} == set(CASES)
+
+
+@pytest.mark.parametrize("data", SECRET_CASES)
+def test_only_the_released_values_depend_on_the_number_of_rows(data: Any) -> None:
+    model, tape, said = fitted(data, 120, None)
+    before = dict(leaves(model))
+    for n in NUMBERS:
+        other, replay, said_then = fitted(data, n, tape)
+        assert said_then == said
+        mechanisms = [released.mechanism for released in tape.releases]
+        assert [released.mechanism for released in replay.releases] == mechanisms
+        for there, here in zip(replay.releases, tape.releases, strict=True):
+            assert there.statistic.shape == here.statistic.shape
+            assert there.statistic.dtype == here.statistic.dtype
+        after = dict(leaves(other))
+        assert after.keys() == before.keys()
+        different = [path for path in before if not equal_to_the_bit(before[path], after[path])]
+        assert not different, f"{different} depend on the number of rows {n}"
+
+
+@pytest.mark.parametrize("data", SECRET_CASES)
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_few_rows_are_fitted_and_answer(data: Any, n: int) -> None:
+    model = fit(clone(data[0]), *first_rows(data, n))
+    for method in ("predict", "transform", "density"):
+        if hasattr(model, method):
+            found = np.asarray(getattr(model, method)(data[1][:5]))
+            assert found.dtype.kind != "f" or np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("data", SECRET_CASES)
+def test_no_rows_are_refused_where_their_number_is_public(data: Any) -> None:
+    estimator = clone(data[0]).set_params(relation="replace_one")
+    with pytest.raises(InvalidInputError, match=r"0 sample\(s\)"):
+        fit(estimator, *first_rows(data, 0))
