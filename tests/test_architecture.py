@@ -21,6 +21,7 @@ FLOORS: list[set[str]] = [
     {"guarantee"},
     {"accounting"},
     {"mechanisms", "kernels"},
+    {"sums"},
     {"private", "persistence"},
     {"moments"},
     {"hulls", "margins"},

@@ -14,7 +14,8 @@ from sfumato import Bounds, Fabricator, PrivateMoments, PrivatePCA
 from sfumato.accounting.receipt import prepay
 from sfumato.hulls.public_rules import PublicScale
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.moments.statistics import UnitRows, second_moment
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.statistics import SecondMoment
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
 from sfumato.testing.inspection import holds_a_row, leaves
@@ -35,12 +36,16 @@ class Honest(PrivatePCA):
         if bounds is None:
             bounds = self.missing(X)
         rows = self._check_rows(X)
-        units = UnitRows.for_sums(bounds, rows.shape, self.relation)
+        units = IntoUnitBall(bounds, rows.shape[1])(rows)
         mechanism = GaussianMechanism.calibrate(
             sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta
         )
         receipt = self.pay(mechanism)
-        self.components_ = self.release(mechanism, second_moment(units, rows), receipt)
+        self.components_ = self.release(
+            mechanism,
+            SecondMoment(rows.shape[1]).add_up(units, np.zeros(len(rows), dtype=np.intp)),
+            receipt,
+        )
         self.centre_ = np.zeros(rows.shape[1])
         self.after(rows)
         self.guarantee_ = self._guarantee(receipt)

@@ -28,13 +28,14 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Guarantee, Mode, Relation, Unit
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.records import ArrayRecords, Records
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
 
 __all__ = ["PrivateEstimator", "checked_rows"]
-
-MOST_ROWS = 2**27
 
 
 class PrivateEstimator(BaseEstimator):
@@ -148,6 +149,51 @@ class PrivateEstimator(BaseEstimator):
             raise InvalidInputError("X and y have inconsistent numbers of samples.")
         return column
 
+    def _unit_records(
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+    ) -> tuple[Records, NDArray[Any]]:
+        """Give the records with their rows in the unit ball, and the public label set.
+
+        Without labels all records are of one class, 0.
+        """
+        records, classes = self._records(X, y, bounds)
+        return records.mapped(IntoUnitBall(bounds, records.width)), classes
+
+    def _labelled_unit_records(
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+    ) -> tuple[Records, NDArray[Any]]:
+        """Do the same for a classifier: two labels at least."""
+        if y is None and not isinstance(X, Records):
+            raise InvalidInputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        records, classes = self._unit_records(X, y, bounds)
+        if len(classes) < 2:
+            raise InvalidInputError(
+                "The label set holds one class; a classifier needs at least two."
+            )
+        return records, classes
+
+    def _records(
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+    ) -> tuple[Records, NDArray[Any]]:
+        """Check rows and labels and give them as records, in their own units."""
+        if isinstance(X, Records):
+            self.n_features_in_ = X.width
+            if bounds.labels == PUBLIC_LABELS:
+                raise MissingBoundsError(
+                    "Records that are not in memory need their labels listed in the bounds."
+                )
+            if bounds.labels is None:
+                return X, _ONE_CLASS
+            return X, bounds.label_set(np.asarray(bounds.labels))
+        rows = self._check_rows(X)
+        codes, classes = None, _ONE_CLASS
+        if y is not None:
+            codes, classes = self._check_labels(rows, y, bounds)
+        self._warn_if_weak(len(rows))
+        return ArrayRecords(rows, codes, relation=self.relation), classes
+
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
         events = [mechanism.event() for mechanism in mechanisms]
@@ -226,6 +272,9 @@ class PrivateEstimator(BaseEstimator):
         """Give the releases of the last fit as `dp_accounting` events."""
         guarantee: Guarantee = self.guarantee_
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
+
+
+_ONE_CLASS = np.zeros(1, dtype=int)
 
 
 def checked_rows(

@@ -24,6 +24,7 @@ from sfumato.mechanisms import (
     RandomizedResponseMechanism,
 )
 from sfumato.mechanisms.tape import Released
+from sfumato.sums import SecondMoment
 from sfumato.testing import PrivateCase, seeded_noise
 from tests.test_common import CASES
 
@@ -77,7 +78,7 @@ def test_too_little_noise_is_caught_and_the_right_noise_is_not(
 
 def test_a_wrong_sensitivity_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sensitivity of a fifth makes the noise too small by five; the pair attains it."""
-    monkeypatch.setattr("sfumato.moments.pca.second_moment_sensitivity", lambda _: math.sqrt(2) / 5)
+    monkeypatch.setattr(SecondMoment, "term_sensitivity", lambda *_: math.sqrt(2) / 5)
     with seeded_noise(0):
         found = PrivatePCA(1, bounds=Bounds(norm=1.0)).audit(n_runs=2000, confidence=CONFIDENCE)
     assert found.consistent is False

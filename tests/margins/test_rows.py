@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import to_numpy
-from sfumato.margins import rows as rows_module
-from sfumato.margins.rows import RowMap, cut, exact_product, sum_rounding, unit_rows
+from sfumato.margins.rows import RowMap, exact_product, unit_rows
 from sfumato.margins.whitening import second_moment, whitening_projection
+from sfumato.sums.grid import cut, double_rounding
+from sfumato.sums.maps import _row_sums
 
 BOUNDS = [
     Bounds(norm=2.0),
@@ -91,7 +92,7 @@ def test_products_at_their_largest_are_exact(half):
 def test_neighbouring_sums_stay_near_as_doubles(total, change):
     """What a sum moves by as a double is what it moves by exactly, and the spacing at most."""
     moved = (total + change) / 2**36 - total / 2**36
-    assert moved - change / 2**36 <= sum_rounding(1, (total + change) / 2**36)
+    assert moved - change / 2**36 <= double_rounding(1, (total + change) / 2**36)
 
 
 def test_a_library_without_doubles_is_refused(monkeypatch):
@@ -102,7 +103,7 @@ def test_a_library_without_doubles_is_refused(monkeypatch):
         def astype(x, _):
             return array_api_strict.astype(x, array_api_strict.float32)
 
-    monkeypatch.setattr(rows_module, "namespace_of", lambda _: SinglesOnly)
+    monkeypatch.setattr("sfumato.sums.maps.namespace_of", lambda _: SinglesOnly)
     with pytest.raises(InvalidInputError, match="float64"):
         unit_rows(Bounds(norm=1.0), array_api_strict.ones((4, 3)))
 
@@ -110,7 +111,7 @@ def test_a_library_without_doubles_is_refused(monkeypatch):
 @pytest.mark.parametrize("width", [1, 2, 7, 64, 785])
 def test_row_sums_literally(width, rng):
     values = rng.normal(size=(5, width))
-    found = rows_module._row_sums(values)
+    found = _row_sums(values)
     np.testing.assert_allclose(found[:, 0], values.sum(axis=1), atol=1e-12)
 
 

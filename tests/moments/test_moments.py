@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import PLDAccountant
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
@@ -31,89 +27,11 @@ from sfumato.exceptions import (
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.moments.sensitivity import class_moments_sensitivity, second_moment_sensitivity
-from sfumato.moments.statistics import (
-    MOST_ROWS,
-    UnitRows,
-    class_moments,
-    mean_and_squares,
-    project,
-    second_moment,
-)
+from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.maps import exact_projection
 from sfumato.testing import seeded_noise
 
 UNIT = Bounds(norm=1.0)
-
-
-# The statistic -----------------------------------------------------------------------------------
-
-
-def test_sums_are_exact_in_any_order(rng: np.random.Generator) -> None:
-    X = rng.normal(size=(9000, 6))
-    units = UnitRows.for_sums(UNIT, X.shape, "replace_one")
-    total = second_moment(units, X)
-    shuffled = second_moment(units, X[rng.permutation(len(X))])
-    np.testing.assert_array_equal(total, shuffled)
-    rows = np.concatenate([block for _, block in units.blocks(X)])
-    exact = sum(Fraction(a) * Fraction(b) for a, b in rows[:, :2].tolist())
-    assert Fraction(float(total[0, 1])) == exact
-    sums = mean_and_squares(units, X)
-    squares = sum(Fraction(v) ** 2 for row in rows.tolist() for v in row)
-    assert (Fraction(float(sums[-2])), sums[-1]) == (squares, len(X))
-    assert Fraction(float(sums[0])) == sum(Fraction(v) for v in rows[:, 0].tolist())
-    assert np.abs(total - UNIT.clip(X).T @ UNIT.clip(X)).max() < 1e-4 * len(X)
-
-
-@given(st.integers(1, MOST_ROWS), st.sampled_from(["replace_one", "add_or_remove_one"]))
-def test_the_grid_leaves_room_for_every_sum(n_rows: int, relation: str) -> None:
-    bits = UnitRows.for_sums(UNIT, (n_rows, 3), relation).bits
-    assert 2 * n_rows * 4**bits <= 2**53
-    assert bits >= 12
-
-
-def test_the_grid_does_not_tell_the_number_of_rows_where_it_is_secret() -> None:
-    grids = {
-        UnitRows.for_sums(UNIT, (n, 3), "add_or_remove_one").bits for n in (1, 100, 1023, 10**6)
-    }
-    assert len(grids) == 1
-    with pytest.raises(InvalidInputError, match="rows"):
-        UnitRows.for_sums(UNIT, (MOST_ROWS + 1, 3), "replace_one")
-
-
-def test_unit_rows_stay_in_the_unit_ball(rng: np.random.Generator) -> None:
-    for bounds in (Bounds(norm=3.0), Bounds(lower=[0, -5, 1], upper=[1, 0, 9])):
-        units = UnitRows(bounds, 3, bits=18)
-        rows = units.rows(rng.normal(size=(500, 3)) * 1e3)
-        norms = [sum(Fraction(v) ** 2 for v in row) for row in rows.tolist()]
-        assert max(norms) <= 1
-        assert np.array_equal(rows * 2.0**18, np.rint(rows * 2.0**18))
-
-
-def structured_rows(rng: np.random.Generator, n_features: int) -> np.ndarray:
-    axes = np.eye(n_features)
-    rows = [axes[0], -axes[0], axes[1], (axes[0] + axes[1]) / math.sqrt(2), np.zeros(n_features)]
-    random = rng.normal(size=(30, n_features))
-    return np.vstack([rows, random / np.linalg.norm(random, axis=1, keepdims=True)])
-
-
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-def test_sensitivity_by_brute_force(relation: str, rng: np.random.Generator) -> None:
-    """Every pair of structured and random rows, every pair of labels: bounded, and attained."""
-    rows = structured_rows(rng, 4)
-    units = UnitRows(UNIT, 4, bits=18)
-    one = [second_moment(units, row[None]) for row in rows]
-    joint = [class_moments(units, row[None], np.array([c]), 3) for row in rows for c in range(3)]
-    for pieces, bound in (
-        (one, second_moment_sensitivity(relation)),
-        (joint, class_moments_sensitivity(relation)),
-    ):
-        stack = np.array(pieces).reshape(len(pieces), -1)
-        if relation == "replace_one":
-            distances = np.linalg.norm(stack[:, None] - stack[None, :], axis=2)
-        else:
-            distances = np.linalg.norm(stack, axis=1)
-        assert distances.max() <= bound
-        assert distances.max() >= 0.999 * bound
 
 
 # The estimators against non-private counterparts ------------------------------------------------
@@ -373,8 +291,8 @@ def test_one_odd_label_cannot_make_fit_raise(seed: int) -> None:
 def test_a_projected_row_does_not_depend_on_its_place(rng: np.random.Generator) -> None:
     X = UNIT.clip(rng.normal(size=(4097, 30)))
     basis = np.linalg.qr(rng.normal(size=(30, 5)))[0]
-    together = project(X, basis)
-    alone = np.concatenate([project(X[i : i + 1], basis) for i in range(0, 4097, 64)])
+    together = exact_projection(X, basis)
+    alone = np.concatenate([exact_projection(X[i : i + 1], basis) for i in range(0, 4097, 64)])
     np.testing.assert_array_equal(together[::64], alone)
     assert np.abs(together - X @ basis).max() < 2.0**-20
 

@@ -44,10 +44,11 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.moments.pca import check_n_components
-from sfumato.moments.record_engine import RecordReleases, check_parts
-from sfumato.moments.statistics import UnitRows
+from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.parallel import run_all
 from sfumato.private import PrivateEstimator
+from sfumato.sums import ArrayRecords
+from sfumato.sums.maps import IntoUnitBall
 
 __all__ = ["ENGINES", "BranchedRows", "PrivateRowsEstimator"]
 
@@ -177,21 +178,21 @@ class PrivateRowsEstimator(PrivateEstimator):
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     ) -> CentredGaussians:
         """Record level: a few noisy sums."""
-        releases = RecordReleases.plan(  # [F1] the budget divided
+        records = ArrayRecords(scale.scaled(rows), codes, relation=self.relation).mapped(
+            IntoUnitBall(scale.inner_bounds, rows.shape[1])
+        )
+        plan = GaussiansPlan.of(  # [F1] the budget divided
+            records,
             epsilon=self.epsilon,
             delta=self.delta,
-            relation=self.relation,
-            shape=rows.shape,
             n_classes=n_classes,
             n_components=check_n_components(self.pca_components, rows.shape[1]),
             gaussians_per_class=self.gaussians_per_class,
         )
-        receipt = self._prepay(*releases.all())  # [F2] charge all, then draw
-        released = releases.run(  # [F3] the releases
-            scale.scaled(rows), codes, n_classes, bounds=scale.inner_bounds, ledger=receipt
-        )
+        receipt = self._prepay(*plan.mechanisms())  # [F2] charge all, then draw
+        released = release_gaussians(records, plan, receipt)  # [F3] the releases
         self.guarantee_ = self._guarantee(receipt)
-        return released
+        return released.in_units_of(scale.inner_bounds)
 
     def _release_rows(
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
@@ -217,7 +218,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _release_locally(
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     ) -> tuple[BranchedRows, NDArray[np.intp]]:
-        units = UnitRows(scale.inner_bounds, rows.shape[1], bits=40)
+        into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
         with_labels = n_classes > 1
         noise = GaussianMechanism.calibrate(
             sensitivity=2.0,  # the diameter of the unit ball
@@ -231,7 +232,7 @@ class PrivateRowsEstimator(PrivateEstimator):
             )
             mechanisms.append(response)
         receipt = self._prepay(*mechanisms)  # [F8] charge both, then draw
-        noisy = noise.release(units.rows(scale.scaled(rows)), ledger=receipt)
+        noisy = noise.release(into_ball(scale.scaled(rows)), ledger=receipt)
         codes = response.release(codes, ledger=receipt) if with_labels else codes
         centre, radius = scale.inner_bounds.ball(rows.shape[1])
         noisy = centre + radius * noisy

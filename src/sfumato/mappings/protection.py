@@ -20,7 +20,9 @@ from sfumato.hulls.public_rules import PublicScale
 from sfumato.mappings.gaussians import SourceGaussians, from_released
 from sfumato.mechanisms.base import require_epsilon
 from sfumato.moments.pca import check_n_components
-from sfumato.moments.record_engine import RecordReleases
+from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
+from sfumato.sums import ArrayRecords
+from sfumato.sums.maps import IntoUnitBall
 
 __all__ = ["TargetRelease", "for_either_record"]
 
@@ -33,29 +35,29 @@ class TargetRelease:
     ----------
     payer : PrivateTransferClassifier
         A copy with the unit, the budget and the ledger of the target.
-    releases : RecordReleases
+    releases : GaussiansPlan
         What will be released.
     """
 
     payer: Any
-    releases: RecordReleases
+    releases: GaussiansPlan
 
     @classmethod
-    def plan(cls, estimator: Any, shape: tuple[int, int]) -> Self:
+    def plan(cls, estimator: Any, rows: NDArray[np.float64]) -> Self:
         """Divide the target's budget, and ask its ledger, before the source pays for anything."""
         payer = copy.copy(estimator)
         payer.unit, payer.ledger = Unit.RECORD, estimator.target_ledger
         payer.epsilon = estimator.epsilon if (own := estimator.target_epsilon) is None else own
         payer.delta = estimator.delta if (own := estimator.target_delta) is None else own
         require_epsilon(payer.epsilon)
-        payer._warn_if_weak(shape[0])
-        releases = RecordReleases.plan(  # [T9] the target's budget divided
+        payer._warn_if_weak(len(rows))
+        records = ArrayRecords(rows, relation=payer.relation)
+        releases = GaussiansPlan.of(  # [T9] the target's budget divided
+            records,
             epsilon=payer.epsilon,
             delta=payer.delta,
-            relation=payer.relation,
-            shape=shape,
             n_classes=len(payer.classes_),
-            n_components=check_n_components(payer.pca_components, shape[1]),
+            n_components=check_n_components(payer.pca_components, records.width),
             gaussians_per_class=1,
         )
         planned = cls(payer, releases)
@@ -76,14 +78,12 @@ class TargetRelease:
             replacing one record changes one row and one code.
         """
         payer = self.payer
-        receipt = payer._prepay(*self.releases.all())  # [T10] charge all, then draw
-        released = self.releases.run(
-            rows,
-            codes,
-            len(payer.classes_),
-            bounds=PublicScale(payer.source_bounds_, rows.shape[1]).inner_bounds,
-            ledger=receipt,
+        receipt = payer._prepay(*self.releases.mechanisms())  # [T10] charge all, then draw
+        inner = PublicScale(payer.source_bounds_, rows.shape[1]).inner_bounds
+        records = ArrayRecords(rows, codes, relation=payer.relation).mapped(
+            IntoUnitBall(inner, rows.shape[1])
         )
+        released = release_gaussians(records, self.releases, receipt).in_units_of(inner)
         return from_released(released), payer._guarantee(receipt)
 
     def _refuse_what_cannot_be_paid(self) -> None:
@@ -94,7 +94,7 @@ class TargetRelease:
         refuse_other_words(
             f"budget of '{ledger.name}'", total.unit, total.relation, Unit.RECORD, relation
         )
-        events = [mechanism.event() for mechanism in self.releases.all()]
+        events = [mechanism.event() for mechanism in self.releases.mechanisms()]
         after = epsilon_spent([*ledger.events(), *events], total.delta, total.relation)
         if after > total.epsilon:
             raise BudgetExceededError(

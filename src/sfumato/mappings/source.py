@@ -23,8 +23,10 @@ from sfumato.mappings.gaussians import (
 from sfumato.mappings.many import seed_from
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
-from sfumato.moments.record_engine import RecordReleases
+from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.private import PrivateEstimator
+from sfumato.sums import ArrayRecords
+from sfumato.sums.maps import IntoUnitBall
 
 __all__ = ["PAPER_COMPONENTS", "TransferSource"]
 
@@ -100,19 +102,20 @@ class TransferSource(PrivateEstimator):
 
     def _release_sums(self, scale: PublicScale, rows: Array, codes: NDArray[np.intp]) -> None:
         """Record level: a few noisy sums, and one Gaussian a class from them."""
-        releases = RecordReleases.plan(  # [T1] the budget divided
+        records = ArrayRecords(scale.scaled(rows), codes, relation=self.relation).mapped(
+            IntoUnitBall(scale.inner_bounds, rows.shape[1])
+        )
+        plan = GaussiansPlan.of(  # [T1] the budget divided
+            records,
             epsilon=self.epsilon,
             delta=self.delta,
-            relation=self.relation,
-            shape=rows.shape,
             n_classes=len(self.classes_),
             n_components=check_n_components(self.pca_components, rows.shape[1]),
             gaussians_per_class=1,
         )
-        receipt = self._prepay(*releases.all())  # [T2] charge all, then draw
-        released = releases.run(  # [T3] the releases
-            scale.scaled(rows), codes, len(self.classes_), bounds=scale.inner_bounds, ledger=receipt
-        )
+        receipt = self._prepay(*plan.mechanisms())  # [T2] charge all, then draw
+        released = release_gaussians(records, plan, receipt)  # [T3] the releases
+        released = released.in_units_of(scale.inner_bounds)
         self.source_ = from_released(released)  # [T4] post-processing from here on
         self.source_guarantee_ = self._guarantee(receipt)
 

@@ -469,7 +469,7 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
             raise InvalidInputError("'y_target' holds a label that the source does not have.")
         rows, given_codes = np.asarray(rows, dtype=np.float64), np.array(found, dtype=np.intp)
         self._require_start(given_codes)
-        planned = TargetRelease.plan(self, rows.shape) if self.protect_target else None
+        planned = TargetRelease.plan(self, rows) if self.protect_target else None
         return rows, given_codes, planned
 
     def _require_start(self, codes: NDArray[np.intp]) -> None:

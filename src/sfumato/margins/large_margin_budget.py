@@ -21,7 +21,8 @@ from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.moments.sensitivity import second_moment_sensitivity
+from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.statistics import SecondMoment
 
 __all__ = ["LargeMarginBudget"]
 
@@ -54,6 +55,8 @@ class LargeMarginBudget:
         Λ; None for the public rule.
     n_rows : int
         The public number of rows, or a public bound on it.
+    n_features : int
+        Numbers of a row.
     """
 
     epsilon: float
@@ -65,15 +68,15 @@ class LargeMarginBudget:
     pca_share: float
     regularization: float | None
     n_rows: int = MOST_MINIMISED
+    n_features: int = 1
 
     def components(self) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without principal components."""
         if not self.pca_share:
             return None
         mu = mu_from_budget(self.epsilon, self.delta) * math.sqrt(self.pca_share)
-        return GaussianMechanism.from_mu(
-            sensitivity=second_moment_sensitivity(self.relation), mu=mu
-        )
+        moved = SecondMoment(self.n_features).sensitivity(self.relation, MOST_ROWS)
+        return GaussianMechanism.from_mu(sensitivity=moved, mu=mu)
 
     def ellipsoids(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
         """Give the release of the matrices, with all of the budget that is left."""

@@ -13,13 +13,14 @@ from sfumato.events import Event, RepeatedEvent
 from sfumato.guarantee import Relation
 from sfumato.margins.losses import Loss
 from sfumato.margins.objective import largest_rounding
-from sfumato.margins.rows import MOST_MINIMISED, MOST_ROWS, sum_rounding
+from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.moments.sensitivity import second_moment_sensitivity
+from sfumato.sums.grid import MOST_ROWS, double_rounding
+from sfumato.sums.statistics import SecondMoment
 
 __all__ = ["LinearBudget", "Repeated"]
 
@@ -80,11 +81,8 @@ class LinearBudget:
         """Give the release of the second moment, or None without it."""
         if not self.projection_share:
             return None
-        exact = second_moment_sensitivity(self.relation)
-        as_doubles = sum_rounding(self.n_features**2, MOST_ROWS)
-        mechanism = GaussianMechanism.from_mu(
-            sensitivity=exact + as_doubles, mu=self._mu(self.projection_share)
-        )
+        moved = SecondMoment(self.n_features).sensitivity(self.relation, MOST_ROWS)
+        mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(self.projection_share))
         return mechanism.for_size(self.n_features**2)
 
     # Objective perturbation -----------------------------------------------------------------
@@ -198,7 +196,7 @@ class LinearBudget:
         counted = 0.0 if self.relation is Relation.REPLACE_ONE else COUNT_SHARE
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
         sensitivity = clip * (2 if self.relation is Relation.REPLACE_ONE else 1)
-        as_doubles = sum_rounding(size, n_rows * clip)
+        as_doubles = double_rounding(size, n_rows * clip)
         mechanism = GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
         return mechanism.for_size(size)
 

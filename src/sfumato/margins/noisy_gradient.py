@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from sfumato.kernels.arrays import Array, like, namespace_of
 from sfumato.margins.losses import Loss, over_scores
-from sfumato.margins.rows import HAIR, ROW_BITS, cut, exact_product
+from sfumato.margins.rows import exact_product
+from sfumato.sums.grid import ROW_BITS, cut
+from sfumato.sums.maps import HAIR
 
 __all__ = ["Descent", "clipped_gradient", "descend", "on_weight_grid"]
 

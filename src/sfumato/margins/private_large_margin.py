@@ -27,8 +27,9 @@ from sfumato.margins.large_margin_solvers import PerturbableSum, shifted_into_co
 from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
-from sfumato.moments.statistics import PROJECTION_BITS, UnitRows, project, second_moment
 from sfumato.private import PrivateEstimator
+from sfumato.sums import ArrayRecords, SecondMoment
+from sfumato.sums.maps import IntoUnitBall, exact_projection
 
 __all__ = ["PrivateLargeMarginGaussianClassifier"]
 
@@ -228,6 +229,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             pca_share=0.0 if kept is None else self.pca_share,
             regularization=self.regularization,
             n_rows=n_rows if self._number_is_public else MOST_MINIMISED,
+            n_features=n_features,
         )
 
     def _check_promise(self) -> Bounds:
@@ -266,16 +268,16 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         kept = self._components_kept(rows.shape[1])
         if mechanism is None or kept is None:
             return None
-        units = UnitRows.for_sums(bounds, rows.shape, self.relation)
-        noisy = mechanism.release_symmetric(second_moment(units, rows), ledger=receipt)
+        records = ArrayRecords(rows, relation=self.relation)
+        units = records.mapped(IntoUnitBall(bounds, records.width))
+        noisy = units.release(SecondMoment(units.width), mechanism, receipt)
         return top_eigenvectors(noisy, kept)[1]
 
     def _unit_rows(self, bounds: Bounds, rows: Array, basis: Array | None) -> Array:
         """Rows in the unit ball and in the basis; each row is treated alone."""
-        units = UnitRows(bounds, rows.shape[1], bits=PROJECTION_BITS)
-        found = np.empty((len(rows), rows.shape[1] if basis is None else basis.shape[1]))
-        for part, block in units.blocks(rows):
-            found[part] = block if basis is None else project(block, basis)
+        found = IntoUnitBall(bounds, rows.shape[1])(rows)
+        if basis is not None:
+            found = exact_projection(found, basis)
         if self.unit_rows:
             lengths = np.linalg.norm(found, axis=1, keepdims=True)
             found /= np.where(lengths > 0, lengths, 1.0)

@@ -21,13 +21,14 @@ from sfumato.margins.linear_printed import fit_as_printed, printed_scores
 from sfumato.margins.losses import LOSSES, Loss, loss_named
 from sfumato.margins.noisy_gradient import Descent, clipped_gradient, descend
 from sfumato.margins.objective import LinearObjective
-from sfumato.margins.rows import MOST_MINIMISED, MOST_ROWS, RowMap, unit_rows
+from sfumato.margins.rows import MOST_MINIMISED, RowMap, unit_rows
 from sfumato.margins.whitening import second_moment, whitening_projection
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.private import PrivateEstimator
+from sfumato.sums.grid import MOST_ROWS
 
 __all__ = ["PrivateLinearClassifier"]
 

@@ -15,92 +15,35 @@ from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
-from sfumato.moments.statistics import UnitRows
+from sfumato.kernels.arrays import Array, is_foreign, namespace_of, to_numpy
+from sfumato.sums.grid import FINE_BITS, MOST_ROWS, QUANTUM, ROW_BITS, cut
+from sfumato.sums.maps import HAIR, IntoUnitBall, exact_projection
 
 __all__ = [
     "MOST_MINIMISED",
-    "MOST_ROWS",
-    "ROW_BITS",
     "RowMap",
-    "cut",
     "exact_product",
-    "sum_rounding",
     "unit_rows",
 ]
 
-ROW_BITS = 18  # rows that enter sums are multiples of 2**-ROW_BITS
-FINE_BITS = 26  # rows before a projection, and the projection
-MOST_ROWS = 2**26
 # Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
 # is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
 MOST_MINIMISED = 2**22
 SUMMED = 2**16  # rows a block: 16 bits, 1 for factors up to 2, and 2 * 18 of a product
-HAIR = 2.0**-40
-
-
-def cut(values: Array, bits: int) -> Array:
-    """Cut towards zero to multiples of ``2**-bits``."""
-    return namespace_of(values).trunc(values * 2.0**bits) * 2.0**-bits
+MAPPED = 4096  # rows that are brought into the ball together, so that they stay in the cache
 
 
 def unit_rows(bounds: Bounds, X: Array) -> Array:
     """Clip rows to their bounds and bring them into the unit ball, on the fine grid."""
     if X.shape[0] > MOST_ROWS:
         raise InvalidInputError(f"More than {MOST_ROWS} rows cannot be summed exactly.")
+    into_ball = IntoUnitBall(bounds, int(X.shape[1]))
     if is_foreign(X):
-        return _foreign_unit_rows(bounds, X)
-    units = UnitRows(bounds, X.shape[1], FINE_BITS)
+        return into_ball(X)
     rows = np.empty(X.shape)
-    for part, block in units.blocks(X):
-        rows[part] = block
+    for start in range(0, len(X), MAPPED):
+        rows[start : start + MAPPED] = into_ball(X[start : start + MAPPED])
     return rows
-
-
-def _foreign_unit_rows(bounds: Bounds, X: Array) -> Array:
-    """`UnitRows.rows` in the words of the array API, for rows on an accelerator."""
-    xp = namespace_of(X)
-    rows = xp.astype(X, xp.float64)
-    if rows.dtype != xp.float64:
-        raise InvalidInputError(
-            "Rows must be held in doubles, and this array library gave "
-            f"{rows.dtype} instead of float64; enable its 64-bit types or pass NumPy arrays."
-        )
-    centre, radius = bounds.ball(X.shape[1])
-    whole = xp.all(xp.isfinite(rows), axis=1, keepdims=True)
-    rows = xp.where(whole, rows, like(X, centre)[None, :])
-    box = bounds.box(X.shape[1])
-    if box is not None:
-        low, high = (like(X, corner)[None, :] for corner in box)
-        rows = xp.where(rows < low, low, xp.where(rows > high, high, rows))
-    if bounds.norm is not None:
-        rows = _into_ball(rows, float(bounds.norm))
-    return cut(_into_ball((rows - like(X, centre)[None, :]) / radius, 1.0), FINE_BITS)
-
-
-def _into_ball(rows: Array, norm: float) -> Array:
-    xp = namespace_of(rows)
-    hair = max(HAIR, rows.shape[1] * 2.0**-51)
-    largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
-    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
-    shrunk = rows / scale  # squares of numbers beyond 1e154 would overflow
-    lengths = scale * xp.sqrt(_row_sums(shrunk * shrunk))
-    limit = norm * (1 - 2 * hair) * xp.ones_like(lengths)
-    return rows * (limit / xp.where(lengths > limit, lengths, limit))
-
-
-def _row_sums(values: Array) -> Array:
-    """Sum of each row, halves added to halves.
-
-    A library's own sum may add in another order for another number of rows; sums number by number
-    are the same for a row alone and among others.
-    """
-    xp = namespace_of(values)
-    while values.shape[1] > 1:
-        half = values.shape[1] // 2
-        rest = values[:, 2 * half :]
-        values = xp.concat([values[:, :half] + values[:, half : 2 * half], rest], axis=1)
-    return values
 
 
 @dataclass(frozen=True)
@@ -139,10 +82,9 @@ class RowMap:
         return cut(rows, ROW_BITS)
 
     def _projected(self, rows: Array) -> Array:
-        """All products and sums fit a double: at most 52 bits below 1 (`moments.project`)."""
+        """Project exactly, and scale into the unit ball or to length 1."""
         assert self.projection is not None  # noqa: S101 - for the type checker
-        columns = like(rows, np.ascontiguousarray(cut(self.projection, FINE_BITS)))
-        projected = cut(rows @ columns, FINE_BITS)
+        projected = cut(exact_projection(rows, self.projection), FINE_BITS)
         xp = namespace_of(rows)
         squares = xp.sum(projected * projected, axis=1, keepdims=True)  # exact, 52 bits below 2
         shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
@@ -157,23 +99,9 @@ def exact_product(left: Array, right: Array) -> NDArray[np.float64]:
     in doubles; blocks are added as whole numbers.
     """
     xp = namespace_of(left)
-    unit = 2.0 ** (2 * ROW_BITS)
     total: Any = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
     for start in range(0, left.shape[0], SUMMED):
         part = slice(start, min(start + SUMMED, left.shape[0]))
         block = xp.matrix_transpose(left[part, :]) @ right[part, :]
-        total += (to_numpy(block) * unit).astype(np.int64)
-    return np.asarray(total / unit)
-
-
-def sum_rounding(size: int, largest: float) -> float:
-    """Norm by which two neighbours' exact sums of `size` numbers move apart as they become doubles.
-
-    Parameters
-    ----------
-    size : int
-    largest : float
-        Public bound on the numbers; up to ``2**17`` all multiples of ``2**-36`` are doubles.
-    """
-    spacing = 2.0 ** (math.frexp(largest)[1] - 53)
-    return math.sqrt(size) * spacing if spacing > 2.0 ** (-2 * ROW_BITS) else 0.0
+        total += (to_numpy(block) / QUANTUM).astype(np.int64)
+    return np.asarray(total * QUANTUM)

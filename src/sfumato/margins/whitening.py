@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.arrays import Array, is_accelerated, like, namespace_of, to_numpy
-from sfumato.margins.rows import ROW_BITS, cut, exact_product
+from sfumato.margins.rows import exact_product
 from sfumato.moments.pca import top_eigenvectors
+from sfumato.sums.grid import ROW_BITS, cut
 
 __all__ = ["second_moment", "whitening_projection"]
 

@@ -14,8 +14,9 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.moments.pca import check_n_components
-from sfumato.moments.record_engine import RecordReleases, check_parts
+from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.private import PrivateEstimator
+from sfumato.sums import Records
 
 __all__ = ["PrivateGaussianClassifier"]
 
@@ -117,13 +118,13 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
         """Learn components and class Gaussians from a few noisy sums.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        X : array-like of shape (n_samples, n_features), or Records
+            Rows; records bring their labels along.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -133,19 +134,11 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, y, bounds)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
-            )
-        self._warn_if_weak(len(rows))
-
-        releases = self._plan(rows.shape)  # [G1] the budget divided
-        receipt = self._prepay(*releases.all())  # [G2] charge all, then draw
-        released = releases.run(  # [G3] the releases
-            rows, codes, len(self.classes_), bounds=bounds, ledger=receipt
-        )
+        records, self.classes_ = self._labelled_unit_records(X, y, bounds)
+        plan = self._plan(records)  # [G1] the budget divided
+        receipt = self._prepay(*plan.mechanisms())  # [G2] charge all, then draw
+        released = release_gaussians(records, plan, receipt)  # [G3] the releases
+        released = released.in_units_of(bounds)
 
         self.components_ = released.basis.T  # [G4] post-processing: no rows
         self.centre_, self.radius_ = released.centre, released.radius
@@ -156,21 +149,20 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         self.guarantee_ = self._guarantee(receipt)
         return self
 
-    def _plan(self, shape: tuple[int, int]) -> RecordReleases:
+    def _plan(self, records: Records) -> GaussiansPlan:
         check_parts(self.gaussians_per_class)
         if self.single_release and self.gaussians_per_class not in (None, 1):
             raise InvalidInputError(
                 "'single_release' gives one Gaussian a class; several of them "
                 f"(gaussians_per_class={self.gaussians_per_class}) need a further release."
             )
-        kept = shape[1] if self.n_components is None else self.n_components
-        return RecordReleases.plan(
+        kept = records.width if self.n_components is None else self.n_components
+        return GaussiansPlan.of(
+            records,
             epsilon=self.epsilon,
             delta=self.delta,
-            relation=self.relation,
-            shape=shape,
             n_classes=len(self.classes_),
-            n_components=check_n_components(kept, shape[1]),
+            n_components=check_n_components(kept, records.width),
             gaussians_per_class=self.gaussians_per_class,
             single=self.single_release,
         )

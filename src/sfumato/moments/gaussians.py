@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,11 @@ class CentredGaussians:
     radius: float
     gaussians: ClassGaussians
     classes: NDArray[np.intp]
+
+    def in_units_of(self, bounds: Bounds) -> CentredGaussians:
+        """Give the Gaussians of the unit ball in the units of rows with these bounds."""
+        centre, radius = bounds.ball(len(self.centre))
+        return replace(self, centre=centre + radius * self.centre, radius=radius * self.radius)
 
     def to_coordinates(self, rows: Array) -> Array:
         """Give u of rows, clipped to the unit ball as the rows of the sums were."""

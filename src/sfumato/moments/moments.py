@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from sfumato.bounds import Bounds
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
-from sfumato.moments.sensitivity import class_moments_sensitivity
-from sfumato.moments.statistics import UnitRows, class_moments
 from sfumato.private import PrivateEstimator
+from sfumato.sums import ClassMoments, Records
 
 __all__ = ["PrivateMoments"]
 
@@ -93,13 +91,13 @@ class PrivateMoments(PrivateEstimator):
         tags.requires_fit = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
         """Learn the moments of the classes in `y`, or of all rows as one class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        X : array-like of shape (n_samples, n_features), or Records
+            Rows; records bring their labels along.
         y : array-like of shape (n_samples,), optional
             Labels.
 
@@ -109,26 +107,16 @@ class PrivateMoments(PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        rows = self._check_rows(X)
-        if y is None:
-            codes, self.classes_ = np.zeros(len(rows), dtype=np.intp), np.zeros(1, dtype=int)
-        else:
-            codes, self.classes_ = self._check_labels(rows, y, bounds)
-        self._warn_if_weak(len(rows))
-
-        units = UnitRows.for_sums(bounds, rows.shape, self.relation)  # [M1] rows in the unit ball
+        records, self.classes_ = self._unit_records(X, y, bounds)  # [M1] rows in the unit ball
+        statistic = ClassMoments(len(self.classes_), records.width)
         mechanism = GaussianMechanism.calibrate(  # [M2] sensitivity of all classes jointly
-            sensitivity=class_moments_sensitivity(self.relation),
-            epsilon=self.epsilon,
-            delta=self.delta,
-        ).for_size(len(self.classes_) * (rows.shape[1] + 1) ** 2)
+            sensitivity=records.sensitivity(statistic), epsilon=self.epsilon, delta=self.delta
+        ).for_size(statistic.size)
         receipt = self._prepay(mechanism)  # [M3] charge, then draw
-        noisy = mechanism.release_symmetric(
-            class_moments(units, rows, codes, len(self.classes_)), ledger=receipt
-        )
+        noisy = records.release(statistic, mechanism, receipt)
 
         gaussians = gaussians_from_moments(noisy, mechanism.variance() ** 0.5)  # [M4] no rows
-        centre, radius = bounds.ball(rows.shape[1])
+        centre, radius = bounds.ball(records.width)
         self.counts_ = gaussians.counts
         self.means_ = gaussians.means * radius + centre
         self.covariances_ = gaussians.covariances * radius**2

@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.sensitivity import second_moment_sensitivity
-from sfumato.moments.statistics import UnitRows, second_moment
 from sfumato.private import PrivateEstimator
+from sfumato.sums import Records, SecondMoment
 
 __all__ = ["PrivatePCA", "check_n_components", "top_eigenvectors"]
 
@@ -93,12 +92,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
+    def fit(self, X: ArrayLike | Records, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
         """Learn the components from one noisy second moment.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or Records
             Rows.
         y : None
             Not used.
@@ -109,21 +108,17 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             The fitted estimator.
         """
         bounds = self._check_promise()
-        rows = self._check_rows(X)
-        n_components = check_n_components(self.n_components, rows.shape[1])
-        self._warn_if_weak(len(rows))
-
-        units = UnitRows.for_sums(bounds, rows.shape, self.relation)  # [P1] rows in the unit ball
+        records, _ = self._unit_records(X, None, bounds)  # [P1] rows in the unit ball
+        n_components = check_n_components(self.n_components, records.width)
+        statistic = SecondMoment(records.width)
         mechanism = GaussianMechanism.calibrate(  # [P2] sensitivity of the sum
-            sensitivity=second_moment_sensitivity(self.relation),
-            epsilon=self.epsilon,
-            delta=self.delta,
-        ).for_size(rows.shape[1] ** 2)
+            sensitivity=records.sensitivity(statistic), epsilon=self.epsilon, delta=self.delta
+        ).for_size(statistic.size)
         receipt = self._prepay(mechanism)  # [P3] charge, then draw
-        noisy = mechanism.release_symmetric(second_moment(units, rows), ledger=receipt)
+        noisy = records.release(statistic, mechanism, receipt)
 
         eigenvalues, basis = top_eigenvectors(noisy, n_components)  # [P4] post-processing
-        self.centre_, radius = bounds.ball(rows.shape[1])
+        self.centre_, radius = bounds.ball(records.width)
         self.components_ = basis.T
         self.eigenvalues_ = eigenvalues * radius**2
         self.n_components_ = n_components

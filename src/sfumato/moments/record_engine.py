@@ -19,45 +19,34 @@ be taken, of all features about the origin (`single`): one release, one pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import Chargeable
+from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.moments.sensitivity import (
-    class_moments_sensitivity,
-    mean_sensitivity,
-    second_moment_sensitivity,
-)
-from sfumato.moments.statistics import (
-    MappedRows,
-    UnitRows,
-    mean_and_squares,
-    moments_of_groups,
-    project,
-    require_number,
-    second_moment,
-)
+from sfumato.sums import ClassMoments, MeanAndSquares, Records, SecondMoment, Statistic
+from sfumato.sums.maps import Centred, Projected
+from sfumato.sums.statistics import Parts
 
 __all__ = [
     "PARTS",
-    "RecordReleases",
+    "GaussiansPlan",
     "check_parts",
     "is_one_release_enough",
+    "release_gaussians",
     "usual_parts",
 ]
 
 Array = NDArray[np.float64]
-Cut = Callable[[Array, NDArray[np.intp]], NDArray[np.intp]]  # rows and classes to parts
 
 # Chosen once on held-out training rows of a public image set, and fixed since.
 MEAN_SHARE, PCA_SHARE = 0.02, 0.25  # of mu²; the class moments get the rest,
@@ -106,13 +95,14 @@ def is_one_release_enough(
 
 def _noise_of_covariance(order: int, n_rows: float, mu: float) -> float:
     """Spectral radius of the noise on a covariance, by its average eigenvalue of about 1/order."""
-    noise = class_moments_sensitivity(Relation.REPLACE_ONE, constant=CONSTANT) / mu
+    moments = ClassMoments(1, order, CONSTANT)
+    noise = moments.term_sensitivity(Relation.REPLACE_ONE) / mu
     return order * math.sqrt(2 * order) * noise / n_rows
 
 
 @dataclass(frozen=True)
-class RecordReleases:
-    """The mechanisms of the engine, in the order of the draws.
+class GaussiansPlan:
+    """The mechanisms of the engine, in the order of the draws; everything in it is public.
 
     `components` is None where all features are kept, `sketch` where a class has one Gaussian, and
     `mean` where one release is all there is.
@@ -122,32 +112,32 @@ class RecordReleases:
     components: GaussianMechanism | None
     sketch: GaussianMechanism | None
     moments: GaussianMechanism
+    n_classes: int
     n_components: int
     n_parts: int
-    relation: str
 
     @classmethod
-    def plan(
+    def of(
         cls,
+        records: Records,
         *,
         epsilon: float,
         delta: float,
-        relation: str,
-        shape: tuple[int, int],
         n_classes: int,
         n_components: int,
         gaussians_per_class: int | None = None,
         single: bool = False,
-    ) -> RecordReleases:
-        """Choose the Gaussians a class, and divide ``mu²`` between the releases.
+    ) -> GaussiansPlan:
+        """Choose the Gaussians per class, and divide ``mu²`` between the releases.
 
         Parameters
         ----------
+        records : Records
+            Only what is public of them is read.
         epsilon, delta : float
-        relation : {"replace_one", "add_or_remove_one"}
-        shape : (int, int)
-            Of the rows; their number is read only where it is public.
+            The budget.
         n_classes : int
+            Classes.
         n_components : int
             Private directions, at most as many as features; with all of them none are released.
         gaussians_per_class : int, optional
@@ -155,160 +145,136 @@ class RecordReleases:
         single : bool, default=False
             Spend everything on one release; a class has one Gaussian then.
         """
-        require_number(shape[0])
         mu = mu_from_budget(epsilon, delta)
-        moments = class_moments_sensitivity(relation, constant=CONSTANT)
-        if single:
-            last = _mechanism(moments, mu, 1.0).for_size(n_classes * (shape[1] + 1) ** 2)
-            return cls(None, None, None, last, n_components, 1, relation)
-        parts = gaussians_per_class or 1
-        if gaussians_per_class is None and Relation(relation) is Relation.REPLACE_ONE:
+        kept = records.width if single else n_components
+        parts = 1 if single else gaussians_per_class or 1
+        if gaussians_per_class is None and not single and records.public_rows is not None:
             parts = usual_parts(
                 epsilon=epsilon,
                 delta=delta,
-                n_rows=shape[0],
+                n_rows=records.public_rows,
                 n_classes=n_classes,
                 n_components=n_components,
             )
         parts = parts if n_components > 1 else 1  # a cut needs an axis beside another
-        shares = MEAN_SHARE, PCA_SHARE * (n_components < shape[1]), SKETCH_SHARE * (parts > 1)
-        planned = cls(
-            _mechanism(mean_sensitivity(relation), mu, shares[0]),
-            _mechanism(second_moment_sensitivity(relation), mu, shares[1]) if shares[1] else None,
-            _mechanism(moments, mu, shares[2]) if shares[2] else None,
-            _mechanism(moments, mu, 1 - sum(shares)),
+        # Parts of classes are groups of one and the same joint statistic.
+        moments = partial(_mechanism, records, ClassMoments(n_classes * parts, kept, CONSTANT), mu)
+        if single:
+            return cls(None, None, None, moments(1.0), n_classes, n_components, 1)
+        shares = MEAN_SHARE, PCA_SHARE * (n_components < records.width), SKETCH_SHARE * (parts > 1)
+        second = SecondMoment(records.width)
+        return cls(
+            _mechanism(records, MeanAndSquares(records.width), mu, shares[0]),
+            _mechanism(records, second, mu, shares[1]) if shares[1] else None,
+            moments(shares[2]) if shares[2] else None,
+            moments(1 - sum(shares)),
+            n_classes,
             n_components,
             parts,
-            relation,
         )
-        largest = max(shape[1] ** 2, n_classes * parts * (n_components + 1) ** 2)
-        for mechanism in planned.all():  # what cannot be drawn is refused before the charge
-            mechanism.for_size(largest)
-        return planned
 
-    def all(self) -> tuple[GaussianMechanism, ...]:
+    def mechanisms(self) -> tuple[GaussianMechanism, ...]:
         """List those in use."""
         listed = (self.mean, self.components, self.sketch, self.moments)
         return tuple(mechanism for mechanism in listed if mechanism is not None)
 
-    def run(
-        self,
-        rows: Array,
-        codes: NDArray[np.intp],
-        n_classes: int,
-        *,
-        bounds: Bounds,
-        ledger: Chargeable,
-    ) -> CentredGaussians:
-        """Draw the releases on a receipt and give what follows from them.
 
-        Rows and codes are read in ascending slices only, once for each release.
-        """
-        units = UnitRows.for_sums(bounds, (rows.shape[0], rows.shape[1]), self.relation)
-        if self.mean is None:
-            return self._run_once(units, rows, codes, n_classes, ledger)
-        mean, spread, n_rows = self._mean(self.mean, units, rows, ledger)  # [R1] first release
-        centred = MappedRows(rows, lambda part: units.rows(part) - mean, rows.shape[1])
-        basis, along = self._basis(centred, math.sqrt(spread), n_rows, ledger)  # [R2] second
-        radius = CLIP * math.sqrt(min(max(along, SMALLEST_SPREAD), spread))
-        projected = MappedRows(
-            rows, lambda part: 2 * project((units.rows(part) - mean) / 2, basis), basis.shape[1]
-        )
-        inner = UnitRows.for_sums(Bounds(norm=radius), projected.shape, self.relation)
-        numbers = np.arange(n_classes)
-        cut: Cut = _whole
-        if self.sketch is not None:
-            blocks = ((block, codes[part]) for part, block in inner.blocks(projected))
-            sketch = _gaussians(self.sketch, blocks, n_classes, basis.shape[1], ledger)  # [R3]
-            cut, numbers = _cut_along(sketch, self.n_parts), np.repeat(numbers, self.n_parts)
-        blocks = ((block, cut(block, codes[part])) for part, block in inner.blocks(projected))
-        gaussians = _gaussians(  # [R4] last release
-            self.moments, blocks, len(numbers), basis.shape[1], ledger
-        )
-        middle, scale = bounds.ball(rows.shape[1])
-        return CentredGaussians(middle + scale * mean, basis, scale * radius, gaussians, numbers)
+def release_gaussians(records: Records, plan: GaussiansPlan, receipt: Receipt) -> CentredGaussians:
+    """Draw the releases of a plan and give the Gaussians that follow from them.
 
-    def _run_once(
-        self,
-        units: UnitRows,
-        rows: Array,
-        codes: NDArray[np.intp],
-        n_classes: int,
-        ledger: Chargeable,
-    ) -> CentredGaussians:
-        """Release the class moments of all features about the origin; centre and U follow."""
-        blocks = ((block, codes[part]) for part, block in units.blocks(rows))
-        whole = _gaussians(self.moments, blocks, n_classes, rows.shape[1], ledger)  # [R5] only one
-        mean = np.average(whole.means, axis=0, weights=whole.counts)
-        apart = whole.means - mean
-        spread = whole.covariances + apart[:, :, None] * apart[:, None, :]
-        basis = top_eigenvectors(
-            np.average(spread, axis=0, weights=whole.counts), self.n_components
-        )[1]
-        # Two rows of the unit ball lie at most 2 apart, so that nothing is clipped at this radius.
-        along = ClassGaussians(
-            whole.counts, apart @ basis / 2, basis.T @ whole.covariances @ basis / 4
-        )
-        middle, scale = units.bounds.ball(rows.shape[1])
-        centre = middle + scale * mean
-        return CentredGaussians(centre, basis, 2 * scale, along, np.arange(n_classes))
+    Parameters
+    ----------
+    records : Records
+        Rows of the unit ball; read once for each release.
+    plan : GaussiansPlan
+        What is released.
+    receipt : Receipt
+        Proof that all of it was paid for.
 
-    def _mean(
-        self, mechanism: GaussianMechanism, units: UnitRows, rows: Array, ledger: Chargeable
-    ) -> tuple[Array, float, float]:
-        """Give the mean, the mean squared distance to it and the number of rows, all private."""
-        noisy = mechanism.release(mean_and_squares(units, rows), ledger=ledger)
-        n_rows = max(float(noisy[-1]), 1.0)
-        mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
-        noise = mechanism.variance() / n_rows**2
-        # The noise adds to the length of the mean what it has itself; take that away again.
-        length = float(mean @ mean)
-        mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
-        mean = Bounds(norm=1.0).clip(mean[None, :])[0]
-        floor = max(SMALLEST_SPREAD, 2 * math.sqrt(noise))
-        return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
-
-    def _basis(
-        self, rows: MappedRows, radius: float, n_rows: float, ledger: Chargeable
-    ) -> tuple[Array, float]:
-        """Give U and the mean squared length of the rows along it, at most `radius` squared."""
-        if self.components is None:
-            return np.eye(rows.shape[1]), radius**2
-        units = UnitRows.for_sums(Bounds(norm=radius), rows.shape, self.relation)
-        noisy = self.components.release_symmetric(second_moment(units, rows), ledger=ledger)
-        eigenvalues, basis = top_eigenvectors(noisy, self.n_components)
-        return basis, float(np.maximum(eigenvalues, 0).sum()) / n_rows * radius**2
+    Returns
+    -------
+    CentredGaussians
+        In the unit ball.
+    """
+    if plan.mean is None:
+        return _release_once(records, plan, receipt)
+    mean, spread, n_rows = _release_mean(records, plan.mean, receipt)  # [R1] first release
+    centred = records.mapped(Centred(mean, math.sqrt(spread)))
+    basis, share = _release_basis(centred, plan, n_rows, receipt)  # [R2] second
+    radius = CLIP * math.sqrt(min(max(share * spread, SMALLEST_SPREAD), spread))
+    projected = records.mapped(Projected(mean, basis, radius))
+    parts, numbers = None, np.arange(plan.n_classes)
+    if plan.sketch is not None:
+        sketch = _release_moments(projected, plan, None, plan.sketch, receipt)  # [R3]
+        parts = _parts_along(sketch, plan.n_parts)
+        numbers = np.repeat(numbers, plan.n_parts)
+    gaussians = _release_moments(projected, plan, parts, plan.moments, receipt)  # [R4] last release
+    return CentredGaussians(mean, basis, radius, gaussians, numbers)
 
 
-def _gaussians(
+def _release_mean(
+    records: Records, mechanism: GaussianMechanism, receipt: Receipt
+) -> tuple[Array, float, float]:
+    """Give the mean, the mean squared distance to it and the number of rows, private or public."""
+    noisy = records.release(MeanAndSquares(records.width), mechanism, receipt)
+    n_rows = float(records.public_rows or max(noisy[-1], 1.0))
+    mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
+    noise = mechanism.variance() / n_rows**2
+    # The noise adds to the length of the mean what it has itself; take that away again.
+    length = float(mean @ mean)
+    mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
+    mean = Bounds(norm=1.0).clip(mean[None, :])[0]
+    floor = max(SMALLEST_SPREAD, 2 * math.sqrt(noise))
+    return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
+
+
+def _release_basis(
+    centred: Records, plan: GaussiansPlan, n_rows: float, receipt: Receipt
+) -> tuple[Array, float]:
+    """Give U and the mean squared length of the centred rows along it, at most 1."""
+    if plan.components is None:
+        return np.eye(centred.width), 1.0
+    noisy = centred.release(SecondMoment(centred.width), plan.components, receipt)
+    eigenvalues, basis = top_eigenvectors(noisy, plan.n_components)
+    return basis, float(np.maximum(eigenvalues, 0).sum()) / n_rows
+
+
+def _release_moments(
+    records: Records,
+    plan: GaussiansPlan,
+    parts: Parts | None,
     mechanism: GaussianMechanism,
-    blocks: Iterable[tuple[Array, NDArray[np.intp]]],
-    n_groups: int,
-    n_features: int,
-    ledger: Chargeable,
+    receipt: Receipt,
 ) -> ClassGaussians:
-    column = np.append(np.ones(n_features), CONSTANT)
-    weights = np.outer(column, column)
-    exact = moments_of_groups(blocks, n_groups, n_features) * weights
-    noisy = mechanism.release_symmetric(exact, ledger=ledger) / weights
+    """Release the joint moments of all classes, or of their parts, and make Gaussians of them."""
+    statistic = ClassMoments(plan.n_classes, records.width, CONSTANT, parts)
+    column = np.append(np.ones(records.width), CONSTANT)
+    noisy = records.release(statistic, mechanism, receipt) / np.outer(column, column)
     return gaussians_from_moments(noisy, math.sqrt(mechanism.variance()))
 
 
-def _whole(block: Array, codes: NDArray[np.intp]) -> NDArray[np.intp]:  # noqa: ARG001 - a Cut
-    return codes
+def _release_once(records: Records, plan: GaussiansPlan, receipt: Receipt) -> CentredGaussians:
+    """Release the class moments of all features about the origin; centre and U follow."""
+    whole = _release_moments(records, plan, None, plan.moments, receipt)  # [R5] the only one
+    mean = np.average(whole.means, axis=0, weights=whole.counts)
+    apart = whole.means - mean
+    spread = whole.covariances + apart[:, :, None] * apart[:, None, :]
+    basis = top_eigenvectors(np.average(spread, axis=0, weights=whole.counts), plan.n_components)[1]
+    # Two rows of the unit ball lie at most 2 apart, so that nothing is clipped at this radius.
+    along = ClassGaussians(whole.counts, apart @ basis / 2, basis.T @ whole.covariances @ basis / 4)
+    return CentredGaussians(mean, basis, 2.0, along, np.arange(plan.n_classes))
 
 
-def _cut_along(sketch: ClassGaussians, n_parts: int) -> Cut:
-    """Cut each class at its released mean along its first released axes; each row by itself."""
+def _parts_along(sketch: ClassGaussians, n_parts: int) -> Parts:
+    """Cut each class at its released mean along its first released axes."""
     n_axes = n_parts.bit_length() - 1
-    axes = np.linalg.eigh(sketch.covariances)[1][:, :, : -n_axes - 1 : -1]
-
-    def cut(block: Array, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        along = np.einsum("ij,ijk->ik", block - sketch.means[codes], axes[codes])
-        return np.asarray(codes * n_parts + (along > 0) @ (1 << np.arange(n_axes)))
-
-    return cut
+    return Parts(sketch.means, np.linalg.eigh(sketch.covariances)[1][:, :, : -n_axes - 1 : -1])
 
 
-def _mechanism(sensitivity: float, mu: float, share: float) -> GaussianMechanism:
-    return GaussianMechanism.from_mu(sensitivity=sensitivity, mu=mu * math.sqrt(share))
+def _mechanism(
+    records: Records, statistic: Statistic, mu: float, share: float
+) -> GaussianMechanism:
+    mechanism = GaussianMechanism.from_mu(
+        sensitivity=records.sensitivity(statistic), mu=mu * math.sqrt(share)
+    )
+    return mechanism.for_size(statistic.size)  # what cannot be drawn is refused before the charge

@@ -1,0 +1,106 @@
+"""The grid on which sums are exact.
+
+Rows that enter a sum are multiples of ``2**-ROW_BITS``, so that a product of two of their numbers
+is a multiple of `QUANTUM`. Doubles add BLOCK_ROWS such products without rounding, and whole
+numbers of 64 bits add the blocks: the sum is the exact real sum, in whatever order and wherever it
+was taken, and its sensitivity is the one of the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import Array, namespace_of, to_numpy
+
+__all__ = [
+    "BLOCK_ROWS",
+    "FINE_BITS",
+    "MOST_ROWS",
+    "QUANTUM",
+    "ROW_BITS",
+    "SecretSum",
+    "cut",
+    "double_rounding",
+    "revealed",
+]
+
+ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
+FINE_BITS = 26  # rows on their way there: a product of two such numbers below 1 fits a double
+QUANTUM = 2.0 ** (-2 * ROW_BITS)  # every term of a sum is a multiple of it
+BLOCK_ROWS = 2**16  # so many terms fit a double: 16 + 1 + 36 bits
+MOST_ROWS = 2**26  # so many fit 64 bits with their sign: 26 + 1 + 36
+
+
+def cut(values: Array, bits: int) -> Array:
+    """Cut towards zero to multiples of ``2**-bits``; no number grows."""
+    return namespace_of(values).trunc(values * 2.0**bits) * 2.0**-bits
+
+
+def double_rounding(size: int, largest: float) -> float:
+    """Norm by which exact sums of two neighbours can move apart as they become doubles.
+
+    Parameters
+    ----------
+    size : int
+        Numbers in the sum.
+    largest : float
+        Public bound on their magnitude; up to ``2**17`` every multiple of `QUANTUM` is a double.
+    """
+    spacing = 2.0 ** (math.frexp(largest)[1] - 53)
+    return math.sqrt(size) * spacing if spacing > QUANTUM else 0.0
+
+
+class SecretSum:
+    """An exact sum that nobody may see: it adds up, and only a release turns it into numbers.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the statistic.
+
+    Notes
+    -----
+    It prints nothing of what it holds, and `sfumato.save` knows no such type. It may travel
+    between processes of one engine, as the rows do from which it comes.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.n_rows = 0
+        self._units = np.zeros(shape, dtype=np.int64)
+
+    def add(self, partial: Array, n_rows: int) -> None:
+        """Add the exact sum of the terms of a block of at most `BLOCK_ROWS` records."""
+        if n_rows > BLOCK_ROWS or self.n_rows + n_rows > MOST_ROWS:
+            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
+        self._units += (to_numpy(partial) * (1 / QUANTUM)).astype(np.int64)
+        self.n_rows += n_rows
+
+    def merge(self, other: SecretSum) -> Self:
+        """Add a sum that was taken elsewhere."""
+        if self._units.shape != other._units.shape:
+            raise InvalidInputError("Sums of different statistics cannot be added.")
+        if self.n_rows + other.n_rows > MOST_ROWS:
+            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
+        self._units += other._units
+        self.n_rows += other.n_rows
+        return self
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, SecretSum):
+            return NotImplemented
+        return bool(self.n_rows == other.n_rows and np.array_equal(self._units, other._units))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SecretSum(shape={self._units.shape})"
+
+
+def revealed(total: SecretSum) -> NDArray[np.float64]:
+    """Give the sum as doubles, for a mechanism that adds noise to it."""
+    return np.asarray(total._units * QUANTUM)

@@ -1,0 +1,164 @@
+"""Public maps of rows: each row is treated alone, and gives the same numbers among any others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of
+from sfumato.sums.grid import FINE_BITS, cut
+
+__all__ = ["HAIR", "Centred", "IntoUnitBall", "Projected", "RowMap", "exact_projection"]
+
+HAIR = 2.0**-40  # rows are scaled a hair short of a length, so that rounding never passes it
+
+
+class RowMap(Protocol):
+    """A public, picklable map of blocks of rows to as many rows of `width` numbers."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a mapped row."""
+
+    def __call__(self, rows: Array) -> Array:
+        """Map a block of rows."""
+
+
+@dataclass(frozen=True)
+class IntoUnitBall:
+    """``x -> (x - centre) / radius``: clipped to the bounds, in the unit ball, on the fine grid.
+
+    Parameters
+    ----------
+    bounds : Bounds
+        Public bounds of the rows.
+    width : int
+        Numbers of a row.
+    """
+
+    bounds: Bounds
+    width: int
+
+    def __call__(self, rows: Array) -> Array:
+        """Map raw rows; no value makes it raise."""
+        if is_foreign(rows):
+            return cut(self._on_device(rows), FINE_BITS)
+        centre, radius = self.bounds.ball(self.width)
+        inside = self.bounds.clip(rows)
+        inside -= centre
+        inside /= radius
+        return cut(Bounds(norm=1.0).clip(inside), FINE_BITS)
+
+    def _on_device(self, rows: Array) -> Array:
+        """Do the same in the words of the array API, for rows on an accelerator."""
+        xp = namespace_of(rows)
+        doubles = xp.astype(rows, xp.float64)
+        if doubles.dtype != xp.float64:
+            raise InvalidInputError(
+                "Rows must be held in doubles, and this array library gave "
+                f"{doubles.dtype} instead of float64; enable its 64-bit types or pass NumPy arrays."
+            )
+        centre, radius = self.bounds.ball(self.width)
+        whole = xp.all(xp.isfinite(doubles), axis=1, keepdims=True)
+        doubles = xp.where(whole, doubles, like(rows, centre)[None, :])
+        box = self.bounds.box(self.width)
+        if box is not None:
+            low, high = (like(rows, corner)[None, :] for corner in box)
+            doubles = xp.where(doubles < low, low, xp.where(doubles > high, high, doubles))
+        if self.bounds.norm is not None:
+            doubles = _into_ball(doubles, float(self.bounds.norm))
+        return _into_ball((doubles - like(rows, centre)[None, :]) / radius, 1.0)
+
+
+@dataclass(frozen=True)
+class Centred:
+    """``z -> (z - mean) / radius``, scaled back into the unit ball.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_features,)
+        A public point of the unit ball.
+    radius : float
+        Public length at which centred rows are clipped.
+    """
+
+    mean: NDArray[np.float64] = field(repr=False)
+    radius: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.mean)
+
+    def __call__(self, rows: Array) -> Array:
+        """Map rows of the unit ball."""
+        return cut(Bounds(norm=1.0).clip((rows - self.mean) / self.radius), FINE_BITS)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """``z -> Uᵀ(z - mean) / radius``, scaled back into the unit ball.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_features,)
+        A public point of the unit ball.
+    basis : ndarray of shape (n_features, k)
+        U, public columns of length 1 at most.
+    radius : float
+        Public length at which projected rows are clipped.
+    """
+
+    mean: NDArray[np.float64] = field(repr=False)
+    basis: NDArray[np.float64] = field(repr=False)
+    radius: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of a projected row."""
+        return int(self.basis.shape[1])
+
+    def __call__(self, rows: Array) -> Array:
+        """Map rows of the unit ball; a centred row may be 2 long, so that halves are projected."""
+        projected = 2 * exact_projection((rows - self.mean) / 2, self.basis)
+        return cut(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
+
+
+def exact_projection(rows: Array, basis: NDArray[np.float64]) -> Array:
+    """``rows @ basis`` for rows of the unit ball and columns of length 1 at most.
+
+    Both are cut to a grid on which all products and partial sums (below 1 in magnitude) fit a
+    double: a projected row is exact and does not depend on its place among the rows.
+    """
+    columns = like(rows, np.ascontiguousarray(cut(basis, FINE_BITS)))
+    return cut(rows, FINE_BITS) @ columns
+
+
+def _into_ball(rows: Array, norm: float) -> Array:
+    xp = namespace_of(rows)
+    hair = max(HAIR, rows.shape[1] * 2.0**-51)
+    largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
+    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
+    shrunk = rows / scale  # squares of numbers beyond 1e154 would overflow
+    lengths = scale * xp.sqrt(_row_sums(shrunk * shrunk))
+    limit = norm * (1 - 2 * hair) * xp.ones_like(lengths)
+    return rows * (limit / xp.where(lengths > limit, lengths, limit))
+
+
+def _row_sums(values: Array) -> Array:
+    """Sum of each row, halves added to halves.
+
+    A library's own sum may add in another order for another number of rows; sums number by number
+    are the same for a row alone and among others.
+    """
+    xp = namespace_of(values)
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        rest = values[:, 2 * half :]
+        values = xp.concat([values[:, :half] + values[:, half : 2 * half], rest], axis=1)
+    return values

@@ -1,0 +1,191 @@
+"""Records: where rows live. They can do one thing, add up a statistic behind `release`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.receipt import Receipt
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.kernels.arrays import Array
+from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, SecretSum, revealed
+from sfumato.sums.maps import RowMap
+from sfumato.sums.statistics import Codes, Statistic
+
+__all__ = ["ArrayRecords", "BatchRecords", "Records"]
+
+CACHED_ROWS = 4096  # rows that are mapped and added together, so that they stay in the cache
+Block = tuple[Array, Codes]
+
+
+class Records(ABC):
+    """Rows with the numbers of their classes, of which only noisy sums can be had.
+
+    Parameters
+    ----------
+    width : int
+        Numbers of a row.
+    relation : {"replace_one", "add_or_remove_one"}
+        The neighbours; under "replace_one" the number of records is public.
+    public_rows : int or None
+        The number of records where it is public.
+    """
+
+    def __init__(self, width: int, relation: str | Relation, public_rows: int | None) -> None:
+        self.width = width
+        self.relation = Relation(relation)
+        is_public = self.relation is Relation.REPLACE_ONE
+        if is_public and public_rows is None:
+            raise InvalidInputError("Relation 'replace_one' makes the number of records public.")
+        if is_public and public_rows == 0:
+            raise InvalidInputError("There are no records to learn from.")
+        if is_public and public_rows is not None and public_rows > MOST_ROWS:
+            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
+        self.public_rows = public_rows if is_public else None
+
+    @property
+    def most_rows(self) -> int:
+        """The public number of records, or the public bound on it."""
+        return MOST_ROWS if self.public_rows is None else self.public_rows
+
+    def sensitivity(self, statistic: Statistic) -> float:
+        """How far one record can move the sum of `statistic` over these records."""
+        return statistic.sensitivity(self.relation, self.most_rows)
+
+    def release(
+        self, statistic: Statistic, mechanism: Any, receipt: Receipt
+    ) -> NDArray[np.float64]:
+        """Add up a statistic and release it with the noise that `receipt` has paid for.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is added up.
+        mechanism : Mechanism
+            Whose noise is added; it must be made for the sensitivity of the statistic.
+        receipt : Receipt
+            Proof of the charge.
+
+        Returns
+        -------
+        ndarray
+            The noisy sum.
+        """
+        if mechanism.sensitivity < self.sensitivity(statistic):
+            raise InvalidInputError(
+                f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
+                f"{type(statistic).__name__} has {self.sensitivity(statistic):g}."
+            )
+        total = revealed(self._sum(statistic))
+        draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
+        released: NDArray[np.float64] = draw(total, ledger=receipt)
+        return released
+
+    def mapped(self, row_map: RowMap) -> Records:
+        """Give the records seen through a public map, computed block by block on each pass."""
+        return _MappedRecords(self, row_map)
+
+    def kept(self) -> Records:
+        """Give the records with their maps computed once and kept where the rows live."""
+        blocks = list(self._blocks())
+        rows = np.concatenate([rows for rows, _ in blocks]) if blocks else np.empty((0, self.width))
+        codes = np.concatenate([c for _, c in blocks]) if blocks else np.empty(0, dtype=np.intp)
+        return ArrayRecords(rows, codes, relation=self.relation)
+
+    def _sum(self, statistic: Statistic) -> SecretSum:
+        total = SecretSum(statistic.shape)
+        pending, n_pending = np.zeros(statistic.shape), 0
+        for rows, codes in self._blocks():
+            if n_pending + len(codes) > BLOCK_ROWS:
+                total.add(pending, n_pending)
+                pending, n_pending = np.zeros(statistic.shape), 0
+            pending = pending + statistic.add_up(rows, codes)
+            n_pending += len(codes)
+        total.add(pending, n_pending)
+        self._check_complete(total)
+        return total
+
+    def _check_complete(self, total: SecretSum) -> None:
+        """Refuse a sum over fewer or more records than are declared, before noise is drawn."""
+        if self.public_rows is not None and total.n_rows != self.public_rows:
+            raise InvalidInputError(
+                f"The number of records changed while they were read: {self.public_rows} were "
+                f"declared, {total.n_rows} were found."
+            )
+
+    @abstractmethod
+    def _blocks(self) -> Iterator[Block]:
+        """Start a pass over the rows: blocks of at most `CACHED_ROWS` rows and their codes."""
+
+
+class ArrayRecords(Records):
+    """Records in an array.
+
+    Parameters
+    ----------
+    rows : array of shape (n, width)
+        Rows, of NumPy or of another array library.
+    codes : ndarray of shape (n,), optional
+        Number of each record's class; by default all are of class 0.
+    relation : {"replace_one", "add_or_remove_one"}
+        The neighbours.
+    """
+
+    def __init__(
+        self, rows: Array, codes: Codes | None = None, *, relation: str | Relation
+    ) -> None:
+        super().__init__(int(rows.shape[1]), relation, int(rows.shape[0]))
+        self._rows = rows
+        self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
+
+    def _blocks(self) -> Iterator[Block]:
+        for start in range(0, self._rows.shape[0], CACHED_ROWS):
+            part = slice(start, min(start + CACHED_ROWS, self._rows.shape[0]))
+            yield self._rows[part, :], self._codes[part]
+
+
+class BatchRecords(Records):
+    """Records that are read again on every pass, from a file larger than memory, say.
+
+    Parameters
+    ----------
+    read : callable
+        Starts a pass over the same records and gives batches of rows and codes.
+    width : int
+        Numbers of a row.
+    relation : {"replace_one", "add_or_remove_one"}
+        The neighbours.
+    n_rows : int, optional
+        The number of records, needed where it is public; a pass that finds another is refused.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Block]],
+        *,
+        width: int,
+        relation: str | Relation,
+        n_rows: int | None = None,
+    ) -> None:
+        super().__init__(width, relation, n_rows)
+        self._read = read
+
+    def _blocks(self) -> Iterator[Block]:
+        for rows, codes in self._read():
+            for start in range(0, len(rows), CACHED_ROWS):
+                yield rows[start : start + CACHED_ROWS], codes[start : start + CACHED_ROWS]
+
+
+class _MappedRecords(Records):
+    def __init__(self, records: Records, row_map: RowMap) -> None:
+        super().__init__(row_map.width, records.relation, records.public_rows)
+        self._records, self._map = records, row_map
+
+    def _blocks(self) -> Iterator[Block]:
+        for rows, codes in self._records._blocks():
+            yield self._map(rows), codes

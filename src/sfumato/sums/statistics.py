@@ -1,0 +1,230 @@
+"""Statistics: what is added up, a term per record, and how far one record can move the sum."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.guarantee import Relation
+from sfumato.kernels.arrays import Array, namespace_of
+from sfumato.sums.grid import ROW_BITS, cut, double_rounding
+
+__all__ = [
+    "ClassCounts",
+    "ClassMoments",
+    "MeanAndSquares",
+    "Parts",
+    "SecondMoment",
+    "Statistic",
+]
+
+Codes = NDArray[np.intp]
+
+
+class Statistic(ABC):
+    """A sum over records, described without data: shape, term, sensitivity.
+
+    A subclass is a frozen dataclass of public values, so that it can be sent to where rows live.
+    Its terms are multiples of ``2**-36`` below 2 in magnitude; `add_up` is then exact.
+    """
+
+    is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
+    largest_term: ClassVar[float] = 1.0  # in magnitude, of one record in one coordinate
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the sum."""
+
+    @property
+    def size(self) -> int:
+        """Numbers in the sum."""
+        return math.prod(self.shape)
+
+    @abstractmethod
+    def add_up(self, rows: Array, codes: Codes) -> Array:
+        """Give the exact sum of the terms of a block of records.
+
+        Parameters
+        ----------
+        rows : array of shape (n, width)
+            Rows of the unit ball.
+        codes : ndarray of shape (n,)
+            Number of each record's class.
+        """
+
+    @abstractmethod
+    def term_sensitivity(self, relation: Relation) -> float:
+        """Largest distance of the exact sums of two neighbours, in the Euclidean norm."""
+
+    def sensitivity(self, relation: str | Relation, most_rows: int) -> float:
+        """Largest distance of the sums of two neighbours once they are doubles.
+
+        Parameters
+        ----------
+        relation : {"replace_one", "add_or_remove_one"}
+            The neighbours.
+        most_rows : int
+            The public number of records, or a public bound on it.
+        """
+        rounding = double_rounding(self.size, self.largest_term * most_rows)
+        return self.term_sensitivity(Relation(relation)) + rounding
+
+
+@dataclass(frozen=True)
+class ClassCounts(Statistic):
+    """Number of records of each class: ``sum e_y``.
+
+    Adding a record moves one count by 1. Replacing one moves two counts by 1 each: √2.
+    """
+
+    n_classes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count per class."""
+        return (self.n_classes,)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - rows are not counted
+        """Count the records of each class."""
+        return np.bincount(codes, minlength=self.n_classes).astype(np.float64)
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√2 (replace) or 1 (add or remove)."""
+        return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
+
+
+@dataclass(frozen=True)
+class MeanAndSquares(Statistic):
+    """``sum [z; |z|²; 1]`` over rows of the unit ball.
+
+    Adding a row moves it by ``sqrt(|z|² + |z|⁴ + 1) <= √3``. Replacing z by v, with lengths a
+    and b, moves it by at most ``sqrt((a + b)² (1 + (a - b)²)) <= 2``.
+    """
+
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The numbers of a row and two more."""
+        return (self.width + 2,)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        """Add up rows, squared lengths and ones."""
+        on_grid = cut(rows, ROW_BITS)
+        squares = float(np.einsum("ij,ij->", on_grid, on_grid))
+        return np.concatenate([on_grid.sum(axis=0), [squares, len(on_grid)]])
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 (replace) or √3 (add or remove)."""
+        return 2.0 if relation is Relation.REPLACE_ONE else math.sqrt(3)
+
+
+@dataclass(frozen=True)
+class SecondMoment(Statistic):
+    """``M = sum z zᵀ`` over rows of the unit ball.
+
+    Adding a row moves it by ``||z zᵀ||_F = |z|² <= 1``. Replacing one moves it by
+    ``||z zᵀ - v vᵀ||_F = sqrt(|z|⁴ + |v|⁴ - 2 (z.v)²) <= √2``, attained by orthonormal z, v.
+    """
+
+    width: int
+    is_symmetric: ClassVar[bool] = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Square."""
+        return (self.width, self.width)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        """Add up products."""
+        on_grid = cut(rows, ROW_BITS)
+        return namespace_of(on_grid).matrix_transpose(on_grid) @ on_grid
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√2 (replace) or 1 (add or remove)."""
+        return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Public cuts of each class at a point and along axes: which part a row belongs to.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_classes, width)
+        Where each class is cut.
+    axes : ndarray of shape (n_classes, width, n_axes)
+        Across which directions; ``2**n_axes`` parts per class.
+    """
+
+    means: NDArray[np.float64] = field(repr=False)
+    axes: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def per_class(self) -> int:
+        """Parts of a class."""
+        return 1 << int(self.axes.shape[2])
+
+    def of(self, rows: Array, codes: Codes) -> Codes:
+        """Give the part of each row; each row by itself."""
+        along = np.einsum("ij,ijk->ik", rows - self.means[codes], self.axes[codes])
+        places = (along > 0) @ (1 << np.arange(self.axes.shape[2]))
+        return np.asarray(codes * self.per_class + places)
+
+
+@dataclass(frozen=True)
+class ClassMoments(Statistic):
+    """``S_c = sum_{y=c} a aᵀ`` with ``a = [u; w]``, for all classes, or parts of them, jointly.
+
+    ``|a|² <= 1 + w²``, so a row is worth at most that in one class. Replacing it takes at most as
+    much from one class and gives at most as much to another (√2 times that together; a new label
+    is included), or changes one class by at most √2 times that.
+
+    Parameters
+    ----------
+    n_classes : int
+        Classes.
+    width : int
+        Numbers of a row u of the unit ball.
+    constant : float, default=1.0
+        w, a power of two of at most 1, so that scaling by it is exact.
+    parts : Parts, optional
+        How classes are cut; by default each is one part.
+    """
+
+    n_classes: int
+    width: int
+    constant: float = 1.0
+    parts: Parts | None = None
+    is_symmetric: ClassVar[bool] = True
+
+    @property
+    def n_groups(self) -> int:
+        """Classes times parts of each."""
+        return self.n_classes * (1 if self.parts is None else self.parts.per_class)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One square matrix per group."""
+        return (self.n_groups, self.width + 1, self.width + 1)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:
+        """Add up products, group by group."""
+        on_grid = cut(rows, ROW_BITS)
+        groups = codes if self.parts is None else self.parts.of(on_grid, codes)
+        extended = np.column_stack([on_grid, np.full(len(on_grid), self.constant)])
+        total = np.zeros(self.shape)
+        for group in np.unique(groups):
+            members = extended[groups == group]
+            total[group] = members.T @ members
+        return total
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """``√2 (1 + w²)`` (replace) or ``1 + w²`` (add or remove)."""
+        return (1 + self.constant**2) * SecondMoment(self.width).term_sensitivity(relation)
