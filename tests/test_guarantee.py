@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -123,6 +124,23 @@ def test_the_sentence_says_what_is_proved() -> None:
     assert "at most 73.2 % of the time" in mixed
 
 
+def test_figures_in_the_sentence_are_rounded_up() -> None:
+    text = str(Guarantee(epsilon=1.20041, delta=1.2345671e-5))
+    assert "factor exp(1.201) = 3.33, plus 1.23457e-05." in text
+    assert "factor exp(0.1) = 1.11, plus 1e-05." in str(Guarantee(epsilon=0.1, delta=1e-5))
+
+
+def test_a_change_of_an_entry_is_told_in_units_that_the_reader_knows() -> None:
+    some = Guarantee(epsilon=1.0, unit="entry", entry_bound=5.0)
+    assert "changing one number of one record by at most 5, in the units of the rows," in str(some)
+    anywhere = Guarantee(epsilon=1.0, unit="entry", entry_bound=1.0, whole_range=True)
+    assert "changing one number of one record to any other within its public range" in str(anywhere)
+    assert Guarantee.from_dict(anywhere.to_dict()) == anywhere
+    old = {k: v for k, v in some.to_dict().items() if k != "whole_range"}
+    assert Guarantee.from_dict(old) == some
+    assert not some <= replace(some, whole_range=True)
+
+
 def test_a_stored_sentence_is_not_believed() -> None:
     """Files of version 0.1.0 hold one that promises too much."""
     guarantee = Guarantee(epsilon=1.0, delta=1e-5)
@@ -141,7 +159,7 @@ def test_entry_guarantee_tells_of_the_whole_record() -> None:
     assert reading.epsilon == pytest.approx(14.9, abs=0.05)
     assert reading.atom_probability == pytest.approx(0.00781, abs=1e-5)
     assert "whole record of 784 numbers" in str(guarantee)
-    assert "exactly with probability 0.0078" in str(guarantee)
+    assert "exactly with probability 0.0079" in str(guarantee)
     assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
     assert (guarantee + guarantee).record_reading.pure_epsilon == pytest.approx(156.8)
 

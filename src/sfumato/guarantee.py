@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,10 @@ class Guarantee:
     claimed_epsilon : float, optional
         The figure printed in the paper, kept where it is not the proved one.
     entry_bound : float, optional
-        The largest change d of one entry; needed for unit "entry".
+        The largest change d of one entry, in the units of the rows; needed for unit "entry".
+    whole_range : bool, default=False
+        For unit "entry": any change inside the public range of a number is protected, whatever its
+        unit.
     record_reading : RecordReading, optional
         For unit "entry": what the same release means for a whole record.
     public : tuple of str
@@ -151,6 +155,7 @@ class Guarantee:
     status: Status = Status.PROVED
     claimed_epsilon: float | None = None
     entry_bound: float | None = None
+    whole_range: bool = False
     record_reading: RecordReading | None = None
     public: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
@@ -209,10 +214,10 @@ class Guarantee:
             return f"refuted as printed, no finite epsilon is proved{claim}. For study only."
         if math.isinf(self.epsilon):
             return "epsilon is infinite; nothing was hidden."
-        factor = f"exp({self.epsilon:.4g})"
+        factor = f"exp({_rounded_up(self.epsilon, 4)})"
         if self.epsilon < 20:
-            factor += f" = {math.exp(self.epsilon):.3g}"
-        plus = f", plus {self.delta:g}" if self.delta else ""
+            factor += f" = {_rounded_up(math.exp(self.epsilon), 3)}"
+        plus = f", plus {_rounded_up(self.delta, 6)}" if self.delta else ""
         return (
             f"{self._change()} changes the probability of any outcome by at most the factor "
             f"{factor}{plus}."
@@ -235,7 +240,10 @@ class Guarantee:
 
     def _change(self) -> str:
         if self.unit is Unit.ENTRY:
-            return f"changing one number of one record by at most {self.entry_bound:g}"
+            changed = "changing one number of one record"
+            if self.whole_range:
+                return f"{changed} to any other within its public range"
+            return f"{changed} by at most {self.entry_bound:g}, in the units of the rows,"
         if self.relation is Relation.REPLACE_ONE:
             return "replacing any one record"
         return "adding or removing any one record"
@@ -256,11 +264,10 @@ class Guarantee:
         return other.__le__(self)
 
     def _comparable(self, other: Guarantee) -> bool:
-        return (self.unit, self.relation, self.entry_bound) == (
-            other.unit,
-            other.relation,
-            other.entry_bound,
-        )
+        return self._neighbours() == other._neighbours()
+
+    def _neighbours(self) -> tuple[Unit, Relation, float | None, bool]:
+        return self.unit, self.relation, self.entry_bound, self.whole_range
 
     def __add__(self, other: Guarantee) -> Guarantee:
         """Compose: both releases on the same data."""
@@ -284,6 +291,7 @@ class Guarantee:
             status=max(self.status, other.status, key=_TRUST.__getitem__),
             claimed_epsilon=_claimed(self, other),
             entry_bound=self.entry_bound,
+            whole_range=self.whole_range,
             record_reading=_both_readings(self.record_reading, other.record_reading),
             public=_union(self.public, other.public),
             conditions=_union(self.conditions, other.conditions),
@@ -347,6 +355,7 @@ class Guarantee:
             "status": str(self.status),
             "claimed_epsilon": _to_json(self.claimed_epsilon),
             "entry_bound": self.entry_bound,
+            "whole_range": self.whole_range,
             "record_reading": (
                 None if reading is None else {k: _to_json(v) for k, v in vars(reading).items()}
             ),
@@ -385,14 +394,22 @@ _OPENING = {
 
 def _whole_record(reading: RecordReading) -> str:
     sentence = (
-        f"For a whole record of {reading.n_entries} numbers, each changed by no more than that, "
-        f"the same release has epsilon {reading.epsilon:.4g} at delta {reading.delta:.3g} "
-        f"(pure: {reading.pure_epsilon:.4g})"
+        f"For a whole record of {reading.n_entries} numbers, each changed as far, the same release "
+        f"has epsilon {_rounded_up(reading.epsilon, 4)} at delta {_rounded_up(reading.delta, 3)} "
+        f"(pure: {_rounded_up(reading.pure_epsilon, 4)})"
     )
     if reading.atom_probability:
-        chance = f"{reading.atom_probability:.2g}"
+        chance = _rounded_up(reading.atom_probability, 2)
         sentence += f", and publishes at least one of them exactly with probability {chance}"
     return sentence + "."
+
+
+def _rounded_up(value: float, digits: int) -> str:
+    """Write a figure no smaller than it is; 0.1 stays 0.1."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    written = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(written):.{digits}g}"
 
 
 def _both_readings(a: RecordReading | None, b: RecordReading | None) -> RecordReading | None:

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime, timedelta, timezone
 from html.parser import HTMLParser
 
@@ -147,7 +147,9 @@ def test_entry_guarantee_shows_what_it_means_for_a_record():
     page = Reader(a_report(guarantee).to_html()).plain
     assert "For a whole record of 54 numbers" in page
     assert "epsilon 4.875, delta 0.06" in page
-    assert "one number of one record, up to a change of 0.05" in page
+    assert "one number of one record, up to a change of 0.05 in the units of the rows" in page
+    anywhere = replace(guarantee, whole_range=True)
+    assert "one number of one record, within its public range" in forms(a_report(anywhere))["html"]
 
 
 def test_json_gives_the_guarantees_back():

@@ -282,7 +282,12 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _entry_guarantee(self, scale: PublicScale, mechanism: EntryMechanism) -> Guarantee:
         stated = mechanism.guarantee(n_entries=scale.n_features)
         public = (*self._public_facts(), "labels of the rows", "size of each class")
-        return replace(stated, entry_bound=scale.entry_bound(self.entry_bound), public=public)
+        return replace(
+            stated,
+            entry_bound=scale.entry_bound(self.entry_bound),
+            whole_range=self.entry_bound is None,
+            public=public,
+        )
 
     # After the releases ---------------------------------------------------------------------
 

@@ -141,6 +141,7 @@ class TransferSource(PrivateEstimator):
         self.source_guarantee_ = replace(
             mechanism.guarantee(n_entries=rows.shape[1]),
             entry_bound=scale.entry_bound(self.entry_bound),
+            whole_range=self.entry_bound is None,
             public=public,
         )
 

@@ -130,7 +130,12 @@ RELATIONS = {
 def protected_unit(guarantee: Guarantee) -> str:
     """Say what one change may touch."""
     if guarantee.unit is Unit.ENTRY:
-        return f"one number of one record, up to a change of {guarantee.entry_bound:g}"
+        if guarantee.whole_range:
+            return "one number of one record, within its public range"
+        return (
+            f"one number of one record, up to a change of {guarantee.entry_bound:g} in the units "
+            "of the rows"
+        )
     return "one whole record"
 
 
@@ -139,9 +144,14 @@ def event_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     rows = []
     for event, count in flatten(guarantee.events).items():
         values = {k: v for k, v in event.to_dict().items() if k != "kind"}
-        told = ", ".join(f"{k.replace('_', ' ')} {_plain(v)}" for k, v in values.items())
+        told = ", ".join(f"{_words(k)} {_plain(v)}" for k, v in values.items())
         rows.append((event.kind.replace("_", " "), told or "–", str(count)))
     return rows
+
+
+def _words(parameter: str) -> str:
+    """Name a parameter of an event; an entry may have been scaled before it got its noise."""
+    return "change as noised" if parameter == "entry_bound" else parameter.replace("_", " ")
 
 
 def _plain(value: object) -> str:
