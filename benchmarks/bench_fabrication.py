@@ -30,8 +30,8 @@ from sfumato import Bounds
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.hulls.fabrication import Fabricator
 from sfumato.hulls.private import PrivateAffineHullClassifier
-from sfumato.reproduction.data import unit_rows
-from sfumato.reproduction.hulls_private import DEFINITIONS, PIXELS, TABLE_5, classifier
+from sfumato.papers.data import unit_rows
+from sfumato.papers.hulls.private import DEFINITIONS, PIXELS, TABLE_5, classifier
 
 DELTA = 1e-5
 LOCAL_ROWS = 10_000

@@ -19,7 +19,7 @@ from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, LinearClassifier, PrivateAffineHullClassifier, PrivateLinearClassifier
 from sfumato.federated import HullTask, LinearTask, Party, make_parties, simulate
 from sfumato.federated.coordination import Federation
-from sfumato.reproduction.data import unit_rows
+from sfumato.papers.data import unit_rows
 
 DELTA = 1e-5
 PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))

@@ -56,7 +56,7 @@ def peak_gib() -> float:
 
 def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
     """Print the numbers and keep them with machine and versions."""
-    from sfumato.reproduction.running import processor  # clocks and data serve peers without it
+    from sfumato.papers.running import processor  # clocks and data serve peers without it
 
     record = {
         "benchmark": name,

@@ -33,7 +33,7 @@ FLOORS: list[set[str]] = [
     {"pipeline"},
     {"measuring", "publishing", "federated"},
     {"function_stores"},
-    {"reproduction"},
+    {"papers"},
     {"interfaces"},
     {"__main__"},
 ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.recording import RESULTS
 from benchmarks.reproductions.page import HEAD, entry_part, summary, unrun_part
 from benchmarks.reproductions.recorded import Recorded, from_run
-from sfumato.reproduction import PAPERS, Entry, entries_of, unrun_of
+from sfumato.papers import PAPERS, Entry, entries_of, unrun_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproductions.md"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.reproductions.recorded import Recorded, machine_of, read
-from sfumato.reproduction import Comparison
-from sfumato.reproduction.federated_methods import METHODS
-from sfumato.reproduction.federated_svm_time import PRINTED_SECONDS
+from sfumato.papers import Comparison
+from sfumato.papers.federated_svm.methods import METHODS
+from sfumato.papers.federated_svm.times import PRINTED_SECONDS
 
 SPEED = "margins_speed"
 

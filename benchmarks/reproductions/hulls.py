@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.reproductions.recorded import Recorded, machine_of, read
-from sfumato.reproduction import Comparison
-from sfumato.reproduction.hulls_federated import BY_EPSILON, BY_PARTIES, CENTRAL_16, WITHIN
-from sfumato.reproduction.hulls_federated import TOLERANCE as NEAR
-from sfumato.reproduction.hulls_membership import FIGURE_13
-from sfumato.reproduction.hulls_private import DEFINITIONS, MODES, OPEN, TABLE_5, TOLERANCE, within
+from sfumato.papers import Comparison
+from sfumato.papers.hulls.federation import BY_EPSILON, BY_PARTIES, CENTRAL_16, WITHIN
+from sfumato.papers.hulls.federation import TOLERANCE as NEAR
+from sfumato.papers.hulls.membership import FIGURE_13
+from sfumato.papers.hulls.private import DEFINITIONS, MODES, OPEN, TABLE_5, TOLERANCE, within
 
 SCORES, ACCURACIES, FEDERATED = "auditing_scores", "fabrication_entry", "federated_hulls"
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.recording import RESULTS
 from benchmarks.reproductions.recorded import Recorded, machine_of, read
-from sfumato.reproduction import Comparison
-from sfumato.reproduction.mappings import (
+from sfumato.papers import Comparison
+from sfumato.papers.mappings.digits import (
     REMARKS,
     TABLE_1,
     TABLE_1_WITHIN,
@@ -20,8 +20,8 @@ from sfumato.reproduction.mappings import (
     TABLE_3_WITHIN,
     table_2_within,
 )
-from sfumato.reproduction.mappings_office import NOT_JUDGED, PRINTED
-from sfumato.reproduction.mappings_office import REMARKS as OFFICE_REMARKS
+from sfumato.papers.mappings.office import NOT_JUDGED, PRINTED
+from sfumato.papers.mappings.office import REMARKS as OFFICE_REMARKS
 
 PAPER, LABELS, USPS, OFFICE = (
     "mappings_paper",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.reproductions.recorded import Recorded
-from sfumato.reproduction import Comparison, Entry, Outcome, Unrun, verdict_of
+from sfumato.papers import Comparison, Entry, Outcome, Unrun, verdict_of
 
 HEAD = """# What the papers print and what we measure
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.recording import RESULTS
-from sfumato.reproduction import Comparison
+from sfumato.papers import Comparison
 
 FIELDS = ("what", "printed", "paper", "strict", "within", "better", "unit")
 
@@ -20,7 +20,7 @@ class Recorded:
     Attributes
     ----------
     comparisons, claims, remarks
-        As of `sfumato.reproduction.Outcome`.
+        As of `sfumato.papers.Outcome`.
     sources : tuple of str
         Names of the files under results/ that the numbers come from.
     time, machine : str

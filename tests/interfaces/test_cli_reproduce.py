@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sfumato.interfaces.cli import reproduce as command
-from sfumato.reproduction import PAPERS, Entry, Outcome, Reproduction, Setting, entries_of
-from sfumato.reproduction import reproduce as run_entry
+from sfumato.papers import PAPERS, Entry, Outcome, Reproduction, Setting, entries_of
+from sfumato.papers import reproduce as run_entry
 from tests.interfaces.running import done, in_terminal, plain, refused, run
 
 QUICK = ("reproduce", "hulls", "--figure", "8", "--quick")
@@ -83,7 +83,7 @@ def test_without_matplotlib_one_sentence_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "can_draw", lambda: False)
-    monkeypatch.setattr("sfumato.reproduction.running.can_draw", lambda: False)
+    monkeypatch.setattr("sfumato.papers.running.can_draw", lambda: False)
     result = run(*QUICK, "-o", tmp_path)
     assert result.exit_code == 0
     assert "No picture: matplotlib is not installed" in result.stderr

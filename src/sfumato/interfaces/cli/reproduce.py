@@ -15,7 +15,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.interfaces.cli.console import console_table, printed_json, remark, told
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, completing
-from sfumato.reproduction import (
+from sfumato.papers import (
     PAPERS,
     Comparison,
     Entry,
@@ -26,10 +26,10 @@ from sfumato.reproduction import (
     keep,
     unrun_of,
 )
-from sfumato.reproduction import reproduce as run_entry
-from sfumato.reproduction.catalogue import ALL
-from sfumato.reproduction.pictures import can_draw
-from sfumato.reproduction.running import NO_PICTURE
+from sfumato.papers import reproduce as run_entry
+from sfumato.papers.catalogue import ALL
+from sfumato.papers.pictures import can_draw
+from sfumato.papers.running import NO_PICTURE
 
 __all__ = ["reproduce"]
 

@@ -1,0 +1,143 @@
+"""All entries by paper, and what cannot be run with public data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.papers.entry import Entry
+
+__all__ = ["PAPERS", "Unrun", "entries_of", "entry_of", "papers_named", "unrun_of"]
+
+ALL = "all"
+PAPERS = {
+    "hulls": "Kumar, Moser and Fischer: On mitigating the utility-loss in differentially private "
+    "learning, JAIR 79 (2024)",
+    "functions": "Hall, Rinaldo and Wasserman: Differential privacy for functions and functional "
+    "data, JMLR 14 (2013)",
+    "large-margin": "Pathak and Raj: Large margin multiclass Gaussian classification with "
+    "differential privacy (2010)",
+    "mappings": "Kumar: Differentially private transferrable deep learning with "
+    "membership-mappings (2021)",
+    "federated-svm": "Wang, Zhang, Liang, Wang and Liu: Differentially private support vector "
+    "machines with knowledge aggregation, CMC 78 (2024)",
+}
+
+
+@dataclass(frozen=True)
+class Unrun:
+    """A table that cannot be run with public data, and what comes nearest.
+
+    Parameters
+    ----------
+    paper, name : str
+        As of an entry.
+    why : str
+        What is missing.
+    nearest : str
+        The public data that stand in for it.
+    """
+
+    paper: str
+    name: str
+    why: str
+    nearest: str
+
+
+_GROCERIES = "the paper's AlexNet and VGG-16 features of the Freiburg groceries are not published"
+_STAND_IN = "the same images, EfficientNet-Lite0 features: benchmark fabrication-data"
+_BEATS = "the recordings of heart rate and stress scores are not public"
+_STRESS = "Stress-Predict, windows of heart rates: benchmark fabrication-data"
+UNRUN = (
+    Unrun("hulls", "table-3", _GROCERIES, _STAND_IN),
+    Unrun("hulls", "table-4", _GROCERIES, _STAND_IN),
+    Unrun("hulls", "table-6", _GROCERIES, _STAND_IN),
+    Unrun("hulls", "table-7", _BEATS, _STRESS),
+    Unrun("hulls", "figure-14", "it plots Tables 6 and 7", "those of Tables 6 and 7"),
+    Unrun("hulls", "figure-15", _GROCERIES, _STAND_IN),
+)
+
+
+def papers_named(paper: str) -> list[str]:
+    """Give the papers that a name stands for: itself, or each of them for ``all``."""
+    if paper == ALL:
+        return list(PAPERS)
+    if paper not in PAPERS:
+        raise InvalidInputError(
+            f"The paper must be one of {', '.join(PAPERS)}, or {ALL}. Got {paper!r} instead."
+        )
+    return [paper]
+
+
+def entries_of(paper: str) -> list[Entry]:
+    """Give the entries of a paper, or of all: tables first, each kind by number.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`, or "all".
+
+    Returns
+    -------
+    list of Entry
+        What can be run.
+    """
+    return [entry for name in papers_named(paper) for entry in _entries(name)]
+
+
+def entry_of(paper: str, name: str) -> Entry:
+    """Give one entry; the refusal says what there is.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`.
+    name : str
+        Of the entry, ``"table-5"`` or ``"figure-4"``.
+
+    Returns
+    -------
+    Entry
+        The entry.
+    """
+    found = {entry.name: entry for entry in entries_of(paper)}
+    if paper == ALL or name not in found:
+        there = ", ".join(found) if paper != ALL else "none: name one paper"
+        lacking = [each for each in unrun_of(paper) if each.name == name]
+        reason = f" It cannot be run: {lacking[0].why}." if lacking else ""
+        raise InvalidInputError(f"There is no {name} of {paper!r}.{reason} There are: {there}.")
+    return found[name]
+
+
+def unrun_of(paper: str) -> list[Unrun]:
+    """Give what of a paper, or of all, cannot be run.
+
+    Parameters
+    ----------
+    paper : str
+        A name of `PAPERS`, or "all".
+
+    Returns
+    -------
+    list of Unrun
+        Each with the nearest public data.
+    """
+    return [each for each in UNRUN if each.paper in papers_named(paper)]
+
+
+def _entries(paper: str) -> list[Entry]:
+    """Collect from the modules of the paper's folder; they are heavy to import."""
+    folder = paper.replace("-", "_")
+    here = iter_modules([str(Path(__file__).parent / folder)])
+    modules = [import_module(f"sfumato.papers.{folder}.{each.name}") for each in here]
+    found = [entry for module in modules for entry in getattr(module, "ENTRIES", ())]
+    return sorted(found, key=_place)
+
+
+def _place(entry: Entry) -> tuple[bool, int, str]:
+    kind, _, number = entry.name.partition("-")
+    digits = "".join(c for c in number if c.isdigit())
+    return kind != "table", int(digits or 0), number

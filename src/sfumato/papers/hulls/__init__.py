@@ -1,0 +1,1 @@
+"""Kernel affine hulls (Kumar, Moser and Fischer 2024): experiments and verdicts."""

@@ -1,0 +1,1 @@
+"""Large-margin Gaussian classification (Pathak and Raj 2010): experiments and verdicts."""

@@ -1,0 +1,1 @@
+"""Membership mappings and transfer (Kumar 2021): experiments and verdicts."""

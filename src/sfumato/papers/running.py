@@ -1,0 +1,188 @@
+"""Run an entry, time it, and keep what it gave: JSON and a picture, each written aside."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.atomic_file import written_aside
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
+from sfumato.papers.pictures import can_draw, picture
+
+__all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce"]
+
+NO_PICTURE = "No picture: matplotlib is not installed; `pip install sfumato[plot]` brings it."
+PACKAGES = ("numpy", "scikit-learn", "sfumato")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An entry that was run.
+
+    Parameters
+    ----------
+    entry : Entry
+        What was run.
+    setting : Setting
+        How it was run.
+    outcome : Outcome
+        What it gave.
+    verdict : str
+        What follows from it.
+    seconds : float
+        By the clock on the wall.
+    """
+
+    entry: Entry
+    setting: Setting
+    outcome: Outcome
+    verdict: Verdict
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything but the picture as JSON values.
+
+        Returns
+        -------
+        dict
+            Entry, setting, comparisons, claims, verdict, machine and versions.
+        """
+        return {
+            "paper": self.entry.paper,
+            "entry": self.entry.name,
+            "title": self.entry.title,
+            "data": self.entry.data,
+            "quick": self.setting.quick,
+            "runs": self.setting.runs,
+            "verdict": self.verdict,
+            "broken": self.entry.broken,
+            "comparisons": [_row(each) for each in self.outcome.comparisons],
+            "claims": dict(self.outcome.claims),
+            "remarks": list(self.outcome.remarks),
+            "seconds": round(self.seconds, 2),
+            "machine": {
+                "processor": processor(),
+                "cores": os.cpu_count(),
+                "device": self.setting.device,
+            },
+            "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+            "python": platform.python_version(),
+            "versions": _versions(),
+            "series": dict(self.outcome.series),
+        }
+
+    def to_json(self) -> str:
+        """Give `to_dict` as text, long series on one line; numbers must be finite.
+
+        Returns
+        -------
+        str
+            JSON.
+        """
+        whole = self.to_dict()
+        series = json.dumps(whole.pop("series"), default=_plain, allow_nan=False)
+        text = json.dumps(whole, indent=2, default=_plain, allow_nan=False)
+        body = text.removesuffix("\n}")
+        return f'{body},\n  "series": {series}\n}}\n'
+
+
+def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
+    """Run an entry and judge what it gave.
+
+    Parameters
+    ----------
+    entry : Entry
+        What to run.
+    setting : Setting, optional
+        How; by default at full size, three runs.
+
+    Returns
+    -------
+    Reproduction
+        The outcome, with its verdict.
+    """
+    setting = setting or Setting()
+    if setting.runs < 1:
+        raise InvalidInputError(f"'runs' must be at least 1. Got {setting.runs} instead.")
+    begun = time.perf_counter()
+    with warnings.catch_warnings():
+        # The verdict and `broken` say it, beside the figures.
+        warnings.simplefilter("ignore", RefutedGuaranteeWarning)
+        outcome = entry.run(setting)
+    seconds = time.perf_counter() - begun
+    verdict = verdict_of(entry, outcome, quick=setting.quick)
+    return Reproduction(entry, setting, outcome, verdict, seconds)
+
+
+def keep(found: Reproduction, folder: Path) -> list[Path]:
+    """Write ``<paper>-<entry>.json`` and, where matplotlib is there, ``.png``.
+
+    Parameters
+    ----------
+    found : Reproduction
+        What to keep.
+    folder : Path
+        Where; made if it is not there.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{found.entry.paper}-{found.entry.name}"
+    files = [folder / f"{stem}.json"]
+    with written_aside(files[0]) as file:
+        file.write(found.to_json().encode())
+    if can_draw():
+        files.append(folder / f"{stem}.png")
+        with written_aside(files[1]) as file:
+            small = " (quick run, other data)" if found.setting.quick else ""
+            picture(found.entry.title + small, found.outcome, file)
+    return files
+
+
+def processor() -> str:
+    """Name the processor of this machine."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):  # Sfumato itself may run from its sources
+            found[package] = version(package)
+    return found
+
+
+def _row(row: Comparison) -> dict[str, Any]:
+    return {
+        "what": row.what,
+        "printed": row.printed,
+        "paper": row.paper,
+        "strict": row.strict,
+        "within": row.within,
+        "better": row.better,
+        "unit": row.unit,
+        "agrees": row.agrees,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON value")

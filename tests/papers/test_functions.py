@@ -1,0 +1,166 @@
+"""The figures of the paper on functions against formulas written out here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sfumato.papers import Setting, verdict_of
+from sfumato.papers.functions import density as functions_density
+from sfumato.papers.functions import machine as functions_machine
+from sfumato.papers.functions.density import densities, two_normals, two_peaks, variation
+from sfumato.papers.functions.machine import machines, moons
+from sfumato.testing import seeded_noise
+
+QUICK = Setting(quick=True, runs=1)
+GRID = np.linspace(0, 1, 201)
+
+
+def bumps(*centres: float, width: float = 0.08) -> np.ndarray:
+    return np.asarray(sum(np.exp(-((GRID - c) ** 2) / (2 * width**2)) for c in centres))
+
+
+def test_the_printed_noise_is_that_of_the_printed_formulas() -> None:
+    # n = 100, h = 0.1, alpha = 1, beta = 0.1: c = 2.4477, sensitivities 0.05642 and 0.12633.
+    assert functions_density.printed_noise("gaussian") == pytest.approx(0.1381, abs=1e-4)
+    assert functions_density.printed_noise("sobolev") == pytest.approx(2.4477 * 0.12633, rel=1e-4)
+    # n = 1000, lambda = 0.01, beta = 1e-5: sensitivity 0.1, c = 4.9409.
+    assert functions_machine.printed_noise() == pytest.approx(0.49409, abs=1e-5)
+
+
+def test_the_estimate_is_the_kernel_density() -> None:
+    found = densities(Setting(quick=True), "gaussian", 0.1)
+    rows = two_normals()
+    assert rows.shape == (100, 1)
+    away = found["grid"][:, None] - rows[:, 0]
+    literal = np.exp(-(away**2) / 0.02).mean(axis=1) / math.sqrt(2 * math.pi * 0.01)
+    assert found["estimate"] == pytest.approx(literal, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("space", "printed", "strict"),
+    # strict: 1.0859 times the sensitivity for (1, 0.1); in the Sobolev space that is computed.
+    [("gaussian", 0.1381, 1.0859 * 0.056419), ("sobolev", 0.3092, 0.0735)],
+)
+def test_releases_scatter_as_much_as_is_said(space: str, printed: float, strict: float) -> None:
+    with seeded_noise(0):
+        found = densities(Setting(runs=1), space, 0.1)
+    assert found["paper"].shape == (100, 1000)
+    for mode, noise in (("paper", printed), ("strict", strict)):
+        measured = (found[mode] - found["estimate"]).std()
+        assert measured == pytest.approx(noise, rel=0.15)
+
+
+def test_peaks_are_counted() -> None:
+    curves = np.array(
+        [
+            bumps(0.3, 0.7),
+            bumps(0.5),  # one in the middle
+            bumps(0.6),  # one beside the middle
+            bumps(0.3),
+            0.2 * bumps(0.3, 0.7),
+            0.1 * bumps(0.3, 0.7),  # not deep enough
+        ]
+    )
+    assert two_peaks(GRID, curves).tolist() == [True, False, False, False, True, False]
+
+
+@given(st.floats(-5, 5), st.floats(0.1, 5))
+def test_variation_is_that_of_a_curve(shift: float, factor: float) -> None:
+    assert variation(factor * GRID + shift) == pytest.approx(factor)
+    assert variation(factor * bumps(0.5)) == pytest.approx(2 * factor * np.ptp(bumps(0.5)))
+
+
+def fake_densities(releases: np.ndarray) -> Any:
+    def found(setting: Setting, space: str, h: float) -> dict[str, np.ndarray]:
+        return {
+            "grid": GRID,
+            "estimate": bumps(0.3, 0.7),
+            "paper": releases,
+            "strict": releases,
+        }
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("run", "releases"),
+    [
+        (functions_density.figure_1, np.tile(bumps(0.5), (4, 1))),
+        (functions_density.figure_2, np.tile(bumps(0.3, 0.7), (4, 1))),
+    ],
+)
+def test_claims_and_noise_of_a_density_can_fail(
+    monkeypatch: pytest.MonkeyPatch, run: Any, releases: np.ndarray
+) -> None:
+    monkeypatch.setattr(functions_density, "densities", fake_densities(releases))
+    outcome = run(QUICK)
+    assert not all(outcome.claims.values())
+    assert outcome.comparisons[0].agrees is False
+    entry = functions_density.ENTRIES[0]
+    assert verdict_of(entry, outcome, quick=False) == "not reproduced"
+
+
+def test_a_rough_release_is_not_called_smooth(monkeypatch: pytest.MonkeyPatch) -> None:
+    rough = bumps(0.3, 0.7) + 0.2 * np.where(np.arange(len(GRID)) % 2, 1, -1)
+    monkeypatch.setattr(functions_density, "densities", fake_densities(rough[None]))
+    claims = functions_density.figure_1(QUICK).claims
+    assert claims["the released curve is as smooth as the estimate"] is False
+    assert all(functions_density.figure_2(QUICK).claims.values())
+
+
+def test_the_moons_lie_in_the_unit_square() -> None:
+    X, y = moons(3000, 0)
+    assert X.shape == (3000, 2)
+    assert X.min() >= 0
+    assert X.max() <= 1
+    assert set(y) == {0, 1}
+    assert np.mean((X == 0) | (X == 1)) < 1e-3  # hardly any is moved to the edge
+    other, _ = moons(3000, 1)
+    assert not np.array_equal(X, other)
+
+
+def test_the_machines_are_one_machine_with_different_noise() -> None:
+    with seeded_noise(3):
+        found = machines(0)
+    assert found["not private"].noise_std_ == 0
+    assert found["paper"].noise_std_ == pytest.approx(functions_machine.printed_noise(), rel=0.02)
+    assert found["strict"].noise_std_ < found["paper"].noise_std_
+    assert found["strict"].guarantee_.epsilon == pytest.approx(1.0)
+
+
+class Flipped:
+    """A release that decides the other way everywhere."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(1 - self.model.predict(X))
+
+    def score(self, X: np.ndarray, y: np.ndarray) -> float:
+        return 1 - float(self.model.score(X, y))
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        return -np.asarray(self.model.decision_function(X))
+
+
+def test_the_claim_of_figure_3_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def turned(seed: int) -> dict[str, Any]:
+        plain = machines(seed)["not private"]
+        return {"not private": plain, "paper": Flipped(plain), "strict": plain}
+
+    monkeypatch.setattr(functions_machine, "machines", turned)
+    outcome = functions_machine.figure_3(QUICK)
+    noise, before, after, kept = outcome.comparisons
+    assert not any(outcome.claims.values())
+    assert (kept.paper, kept.strict) == (0.0, 1.0)
+    assert before.paper is not None
+    assert (after.paper, after.strict) == pytest.approx((1 - before.paper, before.paper))
+    assert noise.strict == 0.0
+    assert noise.agrees is False
