@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.hulls import Fabricator
 from sfumato.hulls.public_rules import PublicScale, plan_branches
+from sfumato.mechanisms.entropy import seeded
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
 
@@ -48,21 +52,45 @@ def test_a_huge_entry_of_a_narrow_range_does_not_overflow() -> None:
     np.testing.assert_array_equal(found, [[1.0, 0.0], [1.0, 0.5]])
 
 
-@given(st.floats(-5, 5), st.floats(-3, 3), st.floats(1e-3, 3), st.floats(-2, 0), st.floats(0.1, 3))
-def test_scaled_entries_move_by_no_more_than_the_bound(
-    x: float, step: float, d: float, lower: float, width: float
+@given(
+    st.floats(-5, 5),
+    st.floats(-3, 3),
+    st.floats(1e-12, 3),
+    st.floats(-2, 0),
+    st.floats(0.1, 3),
+    st.floats(1, 1e6),
+)
+def test_entries_with_noise_move_by_no_more_than_the_bound(
+    x: float, step: float, d: float, lower: float, width: float, wider: float
 ) -> None:
-    scale = PublicScale(Bounds(lower=lower, upper=lower + width), 1)
+    """In a narrow and in a wide column; a hair wide for the rounding that the mechanism pays."""
+    upper = [lower + width, lower + width * wider]
+    scale = PublicScale(Bounds(lower=[lower] * 2, upper=upper), 2)
     other = x + max(-d, min(d, step))
-    moved = np.abs(scale.scaled_entries(np.array([[x]])) - scale.scaled_entries([[other]]))
-    assert float(moved[0, 0]) <= scale.scaled_entry_bound(d)
+    change = abs(float(Fraction(x) - Fraction(other)))
+    units = scale.entry_units(d)
+    here, there = (scale.scaled_entries(np.full((1, 2), v)) * units for v in (x, other))
+    allowed = change + scale.entry_rounding(d)
+    stretched = units > np.subtract(upper, lower)  # narrower than d: any move is one of d at most
+    assert np.all(np.abs(here - there) <= np.where(stretched, d, allowed) * (1 + 1e-15))
+
+
+def test_each_column_gets_the_noise_of_its_own_width() -> None:
+    """Columns of width 1 and 100, changes of 1 protected: noise 1 and 1, not 1 and 100."""
+    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 100.0])
+    X = np.tile([0.5, 50.0], (20_000, 1))
+    model = Fabricator(unit="entry", entry_bound=1.0, epsilon=1.0, bounds=bounds, random_state=0)
+    with seeded(0):
+        found = model._release_rows(PublicScale(bounds, 2), X, np.zeros(len(X), np.intp), 1)[0]
+    noise = np.abs(found.rows * [1.0, 100.0] - X).mean(axis=0)
+    np.testing.assert_allclose(noise, 1.0, rtol=0.05)  # of 20,000 draws: seven deviations
 
 
 def test_entry_bound_by_default_covers_every_change() -> None:
     scale = PublicScale(BOX, 3)
     assert scale.entry_bound(None) == 100.0
-    assert scale.scaled_entry_bound(None) == 1.0
-    assert scale.scaled_entry_bound(0.25) == pytest.approx(0.5)
+    np.testing.assert_array_equal(scale.entry_units(None), [100.0] * 3)
+    np.testing.assert_array_equal(scale.entry_units(0.25), [2.0, 100.0, 0.5])
     with pytest.raises(InvalidInputError, match="'entry_bound'"):
         scale.entry_bound(-1.0)
 

@@ -37,7 +37,7 @@ def known_rows(codes: np.ndarray, per_class: int) -> np.ndarray:
 
 def test_gaussians_of_rows_without_noise_are_the_moments(rng: np.random.Generator) -> None:
     rows, codes = mixture(rng)
-    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, 0.0)
+    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
     back = source["means"] @ source["basis"].T * source["radius"] + source["centre"]
     np.testing.assert_allclose(
         back, [rows[codes == c].mean(axis=0) for c in range(N_CLASSES)], atol=1e-9
@@ -49,11 +49,11 @@ def test_gaussians_of_rows_without_noise_are_the_moments(rng: np.random.Generato
 
 def test_the_variance_of_the_noise_is_taken_off(rng: np.random.Generator) -> None:
     rows, codes = mixture(rng, 20_000)
-    clean = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, 0.0)
+    clean = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
     noisy_rows = rows + rng.laplace(scale=0.5, size=rows.shape)
-    noisy = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, 2 * 0.5**2)
+    noisy = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 2 * 0.5**2))
     assert noisy["radius"] == pytest.approx(float(clean["radius"]), rel=0.02)
-    ignored = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, 0.0)
+    ignored = from_noisy_rows(noisy_rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
     assert ignored["radius"] > 1.01 * noisy["radius"]
 
 
@@ -62,7 +62,7 @@ def test_drowned_rows_keep_their_class_means(rng: np.random.Generator) -> None:
     codes = mixture(np.random.default_rng(42), 8000)[1]
     rows[:, :4] += 6 * np.eye(4)[codes]
     noise = rng.laplace(scale=10.0, size=rows.shape)
-    source = from_noisy_rows(rows + noise, codes, N_CLASSES, 20, 200.0)
+    source = from_noisy_rows(rows + noise, codes, N_CLASSES, 20, np.full(rows.shape[1], 200.0))
     assert source["basis"].shape[1] <= 20 + N_CLASSES
     values = np.linalg.eigvalsh(source["covariances"])
     assert np.all(values > 0)
@@ -72,7 +72,7 @@ def test_drowned_rows_keep_their_class_means(rng: np.random.Generator) -> None:
 
 def test_moved_gaussians_follow_a_shift(rng: np.random.Generator) -> None:
     rows, codes = mixture(rng)
-    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, 0.0)
+    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
     target, labels = mixture(rng)
     target = target + 1.2 * np.random.default_rng(3).normal(size=(N_CLASSES, WIDTH))[labels]
     u = coordinates_of(source, target)
@@ -94,7 +94,7 @@ def test_labelled_rows_are_never_relabelled_by_the_start(rng: np.random.Generato
 
 def test_a_rotated_target_is_aligned_by_the_shape_of_the_means(rng: np.random.Generator) -> None:
     rows, codes = mixture(rng)
-    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, 0.0)
+    source = from_noisy_rows(rows, codes, N_CLASSES, WIDTH, np.full(rows.shape[1], 0.0))
     target, labels = mixture(rng)
     rotation = np.linalg.qr(rng.normal(size=(9, WIDTH)))[0].T  # into nine dimensions
     points = (target - target.mean(axis=0)) @ rotation

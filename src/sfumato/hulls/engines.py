@@ -201,16 +201,19 @@ class PrivateRowsEstimator(PrivateEstimator):
         if not self._is_entry:
             return self._release_locally(scale, rows, codes, n_classes)
         mechanism = EntryMechanism.calibrate(
-            entry_bound=scale.scaled_entry_bound(self.entry_bound),
+            entry_bound=scale.entry_bound(self.entry_bound),
             epsilon=self.epsilon,
             delta=self.delta if self.atom else 0.0,
+            rounding=scale.entry_rounding(self.entry_bound),
         )
         entries = scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
         if self.mode == Mode.PAPER:
             return self._release_as_printed(scale, mechanism, entries, codes), codes
         receipt = self._prepay(mechanism)  # [F5] charge one entry, then draw
-        noisy = mechanism.release(entries, ledger=receipt)  # [F6] the only release
-        plan = self._plan(mechanism.variance(), noisy.shape[1])
+        units = scale.entry_units(self.entry_bound)
+        noisy = mechanism.release(entries * units, ledger=receipt)  # [F6] the only release
+        noisy /= units
+        plan = self._plan(mechanism.variance() * float(np.mean(units**-2)), noisy.shape[1])
         self.guarantee_ = self._entry_guarantee(scale, mechanism)
         places, classes = self._cut(noisy, codes, plan)  # [F7] after the noise
         return BranchedRows(noisy, places, classes, usual_passes=plan.passes), codes
@@ -268,7 +271,8 @@ class PrivateRowsEstimator(PrivateEstimator):
             unit=self.unit,
             relation=self.relation,
         )
-        noisy = mechanism.release(entries, ledger=receipt)
+        units = scale.entry_units(self.entry_bound)
+        noisy = mechanism.release(entries * units, ledger=receipt) / units
         self.guarantee_ = replace(
             self._entry_guarantee(scale, mechanism),
             epsilon=None,
@@ -280,11 +284,9 @@ class PrivateRowsEstimator(PrivateEstimator):
         return replace(raw, rows=noisy, thresholds=thresholds)
 
     def _entry_guarantee(self, scale: PublicScale, mechanism: EntryMechanism) -> Guarantee:
-        stated = mechanism.guarantee(n_entries=scale.n_features)
         public = (*self._public_facts(), "labels of the rows", "size of each class")
         return replace(
-            stated,
-            entry_bound=scale.entry_bound(self.entry_bound),
+            mechanism.guarantee(n_entries=scale.n_features),
             whole_range=self.entry_bound is None,
             public=public,
         )

@@ -23,8 +23,8 @@ USUAL_VARIANCE = 0.15
 # Up to this variance a second smoothing pass takes more detail than noise. Chosen on held-out
 # rows, after test rows had shown that two passes fall short at small noise.
 LITTLE_NOISE = 2 / 8**2
-# The quotient of an entry change and a width is rounded; this covers it.
-HAIR = 1 + 2.0**-40
+# Scaling an entry rounds it four times, by 2**-53 of the column's width each; this covers two.
+ENTRY_ROUNDING = 2.0**-49
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,17 @@ class PublicScale:
             )
         return float(asked)
 
-    def scaled_entry_bound(self, asked: float | None) -> float:
-        """How far a scaled entry moves at most when one moves by `asked`; 1 covers any move."""
-        _, width = self._corner_and_width()
-        return min(1.0, self.entry_bound(asked) / float(width.min()) * HAIR)
+    def entry_units(self, asked: float | None) -> Array:
+        """What a scaled entry of each column is multiplied by before it gets its noise.
+
+        A column at least as wide as the change that is protected is seen in units of the data, so
+        that one entry moves by at most that change; a narrower one is stretched to that width.
+        """
+        return np.maximum(self._corner_and_width()[1], self.entry_bound(asked))
+
+    def entry_rounding(self, asked: float | None) -> float:
+        """How much more two entries may differ after scaling, by rounding."""
+        return ENTRY_ROUNDING * float(self.entry_units(asked).max())
 
     @property
     def _is_box(self) -> bool:

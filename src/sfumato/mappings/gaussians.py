@@ -29,13 +29,13 @@ def from_released(released: CentredGaussians) -> SourceGaussians:
 
 
 def from_noisy_rows(
-    rows: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: float
+    rows: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: Array
 ) -> SourceGaussians:
-    """Give Gaussians of rows whose entries carry independent noise of a known variance.
+    """Give Gaussians of rows whose entries carry independent noise of a known variance a column.
 
     Directions are the principal ones that stand out of the noise, and those of the class means.
-    The noise adds ``noise_variance`` to every eigenvalue of a covariance, which is taken off
-    again, and leaves sampling noise of about ``noise_variance √(2 n)`` on a sum over n rows, to
+    The noise adds its own covariance to that of the rows, which is taken off again, and leaves
+    sampling noise of about its variance times ``√(2 n)`` on a sum over n rows, to
     which the rows add their own. What that drowns is shrunk by `gaussians_from_moments`.
     """
     centre = rows.mean(axis=0)
@@ -44,28 +44,30 @@ def from_noisy_rows(
     coordinates = away @ basis
     n_rows, order = coordinates.shape
     spread = float(np.einsum("ij,ij->", coordinates, coordinates)) / n_rows
-    radius = math.sqrt(max(spread - order * noise_variance, 1e-9 * spread, 1e-300))
+    scaled = (basis.T * noise_variance) @ basis
+    radius = math.sqrt(max(spread - float(np.trace(scaled)), 1e-9 * spread, 1e-300))
     coordinates /= radius
-    scaled = noise_variance / radius**2
+    scaled /= radius**2
     moments = np.zeros((n_classes, order + 1, order + 1))
     for code in range(n_classes):
         mine = coordinates[codes == code]
         members = np.column_stack([mine, np.ones(len(mine))])
         moments[code] = members.T @ members
-        moments[code, :-1, :-1] -= scaled * len(mine) * np.eye(order)
+        moments[code, :-1, :-1] -= scaled * len(mine)
     # Sampling has noise of its own: rows of a spread of about 1 / order along each direction.
-    noise = (scaled + 1 / order) * math.sqrt(2 * n_rows / n_classes)
+    noise = (float(np.trace(scaled)) + 1) / order * math.sqrt(2 * n_rows / n_classes)
     gaussians = gaussians_from_moments(moments, noise)
     return from_released(CentredGaussians(centre, basis, radius, gaussians, np.arange(n_classes)))
 
 
 def _directions(
-    away: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: float
+    away: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: Array
 ) -> Array:
     """Principal directions above the edge of the noise's spectrum, and the class means."""
     n_rows, n_features = away.shape
-    values, principal = top_eigenvectors(away.T @ away / n_rows, n_components)
-    edge = noise_variance * (1 + math.sqrt(n_features / n_rows)) ** 2
+    without_noise = away.T @ away / n_rows - np.diag(noise_variance)
+    values, principal = top_eigenvectors(without_noise, n_components)
+    edge = float(noise_variance.max()) * ((1 + math.sqrt(n_features / n_rows)) ** 2 - 1)
     counts = np.maximum(np.bincount(codes, minlength=n_classes), 1)
     means = np.array([away[codes == code].sum(axis=0) for code in range(n_classes)])
     both = np.column_stack([principal[:, values > edge], (means / counts[:, None]).T])

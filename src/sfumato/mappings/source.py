@@ -123,24 +123,25 @@ class TransferSource(PrivateEstimator):
         """Entry level: every entry with noise (77), and what follows from the noisy rows."""
         is_paper = self.mode == Mode.PAPER
         mechanism = EntryMechanism.calibrate(
-            entry_bound=scale.scaled_entry_bound(self.entry_bound),
+            entry_bound=scale.entry_bound(self.entry_bound),
             epsilon=self.epsilon,
             delta=self.delta if is_paper else 0.0,  # the atom of equation (75)
+            rounding=scale.entry_rounding(self.entry_bound),
         )
         entries = scale.scaled_entries(rows)  # [T5] entries bounded, each by itself
         receipt = self._prepay(mechanism)  # [T6] charge one entry, then draw
-        noisy = mechanism.release(entries, ledger=receipt)  # [T7] the only release
+        units = scale.entry_units(self.entry_bound)
+        noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release
         if is_paper:  # [T8] post-processing from here on
             self._fit_as_printed(noisy, codes)
         else:
             kept = check_n_components(self.pca_components, rows.shape[1])
             self.source_ = from_noisy_rows(
-                noisy, codes, len(self.classes_), kept, mechanism.variance()
+                noisy, codes, len(self.classes_), kept, mechanism.variance() / units**2
             )
         public = (*self._public_facts(), "labels of the rows", "size of each class")
         self.source_guarantee_ = replace(
             mechanism.guarantee(n_entries=rows.shape[1]),
-            entry_bound=scale.entry_bound(self.entry_bound),
             whole_range=self.entry_bound is None,
             public=public,
         )

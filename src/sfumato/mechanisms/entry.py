@@ -34,12 +34,14 @@ class EntryMechanism(Mechanism):
     delta : float, default=0.0
         Mass of the atom: the chance that an entry is published as it is. Best left at 0; it
         lowers the mean noise only by the factor ``1 - delta``.
+    rounding : float, default=0.0
+        Public bound on how much more two entries may differ because they were rounded before.
 
     Privacy
     -------
     Unit and relation : entry: one number of one record, replaced by one at most d away.
     Released : every entry with independent noise, rounded to a public grid.
-    Sensitivity : d, enlarged by one step of the grid.
+    Sensitivity : d, enlarged by one step of the grid and by `rounding`.
     Guarantee : (epsilon, delta) per *entry*, tight. For a whole record of p entries read
         `guarantee`, which states the figure as well: it is far larger.
     Assumptions and numerics : labels and the number of rows are not protected; the rounding of
@@ -56,6 +58,7 @@ class EntryMechanism(Mechanism):
     entry_bound: float
     epsilon: float
     delta: float = 0.0
+    rounding: float = 0.0
     unit: ClassVar[Unit] = Unit.ENTRY
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
 
@@ -67,12 +70,18 @@ class EntryMechanism(Mechanism):
         require_epsilon(self.epsilon)
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if not (math.isfinite(self.rounding) and self.rounding >= 0):
+            raise InvalidInputError(
+                f"'rounding' must be finite and >= 0. Got {self.rounding} instead."
+            )
         if math.isfinite(self.epsilon):  # noise that cannot be drawn is refused before a charge
             step, scale = self._grid()
             require_scale(scale / step)
 
     @classmethod
-    def calibrate(cls, *, entry_bound: float, epsilon: float, delta: float = 0.0) -> EntryMechanism:
+    def calibrate(
+        cls, *, entry_bound: float, epsilon: float, delta: float = 0.0, rounding: float = 0.0
+    ) -> EntryMechanism:
         """Give the noise that keeps ``(epsilon, delta)`` for one entry.
 
         Parameters
@@ -83,8 +92,10 @@ class EntryMechanism(Mechanism):
             The epsilon of the budget.
         delta : float, default=0
             Probability that an entry is published exactly.
+        rounding : float, default=0.0
+            See the class.
         """
-        return cls(float(entry_bound), require_epsilon(epsilon), delta)
+        return cls(float(entry_bound), require_epsilon(epsilon), delta, rounding)
 
     def event(self) -> Event:
         """Describe the release of one entry without data.
@@ -168,4 +179,4 @@ class EntryMechanism(Mechanism):
     def _grid(self) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""
         step = grid_step(self.entry_bound / self.epsilon, sensitivity=self.entry_bound, spread=1.0)
-        return step, (self.entry_bound + step) / self.epsilon
+        return step, (self.entry_bound + self.rounding + step) / self.epsilon
