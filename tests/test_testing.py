@@ -8,60 +8,15 @@ from typing import Any, Self
 import array_api_strict
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs
 
-from sfumato import Bounds, Fabricator, PrivateMoments, PrivatePCA
+from sfumato import Bounds, Fabricator, PrivateMoments
 from sfumato.accounting.receipt import prepay
 from sfumato.hulls.public_rules import PublicScale
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.sums.maps import IntoUnitBall
-from sfumato.sums.statistics import SecondMoment
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
 from sfumato.testing.inspection import holds_a_row, leaves
-
-X, Y = make_blobs(150, n_features=3, centers=2, random_state=0)
-X = X * 0.05
-BOUNDS = Bounds(norm=1.0)
-
-
-class Honest(PrivatePCA):
-    """A PCA in one screen, so that each fault below is one line away from it."""
-
-    sensitivity = np.sqrt(2)
-    noise_share = 1.0
-
-    def fit(self, X: Any, y: object = None) -> Self:
-        bounds = self.bounds if self.bounds is None else self._check_promise()
-        if bounds is None:
-            bounds = self.missing(X)
-        rows = self._check_rows(X)
-        units = IntoUnitBall(bounds, rows.shape[1])(rows)
-        mechanism = GaussianMechanism.calibrate(
-            sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta
-        )
-        receipt = self.pay(mechanism)
-        self.components_ = self.release(
-            mechanism,
-            SecondMoment(rows.shape[1]).add_up(units, np.zeros(len(rows), dtype=np.intp)),
-            receipt,
-        )
-        self.centre_ = np.zeros(rows.shape[1])
-        self.after(rows)
-        self.guarantee_ = self._guarantee(receipt)
-        return self
-
-    def missing(self, X: Any) -> Bounds:
-        return self._check_promise()
-
-    def pay(self, mechanism: Any) -> Any:
-        return self._prepay(mechanism)
-
-    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
-        return mechanism.release_symmetric(statistic, ledger=receipt)
-
-    def after(self, rows: np.ndarray) -> None:
-        pass
+from tests.honest import BOUNDS, Honest, X, Y
 
 
 class LearnsBounds(Honest):

@@ -1,0 +1,83 @@
+"""Everything that one fit shows to the outside, besides the model: words, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Outcome", "outcome_of"]
+
+
+@dataclass
+class Outcome:
+    """A result, or the error in its place, and what was warned, logged and printed meanwhile."""
+
+    result: Any = None
+    error: Exception | None = None
+    error_text: str = ""
+    warned: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    printed: str = ""
+
+    def said(self) -> dict[str, Any]:
+        """Everything in words, by the way it was said."""
+        return {
+            "error": self.error_text,
+            "warnings": self.warned,
+            "log": self.logged,
+            "printed text": self.printed,
+        }
+
+
+def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
+    """Do something, and note what can be seen of it."""
+    outcome = Outcome()
+    stream = io.StringIO()
+    with contextlib.ExitStack() as watched:
+        caught = watched.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        watched.enter_context(_noting_logs(outcome.logged))
+        watched.enter_context(contextlib.redirect_stdout(stream))
+        watched.enter_context(contextlib.redirect_stderr(stream))
+        try:
+            outcome.result = action(*arguments)
+        except Exception as error:
+            outcome.error, outcome.error_text = error, _as_shown(error)
+    outcome.warned = [f"{w.category.__name__}: {w.message}" for w in caught]
+    outcome.printed = stream.getvalue()
+    return outcome
+
+
+def _as_shown(error: BaseException) -> str:
+    """Type, text and notes of an error, and of the errors that a traceback shows before it."""
+    notes = getattr(error, "__notes__", [])
+    text = "\n".join([f"{type(error).__qualname__}: {error}", *notes])
+    shown = None if error.__suppress_context__ else error.__context__
+    earlier = error.__cause__ or shown
+    return text if earlier is None else f"{_as_shown(earlier)}\n{text}"
+
+
+@contextmanager
+def _noting_logs(lines: list[str]) -> Iterator[None]:
+    """Note what any logger handles, whatever its handlers and its parents' are."""
+    root, handle = logging.getLogger(), logging.Logger.handle
+    level, disabled = root.level, root.manager.disable
+
+    def noting(_: logging.Logger, record: logging.LogRecord) -> None:
+        lines.append(f"{record.name} {record.levelname}: {record.getMessage()}")
+
+    logging.Logger.handle = noting  # type: ignore[method-assign, assignment]
+    root.setLevel(logging.DEBUG)
+    logging.disable(logging.NOTSET)
+    try:
+        yield
+    finally:
+        logging.Logger.handle = handle  # type: ignore[method-assign]
+        root.setLevel(level)
+        logging.disable(disabled)

@@ -1,0 +1,154 @@
+"""What lives longer than a model: attributes of its classes, globals, defaults and caches."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import sys
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sfumato.testing.inspection import Description, described
+
+__all__ = ["Surroundings"]
+
+NESTED = 8  # how far values of globals are followed
+PACKAGE = "sfumato"
+# Libraries whose objects hold data; those of others are constants of theirs, such as distributions.
+KEEPERS = {"builtins", "collections", "functools", "types", "array", "weakref", "queue", "io"}
+KEEPERS |= {"_io", "_thread", "_contextvars", "numpy", "pandas", "polars", "pyarrow", "torch"}
+FOREIGN = {"sklearn", "scipy", "sqlalchemy", "mpmath", "typer", "rich", "click"} | KEEPERS
+FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
+Owner = type | types.ModuleType
+
+
+class Surroundings:
+    """The classes of an estimator, their modules, and all modules of Sfumato.
+
+    Parameters
+    ----------
+    model : object
+        The estimator whose surroundings are looked at.
+    """
+
+    def __init__(self, model: object) -> None:
+        self.classes = [kind for kind in type(model).__mro__ if not _is_foreign(kind.__module__)]
+        self.notice_imports()
+        self._kept = [
+            (owner, name, value, _putting_back(value)) for owner, name, value in self._variables()
+        ]
+
+    def notice_imports(self) -> None:
+        """Look at modules too that were imported meanwhile."""
+        names = {kind.__module__ for kind in self.classes}
+        names |= {n for n in list(sys.modules) if n == PACKAGE or n.startswith(f"{PACKAGE}.")}
+        self.modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
+
+    def described(self) -> dict[str, Description]:
+        """Describe everything to the bit, by the path where it is found."""
+        found: dict[str, Description] = {}
+        for owner, name, value in self._variables():
+            path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
+            found |= described(value, f"{path or owner.__name__}.{name}", NESTED)
+        return found
+
+    def restore(self) -> None:
+        """Put names and the contents of containers back to what they were at the beginning."""
+        known = {(id(owner), name) for owner, name, _, _ in self._kept}
+        for owner, name, _ in self._variables():
+            if (id(owner), name) not in known:
+                delattr(owner, name)
+        for owner, name, value, refill in self._kept:
+            if vars(owner).get(name) is not value:
+                setattr(owner, name, value)
+            refill()
+
+    def _variables(self) -> list[tuple[Owner, str, Any]]:
+        """Everything that can hold a value, and is not defined elsewhere."""
+        found, seen = [], set()
+        waiting: list[Owner] = [*self.classes, *self.modules]
+        while waiting:
+            owner = waiting.pop()
+            if id(owner) in seen:
+                continue
+            seen.add(id(owner))
+            for name, value in list(vars(owner).items()):
+                if isinstance(value, type) and _is_at_home(value, owner):
+                    waiting.append(value)
+                elif _can_hold_a_value(name, value, owner):
+                    found.append((owner, name, value))
+        return found
+
+
+def _is_foreign(module: str) -> bool:
+    root = module.partition(".")[0]
+    return root in FOREIGN or (root in sys.stdlib_module_names and root != "__main__")
+
+
+def _is_at_home(value: Any, owner: Owner) -> bool:
+    home = owner.__module__ if isinstance(owner, type) else owner.__name__
+    return getattr(value, "__module__", None) == home
+
+
+def _can_hold_a_value(name: str, value: Any, owner: Owner) -> bool:
+    if isinstance(value, types.FunctionType):
+        return _is_at_home(value, owner) and not _is_fixed(value)
+    if name.startswith(("__", "_abc_")) or isinstance(value, type | types.ModuleType):
+        return False
+    if isinstance(value, staticmethod | classmethod):
+        return not _is_fixed(value.__func__)
+    if isinstance(value, property):
+        accessors = (value.fget, value.fset, value.fdel)
+        return not all(each is None or _is_fixed(each) for each in accessors)
+    root = type(value).__module__.partition(".")[0]
+    return root in KEEPERS or not _is_foreign(root)
+
+
+def _is_fixed(function: Any) -> bool:
+    """Whether a function has nothing that a call of it could change."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    inner = [value for value in cells if not isinstance(value, FIXED)]
+    return (
+        all(isinstance(value, FIXED) for value in defaults)
+        and not (function.__dict__.keys() - {"__wrapped__"})
+        and all(_is_fixed(value) for value in inner)
+    )
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _putting_back(value: Any) -> Callable[[], None]:
+    """Give a function that puts the present content back into a container."""
+    if type(value) is dict:
+        return functools.partial(_refill, value, value.update, dict(value))
+    if type(value) is set:
+        return functools.partial(_refill, value, value.update, set(value))
+    if type(value) in {list, deque}:
+        return functools.partial(_refill, value, value.extend, list(value))
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        return functools.partial(np.copyto, value, value.copy())
+    return lambda: None
+
+
+def _refill(container: Any, fill: Callable[[Any], None], content: Any) -> None:
+    if _identities(container) != _identities(content):
+        container.clear()
+        fill(content)
+
+
+def _identities(container: Any) -> list[Any]:
+    if isinstance(container, dict):
+        return [(id(key), id(value)) for key, value in container.items()]
+    return [id(item) for item in container]

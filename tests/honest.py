@@ -1,0 +1,56 @@
+"""An honest private estimator in one screen, from which faults are one line away."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.datasets import make_blobs
+
+from sfumato import Bounds, PrivatePCA
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.statistics import SecondMoment
+
+X, Y = make_blobs(150, n_features=3, centers=2, random_state=0)
+X = X * 0.05
+BOUNDS = Bounds(norm=1.0)
+
+
+class Honest(PrivatePCA):
+    """A PCA in one screen."""
+
+    sensitivity = np.sqrt(2)
+    noise_share = 1.0
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        bounds = self.bounds if self.bounds is None else self._check_promise()
+        if bounds is None:
+            bounds = self.missing(X)
+        rows = self._check_rows(X)
+        units = IntoUnitBall(bounds, rows.shape[1])(rows)
+        mechanism = GaussianMechanism.calibrate(
+            sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta
+        )
+        receipt = self.pay(mechanism)
+        self.components_ = self.release(
+            mechanism,
+            SecondMoment(rows.shape[1]).add_up(units, np.zeros(len(rows), dtype=np.intp)),
+            receipt,
+        )
+        self.centre_ = np.zeros(rows.shape[1])
+        self.after(rows)
+        self.guarantee_ = self._guarantee(receipt)
+        return self
+
+    def missing(self, X: Any) -> Bounds:
+        return self._check_promise()
+
+    def pay(self, mechanism: Any) -> Any:
+        return self._prepay(mechanism)
+
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        return mechanism.release_symmetric(statistic, ledger=receipt)
+
+    def after(self, rows: np.ndarray) -> None:
+        pass
