@@ -74,7 +74,33 @@ class Cluster:
         )
         return self.nodes[name]
 
+    def run_script(self, name: str, script: Path) -> None:
+        """Start a party's own script in a session of its own."""
+        environment = self.link.environment | {"FLWR_HOME": str(script.parent / "flower-home")}
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.nodes[name] = subprocess.Popen(
+                [str(script)], env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill_program(self, program: str) -> None:
+        """Kill the one process of this cluster that runs a program of Flower."""
+        own = f"127.0.0.1:{self.link.port}"
+        (victim,) = (
+            int(place.name)
+            for place in Path("/proc").iterdir()
+            if place.name.isdigit() and _runs(place, program, own)
+        )
+        os.kill(victim, signal.SIGKILL)
+
     def kill(self, name: str) -> None:
         """Kill a SuperNode and everything below it, at once."""
         os.killpg(self.nodes[name].pid, signal.SIGKILL)
         self.nodes[name].wait()
+
+
+def _runs(process: Path, program: str, argument: str) -> bool:
+    try:
+        words = (process / "cmdline").read_bytes().decode().split("\0")
+    except OSError:  # it has ended
+        return False
+    return any(word.endswith(f"/{program}") for word in words) and argument in words

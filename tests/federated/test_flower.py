@@ -19,10 +19,12 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from sfumato import Bounds, Ledger, PrivateLinearClassifier, load
+from sfumato.exceptions import FederationError
 from sfumato.federated import HullTask, LinearTask, read_party, simulate, spread
 from sfumato.federated.flower.adapter import ask_all, content_of, reply_in, request_in
 from sfumato.federated.flower.app_folder import write_app
-from sfumato.federated.flower.certificates import make_server_certificate
+from sfumato.federated.flower.certificates import make_node_key, make_server_certificate
+from sfumato.federated.flower.deployment import write_deployment
 from sfumato.federated.flower.hulls import client_app, server_app
 from sfumato.federated.flower.linear import client_app as linear_client_app
 from sfumato.federated.flower.linear import server_app as linear_server_app
@@ -97,6 +99,7 @@ def configuration(
     (folder / "out").mkdir(exist_ok=True)
     return {
         "queries": "",
+        "party-names": "",
         "wait-seconds": 1.0,
         "round-seconds": 120.0,
         "parties-folder": str(folder),
@@ -135,6 +138,30 @@ def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None
         model = load(tmp_path / "out" / "global.sfumato")
         same = simulated_again(tmp_path, 3, task).model
         np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    ("names", "noted"),
+    [("hospital-0,hospital-1,hospital-2", "hospital-2"), ("", "absent party 1")],
+)
+def test_a_party_that_never_came_is_named_in_the_result(tmp_path, digits, names, noted) -> None:
+    X, y, _, _ = digits
+    write_parties(tmp_path, X, y, 3)
+    config = configuration(HullTask("t", hulls()), tmp_path, 3, **{"party-names": names})
+    config["wait-seconds"] = 0.0
+    context = Context(1, 1, {}, RecordDict(), config)
+    server_app.app(LocalGrid(client_app.app, 2, config), context)
+    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    assert told["rounds"][0]["refused"] == {noted: "No reply came from this party."}
+    assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
+    config["min-parties"] = 3  # stored releases, and one party too few
+    with pytest.raises(FederationError, match="2 of at least 3"):
+        server_app.app(LocalGrid(client_app.app, 2, config), context)
+    assert noted in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
+    config["min-parties"] = 2
+    server_app.app(LocalGrid(client_app.app, 2, config), context)
+    assert not (tmp_path / "out" / "failed.json").exists()
 
 
 @pytest.mark.usefixtures("engine")
@@ -278,6 +305,46 @@ def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
     same = simulate(parties, task).model
     np.testing.assert_array_equal(model.decision_function(X_test), same.decision_function(X_test))
     assert model.score(X_test, y_test) > 0.4  # twelve runs: mean .63, standard deviation .03
+
+
+@pytest.mark.servers
+@pytest.mark.xdist_group("deployment")
+def test_a_killed_node_comes_back_and_a_killed_coordinator_is_named(
+    tmp_path: Path, digits: Any
+) -> None:
+    """Both are killed in a round; Flower misses either after a minute."""
+    X, y, _, _ = digits
+    task = HullTask("killed", hulls())
+    party = write_party(tmp_path, 0, X[:200], y[:200])
+    (tmp_path / "rows-0.npz").rename(tmp_path / "rows.npz")
+    os.mkfifo(tmp_path / "rows-0.npz")  # the party hangs, so that the round is not over
+    with Cluster(tmp_path) as cluster:
+        top = write_deployment(
+            tmp_path / "files", task, ["hospital-0"], host="127.0.0.1", port=cluster.link.port
+        )
+        script = top / "parties" / "hospital-0" / "supernode.sh"
+        (script.parent / "party.toml").write_text(
+            party.read_text().replace('= "r', '= "../../../r')
+        )
+        (script.parent / "ca.crt").write_bytes((tmp_path / "ca.crt").read_bytes())
+        public = make_node_key(script.parent / "node.key")
+        cluster.link.flwr("supernode", "register", str(public), cluster.link.name)
+        cluster.run_script("hospital-0", script)
+        config = configuration(task, tmp_path, 1) | {"wait-seconds": 90.0, "round-seconds": 300.0}
+        del config["parties-folder"]
+        app = write_app(tmp_path, "hulls")
+        run = cluster.link.submit(app, config)
+        store = tmp_path / "releases-0"
+        wait_until(lambda: any(store.glob("*.lock")))  # it is asked, and reads its rows
+        cluster.kill_program("flower-supernode")
+        cluster.kill_program("flwr-serverapp")
+        with pytest.raises(FederationError, match=r"No heartbeat.*was killed.*nobody pays twice"):
+            cluster.link.wait(run, 150)
+        (tmp_path / "rows-0.npz").unlink()
+        (tmp_path / "rows.npz").rename(tmp_path / "rows-0.npz")
+        cluster.link.wait(cluster.link.submit(app, config), 150)  # the node is back by itself
+    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    assert list(told["parties"]) == ["hospital-0"]
 
 
 def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:

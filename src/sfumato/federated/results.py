@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from sfumato.atomic_file import written_aside
+from sfumato.exceptions import FederationError
 from sfumato.federated.coordination import Federation
 from sfumato.federated.hulls import RemoteHulls
 from sfumato.persistence import save
 
-__all__ = ["write_result"]
+__all__ = ["summary", "write_failure", "write_result"]
+
+FAILED = "failed.json"
 
 
 def write_result(federation: Federation, config: dict[str, Any]) -> None:
@@ -30,6 +33,15 @@ def write_result(federation: Federation, config: dict[str, Any]) -> None:
         save(federation.model, folder / "global.sfumato")
     with written_aside(folder / "federation.json") as file:
         file.write(json.dumps(summary(federation), indent=2).encode())
+    (folder / FAILED).unlink(missing_ok=True)
+
+
+def write_failure(error: FederationError, config: dict[str, Any]) -> None:
+    """Write why a run gave no result, with the parties that were absent or refused."""
+    folder = Path(str(config["out"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_aside(folder / FAILED) as file:
+        file.write(json.dumps({"task": config["task"], "failed": str(error)}, indent=2).encode())
 
 
 def summary(federation: Federation) -> dict[str, Any]:

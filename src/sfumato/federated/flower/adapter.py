@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import INFO
 from typing import Any
 
@@ -23,6 +23,7 @@ from sfumato.federated.coordination import Federation, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
+from sfumato.federated.results import write_failure
 
 __all__ = ["coordinator_app", "party_app"]
 
@@ -65,10 +66,17 @@ def coordinator_app(
         config = dict(context.run_config)
         wait_for_parties(grid, int(config["parties"]), float(config["wait-seconds"]))
 
-        def ask(request: Request) -> list[Reply]:
-            return ask_all(grid, request, float(config["round-seconds"]))
+        names = [name for name in str(config["party-names"]).split(",") if name]
 
-        federation = run_task(task_of(config), ask, min_parties=int(config["min-parties"]))
+        def ask(request: Request) -> list[Reply]:
+            replies = ask_all(grid, request, float(config["round-seconds"]))
+            return replies + absent(replies, names, int(config["parties"]))
+
+        try:
+            federation = run_task(task_of(config), ask, min_parties=int(config["min-parties"]))
+        except FederationError as error:
+            write_failure(error, config)
+            raise
         for each in federation.rounds:
             log(INFO, "%s", each)
         finish(federation, config)
@@ -111,6 +119,16 @@ def ask_all(grid: Grid, request: Request, seconds: float) -> list[Reply]:
             time.sleep(POLL_SECONDS)
     late = [Reply(f"node {node}", refusal="No answer in time.") for node in asked.values()]
     return replies + late
+
+
+def absent(replies: Sequence[Reply], names: Sequence[str], n_parties: int) -> list[Reply]:
+    """Give a refusal for every party that was expected and is not heard of, by name if known."""
+    told = {reply.party for reply in replies}
+    if names:
+        missing = [name for name in names if name not in told]
+    else:
+        missing = [f"absent party {i + 1}" for i in range(n_parties - len(replies))]
+    return [Reply(name, refusal="No reply came from this party.") for name in missing]
 
 
 def reply_in(message: Message, node: int) -> Reply:

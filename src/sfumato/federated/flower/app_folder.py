@@ -43,6 +43,7 @@ aggregate = "moments"       # linear: "moments", "projectors" or "bases"
 queries = ""                # hulls served as distances: .npy file of query points
 out = "federation"          # folder for the result
 parties = 2                 # wait for so many
+party-names = ""            # their names, with commas between; for the record of who was absent
 min-parties = 1             # a round with fewer usable replies fails
 wait-seconds = 60.0
 round-seconds = 600.0

@@ -31,12 +31,19 @@ QUIET = """\
 export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
 export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
 """
+VALID = """\
+if command -v openssl >/dev/null && ! openssl x509 -checkend 0 -noout -in {0} >/dev/null; then
+  echo "{0} has expired or cannot be read: the coordinator makes new certificates." >&2
+  exit 1
+fi
+"""
 SUPERLINK = f"""\
 #!/bin/sh
 # The coordinator's SuperLink. It listens on loopback only: nginx.conf publishes the part that
 # nodes need. Its control interface has no login, so whoever reaches it can run code at the nodes.
 cd "$(dirname "$0")"
-{QUIET}exec flower-superlink --host 127.0.0.1 --port 8000 --database superlink.db \\
+{VALID.format("server.pem")}{QUIET}
+exec flower-superlink --host 127.0.0.1 --port 8000 --database superlink.db \\
   --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
   --enable-supernode-auth --disable-runtime-dependency-installation
 """
@@ -78,15 +85,42 @@ default = "federation"
 address = "127.0.0.1:8000"
 root-certificates = "$PWD/ca.crt"
 EOF
-exec flwr run ../sfumato-{{kind}} federation --run-config ../run.toml --stream
+run=$(flwr run ../sfumato-{{kind}} federation --run-config ../run.toml --format json |
+  sed -n 's/.*"run-id": *"\\{{0,1\\}}\\([0-9]*\\).*/\\1/p')
+[ -n "$run" ] || exit 1
+flwr log "$run" federation
+# How it ended, and why. A coordinator that is killed is missed after a minute. What parties have
+# released is stored: submit again, and nobody pays twice.
+exec flwr list federation --run-id "$run"
 """
 SUPERNODE = f"""\
 #!/bin/sh
 # A party's SuperNode. Run it as a user of its own that can read the party's rows and write its
 # store and ledger, and nothing else: Flower runs the code that the coordinator submits.
 cd "$(dirname "$0")"
-{QUIET}exec flower-supernode --superlink {{host}}:{{port}} --root-certificates ca.crt \\
-  --auth-supernode-private-key node.key --node-config "party='$PWD/party.toml'"
+{VALID.format("ca.crt")}{QUIET}
+stop() {{
+  kill "$node" 2>/dev/null
+  wait "$node"
+  exit 0
+}}
+trap stop INT TERM
+# Flower refuses a second session of a key for about a minute, so a node that was killed and comes
+# back is started again until it is let in.
+tries=0
+while [ "$tries" -lt 12 ]; do
+  began=$(date +%s)
+  flower-supernode --superlink {{host}}:{{port}} --root-certificates ca.crt \\
+    --auth-supernode-private-key node.key --node-config "party='$PWD/party.toml'" &
+  node=$!
+  wait "$node" && exit 0
+  [ $(($(date +%s) - began)) -lt 120 ] || tries=0
+  tries=$((tries + 1))
+  echo "The node has ended; it is started again in 10 seconds, try $tries of 12." >&2
+  sleep 10
+done
+echo "The node was not let in: is its key registered, and is the coordinator up?" >&2
+exit 1
 """
 PARTY = """\
 # What {name} decides by itself; this file never leaves it.
@@ -120,7 +154,9 @@ README = """\
    `result/`.
 
 A run that is submitted again gets the stored releases: nobody pays twice. Another task needs
-another name. A party that was killed may come back after a minute, with the same key.
+another name. A party that was killed comes back with the same key: `supernode.sh` tries again until
+Flower lets it in, which takes about a minute. `federation.json` names every party that was absent
+or refused, round by round.
 """
 
 
@@ -159,6 +195,7 @@ def write_deployment(
     coordinator.mkdir(parents=True)
     write_app(top, task.kind)
     config = run_configuration(task, top, len(parties), min_parties=len(parties))
+    config["party-names"] = ",".join(parties)
     _write(top / "run.toml", _toml({**config, "out": str(top / "result"), "wait-seconds": 600.0}))
     _write(top / "README.md", README.format(task=task.name))
     _write(coordinator / "superlink.sh", SUPERLINK, executable=True)

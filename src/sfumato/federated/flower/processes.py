@@ -15,7 +15,6 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,13 @@ __all__ = ["SuperLink", "free_port", "quiet_environment"]
 PROGRAMS = Path(sys.executable).parent
 ADDRESS = "127.0.0.1"
 START_SECONDS = 60.0
+STORED = (
+    "What the parties have released is stored with them: submit the run again, and nobody pays "
+    "twice."
+)
+NO_HEARTBEAT = (
+    "The coordinator's process did not report for a minute: it was killed, or its machine stopped."
+)
 
 
 def quiet_environment(home: Path) -> dict[str, str]:
@@ -150,18 +156,19 @@ class SuperLink:
         return int(answer["run-id"])
 
     def wait(self, run: int, seconds: float) -> None:
-        """Wait until a run is finished; a failed one raises with the end of its log."""
+        """Wait until a run is finished; a failed one raises with the reason and its log's end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            self._require_alive()
             told = self.flwr("list", self.name, "--run-id", str(run), "--format", "json")
-            status = json.loads(told[told.index("{") :])["runs"][0]["status"]
-            if status == "finished:completed":
+            found = json.loads(told[told.index("{") :])["runs"][0]
+            if found["status"] == "finished:completed":
                 return
-            if status.startswith("finished"):
+            if found["status"].startswith("finished"):
                 log = self.flwr("log", str(run), self.name, "--show")
-                raise FederationError(f"The run ended as '{status}'.\n{log[-3000:]}")
+                raise FederationError(f"{_reason(found)} {STORED}\n{log[-3000:]}")
             time.sleep(0.5)
-        raise FederationError(f"The run was not finished after {seconds:g} seconds.")
+        raise FederationError(f"The run was not finished after {seconds:g} seconds. {STORED}")
 
     def flwr(self, *arguments: str) -> str:
         """Call Flower's command line and give what it prints."""
@@ -179,13 +186,17 @@ class SuperLink:
     def _wait_until_healthy(self) -> None:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            if self.process is None or self.process.poll() is not None:
-                log = (self.folder / "flower-superlink.log").read_text()
-                raise FederationError(f"The SuperLink did not start.\n{log[-3000:]}")
+            self._require_alive()
             if _healthy(self.port, self.certificate):
                 return
             time.sleep(0.1)
         raise FederationError("The SuperLink did not answer in time.")
+
+    def _require_alive(self) -> None:
+        code = None if self.process is None else self.process.poll()
+        if self.process is None or code is not None:
+            log = (self.folder / "flower-superlink.log").read_text()
+            raise FederationError(f"The SuperLink has ended with code {code}.\n{log[-3000:]}")
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -201,7 +212,15 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)  # its helpers linger some 20 seconds
 
 
+def _reason(run: Mapping[str, Any]) -> str:
+    """Say how a run ended and why, as far as Flower knows."""
+    why = str(run.get("status-details") or "Flower gives no reason").rstrip(".")
+    more = f" {NO_HEARTBEAT}" if "heartbeat" in why else ""
+    return f"The run ended as '{run['status']}': {why}.{more}"
+
+
 def _healthy(port: int, certificate: Path | None) -> bool:
+    """Tell whether the SuperLink answers; a certificate that is refused will not get better."""
     context = None if certificate is None else ssl.create_default_context(cafile=certificate)
     scheme = "http" if certificate is None else "https"
     try:
@@ -209,7 +228,13 @@ def _healthy(port: int, certificate: Path | None) -> bool:
             f"{scheme}://{ADDRESS}:{port}/health", timeout=1, context=context
         ) as answer:
             return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
+    except OSError as error:  # a URLError is one
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise FederationError(
+                f"The certificate of the SuperLink is refused: {reason.verify_message}. Make new "
+                "ones, see `sfumato federate deploy --certificates`."
+            ) from None
         return False
 
 
