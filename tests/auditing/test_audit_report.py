@@ -48,8 +48,16 @@ def test_one_call_gives_all_parts(found: AuditReport) -> None:
     assert found.guarantee.status == "proved"
     assert found.consistent is True
     assert "proves nothing" in found.verdict
-    for name in ("epsilon promised", "epsilon certified at least", "AUC of the threshold attack"):
+    how = "by the Gaussian conversion"
+    for name in (
+        "epsilon promised",
+        f"epsilon certified at least, {how}",
+        f"epsilon that 30 runs could certify, {how}",
+        "AUC of the threshold attack",
+    ):
         assert name in found.figures
+    assert "Both are converted from mu, which is right for Gaussian noise only." in str(found)
+    assert "epsilon (ε), converted as for Gaussian noise" in found.to_html()
     assert "not for release" in str(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,18 +53,33 @@ def test_a_sensitive_report_measures_and_says_so(folder: Path) -> None:
     output = done("report", *files, "--sensitive", *raw, "-o", "report.json")
     assert "not for release" in output
     record = json.loads(Path("report.json").read_text())
-    model, rows = record["results"]
-    assert model["metrics"]["accuracy"] > 0.7
-    assert record["ceiling"]["accuracy"] > 0.8
+    assert [result["metrics"] for result in record["results"]] == [{}, {}]
+    assert record["ceiling"] == {}
+    model, rows = record["sensitive"]["metrics"]
+    assert model["accuracy"] > 0.7
+    assert record["sensitive"]["ceiling"]["accuracy"] > 0.8
     assert [epsilon for epsilon, _ in record["sensitive"]["curve"]["accuracy"]] == [0.3, 1, 3, 10]
     columns = [each["column"] for each in record["sensitive"]["marginals"]]
     assert columns == ["age", "pressure", "ward", "smoker", "ill"]
     assert record["sensitive"]["audit"]["title"] == "Membership"
-    assert rows["metrics"] == {}
+    assert rows == {}
     done("report", *files, "--sensitive", *raw, "-o", "report.html")
-    assert Path("report.html").read_text().count(RAW) == 3
-    done("report", *files, "--sensitive", *raw, "-o", "report.md")
-    assert RAW in Path("report.md").read_text()
+    assert Path("report.html").read_text().count(RAW) == 4
+
+
+def test_accuracy_on_raw_rows_stands_under_the_mark_alone(folder: Path) -> None:
+    done("report", "model.sfumato", "--sensitive", "--test", "later.csv", "-o", "report.html")
+    page = Path("report.html").read_text()
+    sections = re.findall(r"<(?:section|figure).*?</(?:section|figure)>", page, flags=re.DOTALL)
+    measured = [part for part in sections if "accuracy" in part]
+    assert len(measured) == 1
+    assert RAW in measured[0]
+    assert "<svg" in measured[0]
+    assert page.count("accuracy") == measured[0].count("accuracy")
+    done("report", "model.sfumato", "--sensitive", "--test", "later.csv", "-o", "report.md")
+    before, _, after = Path("report.md").read_text().partition(f"**{RAW}**")
+    assert "accuracy" not in before
+    assert "accuracy" in after.partition("## Guarantees")[0]
 
 
 @pytest.mark.parametrize(

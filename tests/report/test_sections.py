@@ -35,8 +35,9 @@ def test_an_ordinary_report_holds_nothing_sensitive() -> None:
         {"curve": {"accuracy": [(1.0, 0.7), (3.0, 0.9)]}},
         {"marginals": (Marginal("age", ("0", "50"), (0.5, 0.5), (0.4, 0.6)),)},
         {"audit": Audit.from_dict(an_audit())},
+        {"sensitive_metrics": True},
     ],
-    ids=["curve", "marginals", "audit"],
+    ids=["curve", "marginals", "audit", "metrics"],
 )
 def test_every_sensitive_part_is_marked(part) -> None:
     report = Report("Wards", [PROVED], **part)

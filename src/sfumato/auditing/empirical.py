@@ -58,7 +58,7 @@ class EmpiricalEpsilon:
     n_runs : int
         Runs on each of the two data sets.
     largest : float
-        The largest epsilon that so many runs could ever certify.
+        The largest epsilon that so many runs could ever certify by `method`.
     mu : float, optional
         The bound on mu, for the method "gaussian".
     claimed : float, optional
@@ -88,6 +88,8 @@ class EmpiricalEpsilon:
             f"With confidence {self.confidence:g}, epsilon is at least {self.epsilon:.3g} at delta "
             f"{self.delta:g} ({self.n_runs} runs a side could certify at most {self.largest:.3g})."
         )
+        if self.method == "gaussian":
+            found += " Both are converted from mu, which is right for Gaussian noise only."
         if self.claimed is None:
             return found
         if self.refutes:
@@ -270,7 +272,7 @@ def _result(
 ) -> EmpiricalEpsilon:
     found = float(bound(counts))
     return EmpiricalEpsilon(
-        epsilon=found if method == "clopper_pearson" else epsilon_from_mu(found, delta),
+        epsilon=found if method == "clopper_pearson" else _at_least(found, delta),
         delta=delta,
         confidence=1 - risk,
         method=method,
@@ -285,6 +287,11 @@ def _result(
         hits=(int(counts.hits), counts.trials),
         hits_other=(int(counts.hits_other), counts.trials_other),
     )
+
+
+def _at_least(mu: float, delta: float) -> float:
+    """Convert a lower bound on mu, and round down; the accountant's conversion rounds up."""
+    return epsilon_from_mu(mu, delta) * (1 - 1e-8)
 
 
 def _scored(

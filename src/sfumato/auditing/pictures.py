@@ -47,7 +47,7 @@ def log_roc(name: str, false: Sequence[float], true: Sequence[float], *, decades
     )
 
 
-def epsilon_bars(promised: float | None, certified: float, largest: float) -> str:
+def epsilon_bars(promised: float | None, certified: float, largest: float, method: str) -> str:
     """Draw epsilon promised, certified at least, and the most that could have been certified."""
     bars = [
         ("promised", promised, "bar-outline"),
@@ -68,8 +68,10 @@ def epsilon_bars(promised: float | None, certified: float, largest: float) -> st
             _text(132 + width, y + 14, number(value, ".3g"), "label", "start"),
         ]
     told = ", ".join(f"{name} {number(value)}" for name, value, _ in bars if value is not None)
-    opening = _opening(f"Epsilon: {told}", (380, 124))
-    return "\n".join([opening, _text(0, 12, "epsilon (ε)", "axis-name", "start"), *parts, "</svg>"])
+    how = ", converted as for Gaussian noise" if method == "gaussian" else ""
+    opening = _opening(f"Epsilon{how}: {told}", (380, 124))
+    name = _text(0, 12, f"epsilon (ε){how}", "axis-name", "start")
+    return "\n".join([opening, name, *parts, "</svg>"])
 
 
 def _opening(told: str, size: tuple[int, int]) -> str:

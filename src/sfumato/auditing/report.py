@@ -100,8 +100,9 @@ class AuditReport:
             bound = self.two_point.bound
             if bound.claimed is not None:
                 yield "epsilon promised", bound.claimed
-            yield "epsilon certified at least", bound.epsilon
-            yield f"epsilon that {bound.n_runs} runs could certify", bound.largest
+            how = ", by the Gaussian conversion" if bound.method == "gaussian" else ""
+            yield f"epsilon certified at least{how}", bound.epsilon
+            yield f"epsilon that {bound.n_runs} runs could certify{how}", bound.largest
         if self.one_run is not None:
             yield "epsilon certified at least, one run", self.one_run.epsilon
         if self.score is not None:
@@ -214,7 +215,7 @@ class AuditReport:
         drawn = [log_roc(attack.observation, *_thinned(attack)) for attack in self._attacks()]
         if self.two_point is not None:
             bound = self.two_point.bound
-            drawn.append(epsilon_bars(bound.claimed, bound.epsilon, bound.largest))
+            drawn.append(epsilon_bars(bound.claimed, bound.epsilon, bound.largest, bound.method))
         if not drawn:
             return ""
         figures = "".join(f"<figure>{picture}</figure>" for picture in drawn)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from sfumato.report.chart import number
 from sfumato.report.parts import LedgerExtract
 from sfumato.report.words import (
-    COVERAGE,
     LIMITS,
     RAW,
+    coverage,
     event_rows,
     facts,
+    figure_names,
     figures,
+    sensitive_figures,
     standing,
     together_sentence,
 )
@@ -64,6 +66,10 @@ def _ledger_lines(extract: LedgerExtract | None) -> list[str]:
 def _sensitive_lines(report: Report) -> list[str]:
     """Give what was measured on raw rows, under a heading that says so."""
     lines = [
+        f"- {_md(name)}: " + ", ".join(map(_md, _named(report.metric_names, values)))
+        for name, *values in sensitive_figures(report)
+    ]
+    lines += [
         f"- {_md(metric)} at epsilon {number(epsilon)}: {number(value)}"
         for metric, points in report.curve.items()
         for epsilon, value in points
@@ -78,6 +84,10 @@ def _sensitive_lines(report: Report) -> list[str]:
     return ["## Sensitive", "", f"**{RAW}**", "", *lines, ""] if lines else []
 
 
+def _named(names: Sequence[str], values: Sequence[str]) -> list[str]:
+    return [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+
+
 def _warning_lines(report: Report) -> list[str]:
     if not report.warnings:
         return []
@@ -89,9 +99,14 @@ def _result_lines(report: Report) -> list[str]:
     heads = [[result.name, standing(result.guarantee)] for result in report.results]
     heads.append(["Without privacy", "–"])
     lines = [_row([*head, *cells]) for head, cells in zip(heads, figures(report), strict=False)]
-    names = ["Release", "Status", "ε", "δ", *report.metric_names]
+    names = ["Release", "Status", *figure_names(report)]
     rule = "|---|---|" + "---:|" * (len(names) - 2)
-    notes = [line for note in (together_sentence(report), COVERAGE) if note for line in (note, "")]
+    notes = [
+        line
+        for note in (together_sentence(report), coverage(report))
+        if note
+        for line in (note, "")
+    ]
     return ["## Results", "", _row(names), rule, *lines, "", *notes]
 
 

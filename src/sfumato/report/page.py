@@ -14,13 +14,15 @@ from sfumato.report.sections import (
     ledger_section,
     limits_section,
     marginals_section,
+    metrics_section,
     promise_in_large,
 )
 from sfumato.report.style import PAGE, STYLE
 from sfumato.report.words import (
-    COVERAGE,
+    coverage,
     event_rows,
     facts,
+    figure_names,
     figures,
     standing,
     together_sentence,
@@ -42,8 +44,9 @@ def page(report: Report) -> str:
         promise_in_large(report),
         _banner(report),
         _results(report),
-        *_charts(report),
+        *(() if report.sensitive_metrics else _charts(report)),
         ledger_section(report.ledger),
+        metrics_section(report, _charts(report)),
         curve_section(report),
         marginals_section(report.marginals),
         audit_section(report.audit),
@@ -89,7 +92,7 @@ def _results(report: Report) -> str:
     table = figures(report)
     if not table:
         return ""
-    names = ["ε", "δ", *report.metric_names]
+    names = figure_names(report)
     head = "".join(f'<th scope="col" class="n">{escape(name)}</th>' for name in names)
     heads = [f"{escape(result.name)} {_chip(result)}" for result in report.results]
     lines = [
@@ -97,7 +100,7 @@ def _results(report: Report) -> str:
         for head, cells in zip([*heads, "Without privacy"], table, strict=False)
     ]
     body, foot = "".join(lines[: len(heads)]), "".join(lines[len(heads) :])
-    notes = filter(None, (together_sentence(report), COVERAGE))
+    notes = filter(None, (together_sentence(report), coverage(report)))
     return (
         '<section aria-labelledby="results"><h2 id="results">Results</h2>'
         f'<table class="results"><thead><tr><th scope="col">Release</th>{head}</tr></thead>'

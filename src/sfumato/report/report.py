@@ -112,6 +112,9 @@ class Report:
         Columns of fabricated rows beside those of real ones. Sensitive.
     audit : Audit, optional
         What an audit has measured. Sensitive.
+    sensitive_metrics : bool, default=False
+        Whether metrics and ceiling were measured on rows that are not public; they then stand
+        under the mark of what is sensitive, and nowhere else.
     versions : mapping of str to str, optional
         Software; by default Sfumato, Python, NumPy and scikit-learn as they run now.
     when : datetime, optional
@@ -142,6 +145,7 @@ class Report:
     curve: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     marginals: tuple[Marginal, ...] = ()
     audit: Audit | None = None
+    sensitive_metrics: bool = False
     versions: Mapping[str, str] = field(default_factory=lambda: _running_versions())
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -220,16 +224,21 @@ class Report:
             The text.
         """
         together = self.together()
+        results = [result.to_dict() for result in self.results]
+        metrics = {"metrics": [result["metrics"] for result in results], "ceiling": self._ceiling()}
+        if self.sensitive_metrics:
+            results = [{**result, "metrics": {}} for result in results]
         record = {
             "title": self.title,
             "when": self.when.isoformat(),
             "warnings": list(self.warnings),
-            "results": [result.to_dict() for result in self.results],
+            "results": results,
             "together": None if together is None else together.to_dict(),
-            "ceiling": {name: _json_number(value) for name, value in self.ceiling.items()},
+            "ceiling": {} if self.sensitive_metrics else metrics["ceiling"],
             "settings": dict(self.settings),
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "sensitive": {
+                **(metrics if self.sensitive_metrics else {}),
                 "curve": {name: [list(point) for point in own] for name, own in self.curve.items()},
                 "marginals": [each.to_dict() for each in self.marginals],
                 "audit": None if self.audit is None else self.audit.to_dict(),
@@ -237,6 +246,9 @@ class Report:
             "versions": dict(self.versions),
         }
         return json.dumps(record, indent=2, allow_nan=False, default=float) + "\n"
+
+    def _ceiling(self) -> dict[str, float | str]:
+        return {name: _json_number(value) for name, value in self.ceiling.items()}
 
     def to_markdown(self) -> str:
         """Give the report as Markdown with tables.

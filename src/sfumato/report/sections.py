@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sfumato.report.bars import paired_bars, roc_curves
 from sfumato.report.chart import Point, draw, number
 from sfumato.report.parts import Audit, LedgerExtract, Marginal
-from sfumato.report.words import LIMITS, RAW, standing, unbroken
+from sfumato.report.words import LIMITS, RAW, sensitive_figures, standing, unbroken
 
 if TYPE_CHECKING:
     from sfumato.report.report import Report, Result
@@ -19,6 +19,7 @@ __all__ = [
     "ledger_section",
     "limits_section",
     "marginals_section",
+    "metrics_section",
     "promise_in_large",
 ]
 
@@ -93,6 +94,24 @@ def curve_section(report: Report) -> str:
             "picture and thrown away, so charged to no ledger.</figcaption></figure>"
         )
     return _sensitive("curve", "What another budget would give", "".join(figures))
+
+
+def metrics_section(report: Report, charts: list[str]) -> str:
+    """Show metrics that were measured on rows that are not public, and draw them."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(f'<td class="n">{escape(value)}</td>' for value in values)
+        + "</tr>"
+        for name, *values in sensitive_figures(report)
+    )
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col" class="n">{escape(name)}</th>' for name in report.metric_names)
+    table = (
+        f'<table><thead><tr><th scope="col">Release</th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+    return _sensitive("metrics", "How well it does", table + "".join(charts))
 
 
 def marginals_section(marginals: tuple[Marginal, ...]) -> str:

@@ -20,11 +20,14 @@ __all__ = [
     "RAW",
     "RELATIONS",
     "attacker_facts",
+    "coverage",
     "event_rows",
     "facts",
+    "figure_names",
     "figures",
     "protected_unit",
     "protection",
+    "sensitive_figures",
     "standing",
     "together_sentence",
     "unbroken",
@@ -48,23 +51,48 @@ LIMITS = (
     "What delta allows. The probability of any one outcome may change by delta beyond the factor, "
     "and the factor itself is exceeded somewhat more often than with probability delta.",
 )
+MARKED = "A guarantee covers what was released. What was measured on rows is marked as sensitive."
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def coverage(report: Report) -> str:
+    """Say what no guarantee covers, and where it stands."""
+    return MARKED if report.sensitive_metrics else COVERAGE
 
 
 def figures(report: Report) -> list[list[str]]:
     """Give the numbers of the table: epsilon, delta and metrics of each result, then the ceiling.
 
-    The row of the ceiling is there only if the report has one.
+    The row of the ceiling is there only if the report has one, and metrics only where they may
+    stand there.
     """
     guarantees = [result.guarantee for result in report.results]
-    rows = [*(result.metrics for result in report.results), report.ceiling]
     columns = [
         aligned([*(g.epsilon for g in guarantees), math.inf]),
         ["–" if g.epsilon is None else _scientific(g.delta) for g in guarantees] + ["–"],
-        *(aligned([row.get(name) for row in rows]) for name in report.metric_names),
+        *([] if report.sensitive_metrics else _metric_columns(report)),
     ]
     table = [list(row) for row in zip(*columns, strict=True)]
+    return table if report.ceiling and not report.sensitive_metrics else table[:-1]
+
+
+def figure_names(report: Report) -> list[str]:
+    """Give the heads of `figures`."""
+    return ["ε", "δ", *(() if report.sensitive_metrics else report.metric_names)]
+
+
+def sensitive_figures(report: Report) -> list[list[str]]:
+    """Give name and metrics of each result, then those without privacy, if they are sensitive."""
+    if not (report.sensitive_metrics and report.metric_names):
+        return []
+    names = [*(result.name for result in report.results), "Without privacy"]
+    table = [list(row) for row in zip(names, *_metric_columns(report), strict=True)]
     return table if report.ceiling else table[:-1]
+
+
+def _metric_columns(report: Report) -> list[list[str]]:
+    rows = [*(result.metrics for result in report.results), report.ceiling]
+    return [aligned([row.get(name) for row in rows]) for name in report.metric_names]
 
 
 def _scientific(value: float) -> str:

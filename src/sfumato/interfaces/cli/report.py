@@ -67,7 +67,7 @@ def report(
         found = _report(files, title, test=test, train=train)
         found["ledger"] = _extract(ledger, dataset)
         found["audit"] = None if audit is None else Audit.from_dict(_json(audit))
-        Report(**found).write(output)
+        Report(**found, sensitive_metrics=True).write(output)
     if as_json:
         printed_json(
             {"output": str(output), "sensitive": sensitive, "files": list(map(str, files))}
