@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,9 @@ from sfumato.functions.losses import (
     SmoothMaxHingeLoss,
     SoftmaxLoss,
 )
-from sfumato.functions.machines import PrivateKernelMachine
+from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.functions.solvers import VectorLoss, minimise, minimise_jointly
+from sfumato.persistence.forms import Form, labels, one_of, one_score_for_two
 
 __all__ = ["PrivateKernelClassifier"]
 
@@ -121,6 +122,12 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
 
     aimed_noise = 0.3
 
+    stored_form: ClassVar[Form] = {
+        **STORED_MACHINE,
+        "classes_": labels("c"),
+        "loss": one_of(*BINARY),
+    }
+
     def __init__(
         self,
         loss: str = "huber",
@@ -196,6 +203,9 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         self.noise_std_ = math.sqrt(mechanism.variance())
         self.guarantee_ = self._guarantee(receipt)
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        one_score_for_two(sizes)
 
     def _loss(self) -> Loss | VectorLoss:
         return (BINARY if len(self.classes_) == 2 else BINARY | JOINT)[self.loss]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +15,23 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.bandwidth import normal_rule, private_quartiles, quartile_mechanisms
 from sfumato.functions.domain import Domain
-from sfumato.functions.maps import features_from_dict
+from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.plotting import plot_density
 from sfumato.functions.projection import Nodes, density_threshold
 from sfumato.functions.spaces import MOST_COORDINATES, GaussianSpace, SobolevSpace, public_features
 from sfumato.guarantee import Mode, Relation
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
+from sfumato.persistence.forms import (
+    Form,
+    known_bounds,
+    labels,
+    numbers,
+    one_of,
+    optional,
+    real,
+    refuse,
+)
 from sfumato.private import PrivateEstimator
 
 __all__ = ["PrivateDensity"]
@@ -30,6 +40,17 @@ Array = NDArray[np.float64]
 
 PRIVATE_RULE = "private"
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
+
+
+def _stored_bandwidth(value: Any, place: str, sizes: dict[str, int]) -> None:
+    GaussianKernel(value).whiten(np.zeros((1, sizes["d"])))
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        raise refuse(place, "one bandwidth, or one a feature, or a matrix")
+
+
+def _stored_release(value: Any, place: str, sizes: dict[str, int]) -> None:
+    shape = ("m",) if "m" in sizes else ("knots",) * sizes["d"]
+    numbers(*shape, "c")(value, place, sizes)
 
 
 class PrivateDensity(DensityMixin, PrivateEstimator):
@@ -110,6 +131,20 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     offered_modes = (Mode.STRICT, Mode.PAPER)
 
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "space": one_of("gaussian", "sobolev"),
+        "bandwidth_": _stored_bandwidth,
+        "features_": optional(stored_features),
+        "scale_": real(least=0.0),
+        "threshold_": real(),
+        "gain_": real(least=0.0),
+        "coefficients_": _stored_release,
+        "masses_": numbers("nodes", "c", least=0.0),
+        "class_prior_": numbers("c", least=0.0),
+    }
+
     def __init__(
         self,
         bandwidth: Any = PRIVATE_RULE,
@@ -183,6 +218,15 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         self._become_density(space, self._public_count(len(rows)))  # [D6] no rows
         self.guarantee_ = self._guarantee(receipt)
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        space = self._fitted_space()
+        if isinstance(space, SobolevSpace) and self.coefficients_.shape[:-1] != tuple(
+            len(knots) for knots in space.knots
+        ):
+            raise refuse("coefficients_", "one number a point of the grid and class")
+        if sizes["nodes"] != len(Nodes(space.domain).points) or not self.masses_.sum() > 0:
+            raise refuse("masses_", "the mass around each public point, not all of them zero")
 
     def _check_choices(self) -> None:
         if self.space not in ("gaussian", "sobolev"):

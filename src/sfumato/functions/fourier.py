@@ -87,7 +87,10 @@ class FourierFeatures(FeatureMap):
             What `to_dict` gave.
         """
         features = cls.__new__(cls)
-        features._set(np.asarray(record["frequencies"], dtype=np.float64))
+        frequencies = np.asarray(record["frequencies"], dtype=np.float64)
+        if frequencies.ndim != 2 or not np.isfinite(frequencies).all():
+            raise InvalidInputError("'frequencies' must be finite, one row each.")
+        features._set(frequencies)
         return features
 
 

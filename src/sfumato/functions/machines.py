@@ -18,16 +18,17 @@ from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.functions.features import FeatureMap
-from sfumato.functions.maps import features_from_dict
+from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.sensitivity import minimiser_sensitivity
 from sfumato.functions.solvers import gradient_rounding
 from sfumato.functions.spaces import public_features
 from sfumato.guarantee import Mode, Relation
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.persistence.forms import Form, known_bounds, numbers, real
 from sfumato.private import PrivateEstimator
 
-__all__ = ["PrivateKernelMachine"]
+__all__ = ["STORED_MACHINE", "PrivateKernelMachine"]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +37,14 @@ LEAST_REGULARIZATION, LARGEST_REGULARIZATION = 1e-4, 1.0  # of the public rule
 SMALLEST_REGULARIZATION = 1e-8
 SMALLEST_TOLERANCE = 1e-3
 ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two gradients
+
+STORED_MACHINE: Form = {
+    "bounds": known_bounds,
+    "features_": stored_features,
+    "coefficients_": numbers("m", "s"),
+    "regularization_": real(above=0.0),
+    "noise_std_": real(least=0.0),
+}
 
 
 class PrivateKernelMachine(PrivateEstimator):

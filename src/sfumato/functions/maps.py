@@ -9,8 +9,9 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.functions.features import FeatureMap, KnotFeatures, TaylorFeatures
 from sfumato.functions.fourier import FourierFeatures
 from sfumato.functions.periodic import PeriodicFeatures
+from sfumato.persistence.forms import refuse
 
-__all__ = ["features_from_dict"]
+__all__ = ["features_from_dict", "stored_features"]
 
 _MAPS: dict[str, Any] = {
     kind.kind: kind for kind in (FourierFeatures, KnotFeatures, PeriodicFeatures, TaylorFeatures)
@@ -35,3 +36,11 @@ def features_from_dict(record: Mapping[str, Any]) -> FeatureMap:
         raise InvalidInputError(f"'kind' must be one of {sorted(_MAPS)}. Got {kind!r} instead.")
     features: FeatureMap = _MAPS[kind].from_dict(record)
     return features
+
+
+def stored_features(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask a stored model for a feature map of rows of d numbers, and note its size m."""
+    features = features_from_dict(value)
+    if features.n_features != sizes["d"] or features.size < 1:
+        raise refuse(place, f"features of rows of {sizes['d']} numbers")
+    sizes["m"] = features.size

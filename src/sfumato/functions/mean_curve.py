@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from sfumato.functions.smoothing import smoothing_weights
 from sfumato.guarantee import Relation
 from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.persistence.forms import Form, known_bounds, numbers, one_of, real, refuse
 from sfumato.private import PrivateEstimator
 
 __all__ = ["PrivateMeanCurve"]
@@ -97,6 +98,15 @@ class PrivateMeanCurve(PrivateEstimator):
     True
     """
 
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "points_": numbers("d"),
+        "coefficients_": numbers("d"),
+        "noise_scale_": real(least=0.0),
+        "kernel": one_of(*KERNELS),
+        "length": real(above=0.0),
+    }
+
     def __init__(
         self,
         points: ArrayLike | None = None,
@@ -167,6 +177,11 @@ class PrivateMeanCurve(PrivateEstimator):
         self.noise_scale_ = math.sqrt(mechanism.variance()) / count
         self.guarantee_ = self._guarantee(receipt, "points of the curves")
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes
+        self._value_range()
+        if not (np.diff(self.points_) > 0).all():
+            raise refuse("points_", "numbers that increase")
 
     def _check_choices(self) -> None:
         if self.kernel not in KERNELS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,9 @@ from sfumato.bounds import Bounds
 from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.losses import HuberLoss, InsensitiveLoss, Loss
-from sfumato.functions.machines import PrivateKernelMachine
+from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.functions.solvers import minimise
+from sfumato.persistence.forms import Form, refuse
 
 __all__ = ["PrivateKernelRegressor"]
 
@@ -105,6 +106,8 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
 
     aimed_noise = 0.05
 
+    stored_form: ClassVar[Form] = STORED_MACHINE
+
     def __init__(
         self,
         loss: str = "huber",
@@ -182,6 +185,11 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         self.noise_std_ = half * math.sqrt(mechanism.variance())
         self.guarantee_ = self._guarantee(receipt, "range of the target")
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        self._target_range()
+        if sizes["s"] != 1:
+            raise refuse("coefficients_", "one function")
 
     def _target_range(self) -> tuple[float, float]:
         if self.target_bounds is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from sfumato.hulls.base import BranchHull
+from sfumato.hulls.base import PRECISIONS, BranchHull
+from sfumato.hulls.branch import stored_branch
 from sfumato.hulls.evaluation import weights
 from sfumato.kernels.arrays import Array
+from sfumato.persistence.forms import Form, one_of, real, whole
 
 __all__ = ["KernelAffineHull"]
 
@@ -66,6 +68,13 @@ class KernelAffineHull(BranchHull):
     >>> hull.distance([[1.0, 0.5], [2.0, 0.5]]).round(2)
     array([0.01, 0.61])
     """
+
+    stored_form: ClassVar[Form] = {
+        "hull_": stored_branch,
+        "n_components_": whole(most="n"),
+        "regularization_": real(least=0.0),
+        "dtype": one_of(*PRECISIONS),
+    }
 
     def __init__(self, n_components: int = 20, *, dtype: str = "float64") -> None:
         self.n_components = n_components

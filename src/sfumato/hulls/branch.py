@@ -12,6 +12,7 @@ products per layer, and the input of the next layer is a slice of the image.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypedDict
@@ -19,8 +20,9 @@ from typing import Any, TypedDict
 from sfumato.kernels.arrays import Array, cast, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
+from sfumato.persistence.forms import listed, numbers, record, refuse, whole
 
-__all__ = ["Branch", "fit_branch", "layer_width_scale"]
+__all__ = ["Branch", "fit_branch", "layer_width_scale", "stored_branch"]
 
 EPSILON = 2.0**-52
 # Rows that differ by less than this share of their length are taken for one point.
@@ -37,6 +39,28 @@ class Branch(TypedDict):
     coefficients: Array  # (L, N, r + 2): B_V, B_1 and |B_1|
     regularization: Array  # (L,), float64
     n_components: Any  # n of the first layer; 0 when all rows are one point
+
+
+_fields = record(
+    mean=numbers("d"),
+    basis=listed(numbers(None, None)),
+    deviations=numbers("n", above=0.0, most=math.inf),
+    inducing=numbers("N", "n"),
+    coefficients=numbers("L", "N", "r+2"),
+    regularization=numbers("L", least=0.0),
+    n_components=whole(most="n"),
+)
+
+
+def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask a stored model for a branch over rows of d numbers."""
+    _fields(value, place, sizes)
+    widths = [sizes["d"], *(factor.shape[1] for factor in value["basis"])]
+    heights = [*(factor.shape[0] for factor in value["basis"]), sizes["r"]]
+    if widths != heights:
+        raise refuse(f"{place}.basis", "a product of matrices from d to r columns")
+    if not 1 <= sizes["L"] <= sizes["n"] <= sizes["r"] or not sizes["N"]:
+        raise refuse(f"{place}.coefficients", "one matrix a layer, at most as many as components")
 
 
 def fit_branch(

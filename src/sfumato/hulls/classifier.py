@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
+from sfumato.hulls.base import PRECISIONS
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_labels, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
@@ -19,6 +20,7 @@ from sfumato.hulls.wide import (
     nearest_columns,
 )
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
+from sfumato.persistence.forms import Form, labels, listed, model_of, one_of
 
 __all__ = ["AffineHullClassifier"]
 
@@ -80,6 +82,13 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
     >>> round(model.score(X[1200:] / 16, y[1200:]), 2)
     0.96
     """
+
+    stored_form: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "hulls_": listed(model_of("WideAffineHull", n_features_in_="d"), size="c"),
+        "search": one_of(*SEARCHES),
+        "dtype": one_of(*PRECISIONS),
+    }
 
     def __init__(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from sfumato.hulls.base import BranchHull
+from sfumato.hulls.base import PRECISIONS, BranchHull
+from sfumato.hulls.branch import stored_branch
 from sfumato.hulls.evaluation import layer_images, n_layers_of, nearest_layer
 from sfumato.kernels.arrays import Array, to_numpy
+from sfumato.persistence.forms import Form, numbers, one_of, whole
 
 __all__ = ["DeepAffineHull"]
 
@@ -49,6 +51,14 @@ class DeepAffineHull(BranchHull):
     >>> hull.layer_images(rows[:2]).shape
     (2, 3, 5)
     """
+
+    stored_form: ClassVar[Form] = {
+        "hull_": stored_branch,
+        "n_components_": whole(most="n"),
+        "n_layers_": whole("L", least=1),
+        "regularization_": numbers("L", least=0.0),
+        "dtype": one_of(*PRECISIONS),
+    }
 
     def __init__(
         self, n_components: int = 20, *, n_layers: int = 5, dtype: str = "float64"

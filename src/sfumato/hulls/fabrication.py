@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -13,17 +14,64 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Relation
-from sfumato.hulls.engines import BranchedRows, PrivateRowsEstimator
+from sfumato.hulls.engines import ENGINES, BranchedRows, PrivateRowsEstimator
+from sfumato.hulls.partition import PARTITIONS
 from sfumato.hulls.public_rules import BranchPlan, PublicScale
 from sfumato.hulls.rows import check_count
+from sfumato.hulls.smoothing import MOST_PASSES
 from sfumato.kernels.arrays import to_numpy
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
+from sfumato.persistence.forms import (
+    Form,
+    integers,
+    labels,
+    numbers,
+    one_of,
+    optional,
+    real,
+    record,
+    refuse,
+    seed,
+    whole,
+)
+from sfumato.sums.grid import MOST_ROWS
 from sfumato.tables import TableForm, is_table
 from sfumato.tables.encoding import TableEncoding
 
 __all__ = ["Fabricator"]
 
 BRANCH_OF_DRAWN_ROWS = 1000
+
+
+def _stored_bounds(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa: ARG001
+    """Bounds of columns; how they fit those of a table is asked of the whole model."""
+    if not isinstance(value, Bounds):
+        raise refuse(place, "public bounds")
+
+
+def _stored_table(value: Any, place: str, sizes: dict[str, int]) -> None:
+    form = TableForm.from_dict(value)
+    sizes["e"] = form.n_numbers
+    if len(form.columns) != sizes["d"] or len(form.is_category) != sizes["e"]:
+        raise refuse(place, f"a table of {sizes['d']} columns")
+    if form.library in sys.modules:
+        form.decode(np.zeros((1, sizes["e"])))
+
+
+_gaussians = record(
+    centre=numbers("e"),
+    basis=numbers("e", "k"),
+    radius=real(above=0.0),
+    classes=integers("g"),
+    n_rows=optional(whole(least=1, most=MOST_ROWS)),
+    **stored_gaussians(),
+)
+_rows = record(rows=numbers("n", "e"), codes=integers("n"))
+
+
+def _stored_release(value: Any, place: str, sizes: dict[str, int]) -> None:
+    sizes.setdefault("e", sizes["d"])
+    (_rows if isinstance(value, dict) and "rows" in value else _gaussians)(value, place, sizes)
 
 
 class Fabricator(PrivateRowsEstimator):
@@ -140,6 +188,23 @@ class Fabricator(PrivateRowsEstimator):
 
     # The time of a pass grows with the square of the branch, its use beyond this hardly.
     largest_branch: ClassVar[int] = 3000
+
+    stored_form: ClassVar[Form] = {
+        "unit": one_of("record", "entry"),
+        "engine": one_of(*ENGINES),
+        "mode": one_of("strict", "paper"),
+        "random_state": seed(),
+        "bounds": _stored_bounds,
+        "table_": optional(_stored_table),
+        "classes_": optional(labels("c")),
+        "n_smoothing_": optional(integers(None)),
+        "released_": _stored_release,
+        "n_smoothing": optional(whole(most=MOST_PASSES)),
+        "smoothing_ratio": optional(real(least=0.0)),
+        "n_components": whole(least=1),
+        "partition": optional(one_of(*PARTITIONS)),
+        "branch_size": optional(whole(least=1)),
+    }
 
     def __init__(
         self,
@@ -284,6 +349,14 @@ class Fabricator(PrivateRowsEstimator):
         counts = self.released_["counts"]
         generator = check_random_state(self.random_state)
         return self._draw(generator.choice(len(counts), n_rows, p=counts / counts.sum()))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        if self._draws_rows != ("counts" in self.released_):
+            raise refuse("released_", "what this unit and engine release")
+        codes = self.released_["classes" if self._draws_rows else "codes"]
+        if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
+            raise refuse("released_", "codes of the labels")
+        self._encoded_bounds().ball(sizes["e"])
 
     # Before the release -----------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from sfumato.hulls.search import fit_branches
 from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
 from sfumato.moments.gaussians import CentredGaussians
+from sfumato.persistence.forms import Form, integers, known_bounds, labels, model_of
 
 __all__ = ["PrivateAffineHullClassifier"]
 
@@ -133,6 +134,13 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     >>> bool(model.fit(X, y).score(X, y) > 0.7)
     True
     """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
+        "n_smoothing_": integers(None),
+    }
 
     def __init__(
         self,

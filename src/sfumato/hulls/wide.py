@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.hulls.base import PRECISIONS
-from sfumato.hulls.branch import Branch
+from sfumato.hulls.branch import Branch, stored_branch
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_count, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, nearest_images
 from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
+from sfumato.persistence.forms import Form, integers, listed, one_of
 
 __all__ = [
     "WideAffineHull",
@@ -77,6 +78,12 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> len(hull.branches_), hull.distance(rows).shape
     (3, (90,))
     """
+
+    stored_form: ClassVar[Form] = {
+        "branches_": listed(stored_branch, size="b"),
+        "branch_": integers(None, below="b"),
+        "dtype": one_of(*PRECISIONS),
+    }
 
     def __init__(
         self,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from sfumato.hulls.rows import check_queries, check_rows
 from sfumato.kernels.arrays import Array, like
-from sfumato.mappings.branch import filtered, fit_branch, layer_outputs
+from sfumato.mappings.branch import filtered, fit_branch, layer_outputs, stored_branch
 from sfumato.mappings.many import branch_errors, evaluate, seed_from
 from sfumato.mappings.parameters import check_parameters
+from sfumato.persistence.forms import Form, listed, one_of, real, whole
 
 __all__ = ["MembershipAutoencoder"]
 
@@ -62,6 +63,13 @@ class MembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     >>> model.layer_outputs(X).shape
     (178, 2, 64)
     """
+
+    stored_form: ClassVar[Form] = {
+        "branch_": stored_branch,
+        "n_inducing_": listed(whole(least=1)),
+        "noise_precision_": listed(real(least=0.0, most=1e308)),
+        "dtype": one_of("float64", "float32"),
+    }
 
     def __init__(
         self,

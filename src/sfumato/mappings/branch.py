@@ -10,11 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypedDict
 
+import numpy as np
+
 from sfumato.kernels.arrays import Array, cast, namespace_of, packed
 from sfumato.mappings.inducing import cross_kernel
 from sfumato.mappings.layer import fit_layer
+from sfumato.persistence.forms import LARGEST_SINGLE, listed, numbers, real, record, refuse
 
-__all__ = ["Branch", "BranchLayer", "errors", "filtered", "fit_branch", "layer_outputs"]
+__all__ = [
+    "Branch",
+    "BranchLayer",
+    "errors",
+    "filtered",
+    "fit_branch",
+    "layer_outputs",
+    "stored_branch",
+]
 
 SMALLEST_EIGENVALUE = 1e-12  # of the largest; below it a direction counts as constant
 
@@ -38,6 +49,35 @@ class Branch(TypedDict):
     project: Array  # p x n
     origin: Array
     layers: list[BranchLayer]
+
+
+_layer = record(
+    inducing=numbers("M", "n"),
+    coefficients=numbers("M", "d"),
+    onward=numbers("M", "m"),
+    onward_origin=numbers("m"),
+    tau=real(),
+    variance=real(least=0.0),
+    noise_precision=real(least=0.0, most=1e308),
+)
+_fields = record(
+    centre=numbers("d"),
+    project=numbers("d", "first"),
+    origin=numbers("first"),
+    layers=listed(_layer),
+)
+
+
+def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask a stored model for an autoencoder of rows of d numbers, each layer fitting the next."""
+    _fields(value, place, sizes)
+    if value["project"].dtype == np.float32 and np.abs(value["centre"]).max() > LARGEST_SINGLE:
+        raise refuse(f"{place}.centre", "numbers that single precision can square")
+    given = sizes["first"]
+    for layer in value["layers"]:
+        if layer["inducing"].shape[1] != given or not len(layer["inducing"]):
+            raise refuse(f"{place}.layers", "layers that take what the one before gives")
+        given = layer["onward"].shape[1]
 
 
 def fit_branch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,10 @@ from sklearn.utils import check_random_state
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_count, check_labels, check_queries, check_rows
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
+from sfumato.mappings.branch import stored_branch
 from sfumato.mappings.many import branch_errors, filtered_by, fit_branches
 from sfumato.mappings.parameters import check_parameters
+from sfumato.persistence.forms import Form, integers, labels, listed, one_of
 
 __all__ = ["MembershipClassifier"]
 
@@ -69,6 +71,13 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
     >>> bool(model.score(X[1200:] / 16, y[1200:]) > 0.93)
     True
     """
+
+    stored_form: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "branches_": listed(stored_branch, size="b"),
+        "branch_classes_": integers("b", below="c", all_of_them=True),
+        "dtype": one_of("float64", "float32"),
+    }
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -15,6 +15,7 @@ from sfumato.mappings.inducing import cross_kernel
 from sfumato.mappings.layer import fit_layer
 from sfumato.mappings.many import seed_from
 from sfumato.mappings.parameters import check_kappa, check_ratio
+from sfumato.persistence.forms import Form, flag, numbers, real, refuse
 
 __all__ = ["MembershipMapping"]
 
@@ -66,6 +67,18 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
     True
     """
 
+    stored_form: ClassVar[Form] = {
+        "single_output_": flag(),
+        "offset_": numbers("p"),
+        "origin_": numbers("d"),
+        "scale_": numbers("d", least=0.0),
+        "scaled_points_": numbers("M", "d"),
+        "coefficients_": numbers("M", "p"),
+        "tau_": real(),
+        "kernel_variance_": real(least=0.0),
+        "noise_precision_": real(least=0.0, most=1e308),
+    }
+
     def __init__(
         self,
         *,
@@ -115,6 +128,10 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.tau_, self.kernel_variance_ = layer["tau"], layer["variance"]
         self.noise_precision_ = layer["noise_precision"]
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        if self.single_output_ and sizes["p"] != 1:
+            raise refuse("single_output_", "false where there are several outputs")
 
     @property
     def inducing_points_(self) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +22,11 @@ from sfumato.mappings.printed import fit_source_to_target, target_subspace
 from sfumato.mappings.protection import TargetRelease, for_either_record
 from sfumato.mappings.source import PAPER_LAYERS
 from sfumato.mappings.start import TransferStart
+from sfumato.mappings.stored import STORED_TRANSFER, check_transfer
 from sfumato.mappings.target import Rounds, first_errors
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.persistence import load, save
+from sfumato.persistence.forms import Form
 
 __all__ = ["PrivateTransferClassifier"]
 
@@ -173,6 +175,8 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
     >>> bool(np.mean(found == y[1000:]) > 0.8)
     True
     """
+
+    stored_form: ClassVar[Form] = STORED_TRANSFER
 
     def __init__(
         self,
@@ -354,6 +358,9 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         alone._take_source(self)
         alone.n_features_in_ = self.n_source_features_
         save(alone, path)
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        check_transfer(self, sizes)
 
     def _take_source(self, party: PrivateTransferClassifier) -> None:
         for name in SOURCE_ATTRIBUTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from sklearn.utils import check_random_state
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_count, check_queries, check_rows
 from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
+from sfumato.mappings.branch import stored_branch
 from sfumato.mappings.many import branch_errors, filtered_by, fit_branches
 from sfumato.mappings.parameters import check_parameters
+from sfumato.persistence.forms import Form, listed, one_of
 
 __all__ = ["WideMembershipAutoencoder"]
 
@@ -67,6 +69,11 @@ class WideMembershipAutoencoder(OneToOneFeatureMixin, TransformerMixin, BaseEsti
     >>> len(model.branches_), model.transform(X).shape
     (3, (1797, 64))
     """
+
+    stored_form: ClassVar[Form] = {
+        "branches_": listed(stored_branch),
+        "dtype": one_of("float64", "float32"),
+    }
 
     def __init__(
         self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, namespace_of
 from sfumato.margins.images import ImageFeatures, unit_length
+from sfumato.persistence.forms import Form, flag, whole
 
 __all__ = ["HOGFeatures"]
 
@@ -55,6 +57,14 @@ class HOGFeatures(ImageFeatures):
     >>> HOGFeatures(image_shape=(28, 28)).fit_transform(images).shape
     (5, 1296)
     """
+
+    stored_form: ClassVar[Form] = {
+        **ImageFeatures.stored_form,
+        "cell": whole(least=1, most=4096),
+        "n_bins": whole(least=1, most="out"),
+        "block": whole(least=1, most=4096),
+        "signed": flag(),
+    }
 
     def __init__(
         self,

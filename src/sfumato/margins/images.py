@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_accelerated, is_foreign, like, namespace_of
+from sfumato.persistence.forms import Form, listed, refuse, whole
 from sfumato.private import checked_rows
 
 __all__ = ["ImageFeatures", "square_root", "unit_length"]
@@ -22,6 +23,7 @@ __all__ = ["ImageFeatures", "square_root", "unit_length"]
 BLOCK = 64
 ACCELERATED_BLOCK = 4096
 LARGEST_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
+MOST_FEATURES = 2**24  # of an image, in a stored model
 
 
 class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -34,6 +36,10 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """
 
     image_shape: tuple[int, ...] | None
+    stored_form: ClassVar[Form] = {
+        "image_shape_": listed(whole(least=1), least=3, size=3, kind=tuple),
+        "n_features_out_": whole("out", least=1, most=MOST_FEATURES),
+    }
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -57,6 +63,12 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         blank = like(rows, np.zeros((1, rows.shape[1]), dtype=np.float32))
         self.n_features_out_ = int(self._describe(self._images(blank)).shape[1])
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        if math.prod(self.image_shape_) != sizes["d"]:
+            raise refuse("image_shape_", "height, width and channels of the rows' images")
+        if self._describe(self._images(np.zeros((1, sizes["d"])))).shape[1] != sizes["out"]:
+            raise refuse("n_features_out_", "the number of features of an image")
 
     @property
     def _n_features_out(self) -> int:

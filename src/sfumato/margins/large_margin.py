@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,7 @@ from sfumato.margins.large_margin_solvers import (
     penalised,
     shifted_into_cone,
 )
+from sfumato.persistence.forms import Form, integers, labels, numbers, real, refuse, whole
 
 __all__ = ["LargeMarginGaussianClassifier"]
 
@@ -121,6 +122,17 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
     True
     """
 
+    stored_form: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "mean_": numbers("d"),
+        "scale_": numbers("d", above=0.0),
+        "matrices_": numbers("m", "d+1", "d+1"),
+        "starts_": integers("c", below="m"),
+        "residual_": real(),
+        "objective_": real(),
+        "n_iter_": whole(),
+    }
+
     def __init__(
         self,
         loss: str = "huber",
@@ -198,6 +210,10 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         if len(self.classes_) < 2:
             raise InvalidInputError("The labels hold one class; a classifier needs at least two.")
         return rows, codes.astype(np.intp)
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes
+        if self.starts_[0] != 0 or not (np.diff(self.starts_) > 0).all():
+            raise refuse("starts_", "the first ellipsoid of each class, in order")
 
     def _check_parameters(self) -> None:
         for name, choices in (

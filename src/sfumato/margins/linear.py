@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.margins.losses import loss_named
+from sfumato.margins.losses import LOSSES, loss_named
 from sfumato.margins.objective import LinearObjective
+from sfumato.persistence.forms import Form, labels, numbers, one_of, one_score_for_two
 
 __all__ = ["LinearClassifier", "LinearPredictions"]
 
@@ -113,6 +114,13 @@ class LinearClassifier(LinearPredictions):
     True
     """
 
+    stored_form: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "coef_": numbers("s", "d"),
+        "intercept_": numbers("s"),
+        "loss": one_of(*LOSSES),
+    }
+
     def __init__(
         self,
         *,
@@ -160,6 +168,9 @@ class LinearClassifier(LinearPredictions):
         self.coef_ = weights[:, :width]
         self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        one_score_for_two(sizes)
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         rows, labels = validate_data(self, X, y, dtype=np.float64)

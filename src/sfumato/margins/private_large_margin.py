@@ -27,6 +27,7 @@ from sfumato.margins.large_margin_solvers import PerturbableSum, shifted_into_co
 from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.persistence.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.private import PrivateEstimator
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.maps import IntoUnitBall, exact_projection
@@ -127,6 +128,14 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     """
 
     offered_modes: ClassVar[tuple[Mode, ...]] = (Mode.STRICT, Mode.PAPER)
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "components_": numbers("k", "d"),
+        "matrices_": numbers("c", "k+1", "k+1"),
+        "unit_rows": flag(),
+    }
 
     def __init__(
         self,

@@ -27,6 +27,17 @@ from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.persistence.forms import (
+    Form,
+    flag,
+    known_bounds,
+    labels,
+    numbers,
+    one_of,
+    one_score_for_two,
+    or_none,
+    refuse,
+)
 from sfumato.private import PrivateEstimator
 from sfumato.sums.grid import MOST_ROWS
 
@@ -143,6 +154,18 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
 
     guarantee_: Guarantee
 
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "projection_": or_none(numbers("d", "k")),
+        "weights_": numbers("s", "w"),
+        "fit_intercept": flag(),
+        "whiten": or_none(flag()),
+        "mode": one_of("strict", "paper"),
+        "solver": one_of(*SOLVERS),
+        "loss": one_of(*LOSSES),
+    }
+
     def __init__(
         self,
         *,
@@ -221,6 +244,12 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         }[self.solver]
         self.weights_ = solve(budget, units, codes)  # [L7] weights; no row is read from here on
         return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        one_score_for_two(sizes)
+        constant = bool(self.fit_intercept) and self.mode != Mode.PAPER
+        if sizes["w"] != sizes.get("k", sizes["d"]) + constant:
+            raise refuse("weights_", "one weight for each number of a mapped row")
 
     # The three solvers ----------------------------------------------------------------------
 

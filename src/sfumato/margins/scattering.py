@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from scipy import fft as host_fft
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of
 from sfumato.margins.images import ImageFeatures, unit_length
+from sfumato.persistence.forms import Form, whole
 
 __all__ = ["ScatteringFeatures"]
 
@@ -62,6 +63,13 @@ class ScatteringFeatures(ImageFeatures):
     >>> ScatteringFeatures(image_shape=(28, 28)).fit_transform(images).shape
     (5, 3969)
     """
+
+    stored_form: ClassVar[Form] = {
+        **ImageFeatures.stored_form,
+        "n_scales": whole(least=1, most=12),
+        "n_orientations": whole(least=1, most="out"),
+        "n_groups": whole(least=1),
+    }
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
+from sfumato.persistence.forms import Form, integers, known_bounds, labels, numbers, real
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records
 
@@ -92,6 +93,16 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     >>> bool(model.fit(X, y).score(X, y) > 0.8)
     True
     """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "components_": numbers("k", "d"),
+        "centre_": numbers("d"),
+        "radius_": real(above=0.0),
+        **{f"{name}_": check for name, check in stored_gaussians().items()},
+        "gaussian_classes_": integers("g", below="c", all_of_them=True),
+    }
 
     def __init__(
         self,

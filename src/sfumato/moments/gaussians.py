@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
+from sfumato.persistence.forms import numbers, refuse
 
-__all__ = ["CentredGaussians", "ClassGaussians", "gaussians_from_moments"]
+__all__ = [
+    "CentredGaussians",
+    "ClassGaussians",
+    "gaussians_from_moments",
+    "stored_covariances",
+    "stored_gaussians",
+]
 
 Array = NDArray[np.float64]
 
@@ -157,3 +165,26 @@ def _log_density(Z: Array, mean: Array, covariance: Array) -> Array:
     whitened = ((Z - mean) @ axes) / np.sqrt(eigenvalues)
     constant = len(mean) * math.log(2 * math.pi) + float(np.log(eigenvalues).sum())
     return np.asarray(-0.5 * (np.einsum("ij,ij->i", whitened, whitened) + constant))
+
+
+def stored_covariances(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask a stored model for g positive definite covariances of order k."""
+    numbers("g", "k", "k")(value, place, sizes)
+    least = np.linalg.eigvalsh(value)[:, 0] if value.size else np.ones(1)
+    if not (np.array_equal(value, np.swapaxes(value, -1, -2)) or _nearly_symmetric(value)):
+        raise refuse(place, "symmetric matrices")
+    if not (least > 0).all():
+        raise refuse(place, "positive definite matrices")
+
+
+def _nearly_symmetric(value: Array) -> bool:
+    return bool(np.allclose(value, np.swapaxes(value, -1, -2), rtol=1e-6))
+
+
+def stored_gaussians() -> dict[str, Any]:
+    """Give what a stored model must hold for its Gaussians."""
+    return {
+        "counts": numbers("g", above=0.0),
+        "means": numbers("g", "k"),
+        "covariances": stored_covariances,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
@@ -10,6 +10,7 @@ from sklearn.utils import Tags
 from sfumato.bounds import Bounds
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
+from sfumato.persistence.forms import Form, known_bounds, labels, numbers
 from sfumato.private import PrivateEstimator
 from sfumato.sums import ClassMoments, Records
 
@@ -66,6 +67,14 @@ class PrivateMoments(PrivateEstimator):
     >>> moments.means_.round(1)
     array([[0.3, 0.3]])
     """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "counts_": numbers("c"),
+        "means_": numbers("c", "d"),
+        "covariances_": numbers("c", "d", "d"),
+    }
 
     def __init__(
         self,

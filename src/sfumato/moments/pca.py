@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.persistence.forms import Form, known_bounds, numbers, whole
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records, SecondMoment
 
@@ -70,6 +71,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     >>> bool(abs(pca.components_[0, 0]) > 0.9)
     True
     """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "centre_": numbers("d"),
+        "components_": numbers("k", "d"),
+        "eigenvalues_": numbers("k"),
+        "n_components_": whole("k", least=1),
+    }
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.guarantee import Guarantee
 from sfumato.kernels.arrays import is_foreign, to_numpy
 from sfumato.persistence.container import Members
+from sfumato.persistence.forms import check_stored
 
 __all__ = ["Decoder", "Encoder", "json_bytes"]
 
@@ -194,6 +195,7 @@ class Decoder:
             if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):
                 raise StoredModelError(f"It holds the attribute {attribute!r}, which is not one.")
             setattr(model, attribute, value)
+        check_stored(model)
         return model
 
     def _array(self, name: str) -> NDArray[Any]:
