@@ -32,10 +32,11 @@ table = pd.DataFrame(
 seen, unseen, y, y_unseen = train_test_split(table, ill, random_state=0)
 
 # %%
-# What is public: ranges, the wards, the two labels
-# -------------------------------------------------
+# What is public: ranges and types, the wards, the two labels
+# -----------------------------------------------------------
 bounds = Bounds(lower=(18, 80, 0), upper=(95, 200, 1), labels=[False, True])
 wards = {"ward": ["north", "south", "west"]}
+types = {"age": "int64", "pressure": "double", "smoker": "bool"}
 
 
 def encoded(frame: pd.DataFrame) -> pd.DataFrame:
@@ -44,7 +45,12 @@ def encoded(frame: pd.DataFrame) -> pd.DataFrame:
 
 def accuracy(epsilon: float) -> float:
     fabricator = Fabricator(
-        epsilon=epsilon, delta=1e-5, bounds=bounds, categories=wards, random_state=0
+        epsilon=epsilon,
+        delta=1e-5,
+        bounds=bounds,
+        categories=wards,
+        types=types,
+        random_state=0,
     )
     rows, labels = fabricator.fit_fabricate(seen, y)
     forest = RandomForestClassifier(min_samples_leaf=20, random_state=0)

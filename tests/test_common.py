@@ -58,7 +58,7 @@ INSTANCES: dict[str, Any] = {
     "WideMembershipAutoencoder": WideMembershipAutoencoder(branch_size=20, random_state=0),
     "MembershipClassifier": MembershipClassifier(n_layers=2, branch_size=20, random_state=0),
     "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
-    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
+    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, types="double", random_state=0),
     "PrivateAffineHullClassifier": PrivateAffineHullClassifier(
         n_layers=1, samples_per_gaussian=100, epsilon=np.inf, bounds=WIDE, random_state=0
     ),

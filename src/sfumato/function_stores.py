@@ -27,7 +27,8 @@ from sfumato.mechanisms.base import noise_status
 from sfumato.pipeline import PUBLIC_TABLE, Promise
 from sfumato.publishing import chosen_columns, finite_points
 from sfumato.tables.bounds_file import TableBounds
-from sfumato.tables.files import TableFile, arrow
+from sfumato.tables.cells import arrow
+from sfumato.tables.files import TableFile
 
 __all__ = ["query_store", "release_to_store"]
 
@@ -68,7 +69,7 @@ def release_to_store(
     domain = Bounds(lower=encoding.lower, upper=encoding.upper)
     kernel = GaussianKernel(bandwidth)
     features = TaylorFeatures(kernel, domain, encoding.n_numbers)
-    rows = encoding.numbers(source.read(encoding.form.columns))
+    rows = encoding.numbers(source.declared(bounds.types()).read(encoding.form.columns))
     scale = 1 / (len(rows) * kernel.normaliser(encoding.n_numbers))
     mechanism = GaussianProcessMechanism.calibrate(
         sensitivity=math.sqrt(2) * scale, epsilon=promise.epsilon, delta=promise.delta

@@ -114,6 +114,6 @@ def _rows(model: Any, source: TableFile) -> tuple[NDArray[np.float64], NDArray[A
         raise InvalidInputError(
             "Only a model that was trained on a table with a target can be measured on a table."
         )
-    target = Target(labels=(), **encoding["target"])
+    target = Target(labels=tuple(model.classes_.tolist()), **encoding["target"])
     source.require([target.name])
     return all_labelled_rows(source, TableEncoding.from_dict(encoding), target)

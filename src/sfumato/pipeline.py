@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.bounds import PUBLIC_LABELS
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.moments import PrivateGaussianClassifier
@@ -26,9 +27,9 @@ from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
 from sfumato.streaming import fit_in_batches
 from sfumato.tables.bounds_file import TableBounds, Target
+from sfumato.tables.cells import arrow, arrow_kind, codes_of, read_as
 from sfumato.tables.encoding import TableEncoding
-from sfumato.tables.files import TableFile, arrow
-from sfumato.tables.form import arrow_kind
+from sfumato.tables.files import TableFile
 
 __all__ = [
     "MODELS",
@@ -39,11 +40,13 @@ __all__ = [
     "fit_table",
     "is_public",
     "labelled_rows",
+    "labels_of",
     "make_model",
     "offered_models",
     "predict_table",
     "public_class",
     "transfer_table",
+    "types_read_by",
 ]
 
 # The names of the command line, and the public classes they stand for.
@@ -123,6 +126,7 @@ def fit_table(
     """
     bounds.require_confirmed()
     labels = bounds.require_target(target)
+    source = source.declared(bounds.types())
     source.require([column.name for column in bounds.used] + [labels.name])
     encoding = bounds.encoding()
     estimator = make_model(
@@ -138,7 +142,7 @@ def fit_table(
             estimator.single_release = _is_one_pass_enough(estimator, shape)
         fit_in_batches(estimator, read, n_rows=shape[0], n_features=shape[1])
     else:
-        estimator.fit(*_together(read(), source))
+        estimator.fit(*all_labelled_rows(source, encoding, labels, progress))
     return _with_table(estimator, encoding, labels)
 
 
@@ -146,17 +150,43 @@ def labelled_rows(
     source: TableFile, encoding: TableEncoding, target: Target, progress: Progress | None = None
 ) -> Iterator[tuple[Array, NDArray[Any]]]:
     """Give encoded rows and labels, batch by batch."""
+    known = _label_set(source, target)
     for batch in source.batches([*encoding.form.columns, target.name]):
         if progress is not None:
             progress(len(batch))
-        yield encoding.encode(batch), _labels(batch[target.name])
+        yield encoding.encode(batch), labels_of(batch[target.name], known)
 
 
 def all_labelled_rows(
     source: TableFile, encoding: TableEncoding, target: Target, progress: Progress | None = None
 ) -> tuple[Array, NDArray[Any]]:
     """Give all encoded rows and labels at once."""
-    return _together(labelled_rows(source, encoding, target, progress), source)
+    parts = list(labelled_rows(source, encoding, target, progress))
+    return _whole([rows for rows, _ in parts], source), np.concatenate([y for _, y in parts])
+
+
+def labels_of(column: Any, known: NDArray[Any]) -> NDArray[Any]:
+    """Give the labels of a column, each compared with the public ones by itself.
+
+    A cell that is none of them, missing or not, becomes the first: one odd label changes neither
+    the type of the others nor what they are.
+    """
+    return np.asarray(known[np.maximum(codes_of(column, known.tolist()), 0)])
+
+
+def _label_set(source: TableFile, target: Target) -> NDArray[Any]:
+    """Give the public labels in order; those found in the table, if they were declared public."""
+    labels = target.labels
+    if labels == PUBLIC_LABELS:
+        found: set[Any] = set()
+        for batch in source.batches([target.name]):
+            column = read_as(batch[target.name], target.type)
+            found |= {each for each in column.unique().to_pylist() if each == each} - {None}
+        labels = tuple(found)
+    known = np.asarray(sorted(labels))
+    if len(set(known.tolist())) != len(set(labels)):
+        raise InvalidInputError("The labels are whole numbers too large to be told apart.")
+    return known
 
 
 def predict_table(
@@ -223,12 +253,13 @@ def transfer_table(
     """
     bounds.require_confirmed()
     labels = bounds.require_target(None)
+    source, target = (each.declared(bounds.types()) for each in (source, target))
     encoding = bounds.encoding()
     kind = public_class("PrivateTransferClassifier")
     chosen = {**(options or {}), **_of_target(target_promise, options)}
     model = make_model(kind, promise, encoding.bounds(labels.labels, promise.unit), chosen)
     source.require([*encoding.form.columns, labels.name])
-    rows, y = _together(labelled_rows(source, encoding, labels), source)
+    rows, y = all_labelled_rows(source, encoding, labels)
     model.fit(rows, y, *_few_labels(target, encoding, labels))
     return _with_table(model, encoding, labels)
 
@@ -274,6 +305,7 @@ def fabricate_table(
     """
     bounds.require_confirmed()
     labels = bounds.target if target is None else bounds.require_target(target)
+    source = source.declared(bounds.types())
     encoding = bounds.encoding()
     known = None if labels is None else labels.labels
     fabricator = make_model(
@@ -283,7 +315,7 @@ def fabricate_table(
         batches = (encoding.encode(batch) for batch in source.batches(encoding.form.columns))
         fabricator.fit(_whole(list(batches), source))
     else:
-        fabricator.fit(*_together(labelled_rows(source, encoding, labels), source))
+        fabricator.fit(*all_labelled_rows(source, encoding, labels))
     _with_table(fabricator, encoding, labels)
     made = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
     return _as_table(made, encoding, labels, list(source.columns)), fabricator
@@ -308,6 +340,16 @@ def make_model(
     # Public randomness only, never the noise: equal releases shall give equal models.
     usual = {"random_state": 0} if "random_state" in known else {}
     return kind(**{**usual, **fixed, **(options or {})})
+
+
+def types_read_by(model: Any) -> dict[str, str]:
+    """Give the declared types of the columns that a model of a table reads, and of its target."""
+    encoding = getattr(model, "encoding_", None)
+    if encoding is None:
+        return {}
+    form, target = encoding["form"], encoding["target"]
+    types = dict(zip(form["columns"], form["types"], strict=True))
+    return types if target is None else {**types, target["name"]: target["type"]}
 
 
 # Parts ----------------------------------------------------------------------------------------
@@ -358,20 +400,6 @@ def _few_labels(
         return encoding.encode(table), np.full(len(table), unknown)
     column = table[labels.name].cast(labels.type).fill_null(unknown)
     return encoding.encode(table), np.asarray(column)
-
-
-def _labels(column: Any) -> NDArray[Any]:
-    """Give labels as an array; a missing one is an empty text, or no number."""
-    if str(column.type) == "string":
-        return np.asarray(column.fill_null("")).astype(str)
-    return np.asarray(column)
-
-
-def _together(
-    batches: Iterator[tuple[Array, NDArray[Any]]], source: TableFile
-) -> tuple[Array, NDArray[Any]]:
-    parts = list(batches)
-    return _whole([rows for rows, _ in parts], source), np.concatenate([y for _, y in parts])
 
 
 def _whole(parts: list[Array], source: TableFile) -> Array:

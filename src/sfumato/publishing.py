@@ -18,8 +18,8 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.pipeline import PUBLIC_TABLE, Promise, is_public, make_model, public_class
 from sfumato.tables.bounds_file import TableBounds
-from sfumato.tables.files import TableFile, arrow
-from sfumato.tables.form import arrow_kind
+from sfumato.tables.cells import arrow, arrow_kind
+from sfumato.tables.files import TableFile
 
 __all__ = [
     "FUNCTIONS",
@@ -77,6 +77,7 @@ def release_table(
         {"points": _points(chosen.columns), **(options or {})} if function == "curve" else options
     )
     model = make_model(public_class(FUNCTIONS[function]), promise, box, given)
+    source = source.declared(bounds.types())
     model.fit(encoding.numbers(source.read(encoding.form.columns)))
     model.columns_ = encoding.form.columns
     model.guarantee_ = replace(model.guarantee_, public=(*model.guarantee_.public, PUBLIC_TABLE))

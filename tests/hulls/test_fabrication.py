@@ -9,7 +9,12 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
+from sfumato.exceptions import (
+    InvalidInputError,
+    MissingBoundsError,
+    RefutedGuaranteeWarning,
+    UnsupportedModeError,
+)
 from sfumato.hulls.fabrication import Fabricator
 from sfumato.hulls.smoothing import Stop, fabricate_rows
 from sfumato.mechanisms.tape import taped
@@ -188,7 +193,10 @@ def test_rare_categories_keep_their_share(seed: int) -> None:
     shares = [0.8, 0.13, 0.05, 0.02]
     table = pd.DataFrame({"income": rng.random(4000), "town": rng.choice(towns, 4000, p=shares)})
     fabricator = a_fabricator(
-        epsilon=20.0, bounds=Bounds(lower=(0.0,), upper=(1.0,)), categories={"town": towns}
+        epsilon=20.0,
+        bounds=Bounds(lower=(0.0,), upper=(1.0,)),
+        categories={"town": towns},
+        types="double",
     )
     made = fabricator.fit_fabricate(table)["town"].value_counts(normalize=True)
     # The engine clips the rows furthest from the mean, which costs rare categories about half.
@@ -198,11 +206,15 @@ def test_rare_categories_keep_their_share(seed: int) -> None:
 def test_a_table_comes_back_as_it_went_in() -> None:
     table, y = people()
     fabricator = a_fabricator(
-        epsilon=20.0, bounds=PEOPLE, categories={"town": ["Bruges", "Ghent", "Ypres"]}
+        epsilon=20.0,
+        bounds=PEOPLE,
+        categories={"town": ["Bruges", "Ghent", "Ypres"]},
+        types={"age": "int32", "income": "double", "member": "bool"},
     )
     rows, labels = fabricator.fit_fabricate(table, y)
     assert list(rows.columns) == list(table.columns)
     assert (rows.dtypes == table.dtypes).all()
+    assert "names, types and categories of the columns" in fabricator.guarantee_.public
     assert rows["age"].between(18, 90).all()
     agree = (rows["town"] == "Ghent") == (labels == "yes")
     assert agree.mean() > 0.8
@@ -215,7 +227,9 @@ def test_a_table_of_numbers_at_entry_level() -> None:
     table, y = people()
     numbers = table[["age", "income"]]
     box = Bounds(lower=(18, 0.0), upper=(90, 10.0))
-    rows, labels = a_fabricator(unit="entry", bounds=box).fit_fabricate(numbers, y)
+    fabricator = a_fabricator(unit="entry", bounds=box, types="public")
+    rows, labels = fabricator.fit_fabricate(numbers, y)
+    assert "types of the columns found in the table" in fabricator.guarantee_.public
     assert (rows.dtypes == numbers.dtypes).all()
     np.testing.assert_array_equal(labels, y)
 
@@ -223,6 +237,8 @@ def test_a_table_of_numbers_at_entry_level() -> None:
 def test_text_is_refused_without_categories_and_at_entry_level() -> None:
     table, y = people()
     with pytest.raises(InvalidInputError, match="'town'"):
+        a_fabricator(bounds=PEOPLE, types="public").fit(table, y)
+    with pytest.raises(MissingBoundsError, match="'age'"):
         a_fabricator(bounds=PEOPLE).fit(table, y)
     towns = {"town": ["Bruges", "Ghent"]}
     with pytest.raises(InvalidInputError, match="unit 'record'"):

@@ -42,7 +42,7 @@ def table(request: pytest.FixtureRequest) -> Any:
 
 def test_there_and_back(table: Any) -> None:
     assert is_table(table)
-    form = TableForm.of(table, CATEGORIES)
+    form = TableForm.of(table, CATEGORIES, "public")
     encoded = form.encode(table)
     np.testing.assert_array_equal(encoded, ENCODED)
     assert form.n_numbers == 6
@@ -53,7 +53,7 @@ def test_there_and_back(table: Any) -> None:
 
 def test_numbers_are_rounded_and_the_largest_category_wins(table: Any) -> None:
     rows = np.array([[30.6, 0.1, 0.49, 0.2, 0.9, 0.3], [1.2, 0.7, 0.51, -1.0, -2.0, -0.5]])
-    found = TableForm.of(table, CATEGORIES).decode(rows)
+    found = TableForm.of(table, CATEGORIES, "public").decode(rows)
     assert list(np.asarray(found["age"])) == [31, 1]
     assert list(np.asarray(found["income"])) == [0.1, 0.7]
     assert list(np.asarray(found["member"])) == [False, True]
@@ -63,18 +63,18 @@ def test_numbers_are_rounded_and_the_largest_category_wins(table: Any) -> None:
 def test_an_unknown_value_belongs_to_no_category() -> None:
     table = a_table("pandas")
     table.loc[0, "colour"] = "violet"
-    assert TableForm.of(table, CATEGORIES).encode(table)[0, 3:].tolist() == [0, 0, 0]
+    assert TableForm.of(table, CATEGORIES, "public").encode(table)[0, 3:].tolist() == [0, 0, 0]
 
 
 def test_missing_numbers_come_through() -> None:
     table = a_table("pandas")
     table.loc[0, "income"] = np.nan
-    assert np.isnan(TableForm.of(table, CATEGORIES).encode(table)[0, 1])
+    assert np.isnan(TableForm.of(table, CATEGORIES, "public").encode(table)[0, 1])
 
 
 def test_a_column_that_is_not_listed_is_refused_without_its_values() -> None:
     with pytest.raises(InvalidInputError, match=r"'colour'.*categories") as error:
-        TableForm.of(a_table("pandas"))
+        TableForm.of(a_table("pandas"), types="public")
     assert "red" not in str(error.value)
 
 
@@ -85,14 +85,14 @@ def test_categories_must_fit_the_table(categories: dict[str, list[str]]) -> None
 
 
 def test_bounds_follow_the_encoding() -> None:
-    form = TableForm.of(a_table("pandas"), CATEGORIES)
+    form = TableForm.of(a_table("pandas"), CATEGORIES, "public")
     box = Bounds(lower=(0.0, -1.0, 0.0), upper=(90.0, 5.0, 1.0), labels=[0, 1])
     found = form.encoded_bounds(box)
     assert found.lower == (0.0, -1.0, 0.0, 0.0, 0.0, 0.0)
     assert found.upper == (90.0, 5.0, 1.0, 1.0, 1.0, 1.0)
     assert found.labels == (0, 1)
     assert form.encoded_bounds(Bounds(norm=2.0)) == Bounds(norm=2.0)
-    plain = TableForm.of(a_table("pandas")[["age", "income"]])
+    plain = TableForm.of(a_table("pandas")[["age", "income"]], types="double")
     assert plain.encoded_bounds(box) is box
 
 
@@ -103,7 +103,7 @@ def test_arrays_and_lists_are_no_tables() -> None:
 
 
 def test_the_library_must_be_there_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = TableForm.of(a_table("pandas")[["income"]])
+    form = TableForm.of(a_table("pandas")[["income"]], types="double")
     monkeypatch.delitem(sys.modules, "pandas")
     with pytest.raises(InvalidInputError, match="import pandas"):
         form.decode(np.zeros((1, 1)))

@@ -37,6 +37,7 @@ from sfumato.persistence.forms import (
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.tables import TableForm, is_table
 from sfumato.tables.encoding import TableEncoding
+from sfumato.tables.form import PUBLIC_TYPES
 
 __all__ = ["Fabricator"]
 
@@ -109,6 +110,11 @@ class Fabricator(PrivateRowsEstimator):
     categories : dict of str to sequence, optional
         Public list of the possible values of each column of a table that does not hold numbers.
         With unit "record" only.
+    types : dict of str to str, or str, optional
+        Public type of every other column of a table, by its Arrow name, such as "double", "int64"
+        or "bool"; or one name for all of them. Required for a table. Each cell is read as the type
+        of its column, and one that is not is missing. "public" declares that the types of the
+        table are public knowledge, though a single cell can change them; the guarantee says so.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
         noise and gives no privacy.
@@ -163,8 +169,9 @@ class Fabricator(PrivateRowsEstimator):
     Sensitivity : record: 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball; entry: d.
     Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
         stated beside it. Mode "paper": refuted.
-    Assumptions and numerics : bounds, categories and label set are public; sums are exact, noise
-        is float-safe. Proof: docs/guarantees/fabrication.md.
+    Assumptions and numerics : bounds, label set, and names, types and categories of the columns
+        of a table are public; sums are exact, noise is float-safe.
+        Proof: docs/guarantees/fabrication.md.
 
     See Also
     --------
@@ -218,6 +225,7 @@ class Fabricator(PrivateRowsEstimator):
         n_smoothing: int | None = None,
         smoothing_ratio: float | None = None,
         categories: Mapping[str, Sequence[Any]] | None = None,
+        types: Mapping[str, str] | str | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         unit: str = "record",
@@ -241,6 +249,7 @@ class Fabricator(PrivateRowsEstimator):
         self.n_smoothing = n_smoothing
         self.smoothing_ratio = smoothing_ratio
         self.categories = categories
+        self.types = types
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
@@ -372,13 +381,21 @@ class Fabricator(PrivateRowsEstimator):
                 "'categories' need unit 'record': a category is several entries of a row, and the "
                 "promise for one entry would not cover it. Leave such columns out."
             )
-        form = TableForm.of(X, self.categories)
+        form = TableForm.of(X, self.categories, self.types)
         encoded = form.encoded_bounds(bounds)
         rows = self._check_rows(form.encode(X), bounds=encoded)
         self.table_ = form.to_dict()
         self.feature_names_in_ = np.array(form.columns, dtype=object)
         self.n_features_in_ = len(form.columns)
         return rows, encoded
+
+    def _public_facts(self) -> tuple[str, ...]:
+        if self.table_ is None:
+            return super()._public_facts()
+        found = "types of the columns found in the table"
+        declared = "names, types and categories of the columns"
+        facts = (declared, found) if self.types == PUBLIC_TYPES else (declared,)
+        return super()._public_facts() + facts
 
     def _codes(
         self, rows: NDArray[np.float64], y: Any, bounds: Bounds

@@ -13,8 +13,9 @@ from typing import Any
 
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.cells import arrow_kind
 from sfumato.tables.encoding import TableEncoding
-from sfumato.tables.form import TableForm, arrow_kind
+from sfumato.tables.form import TableForm
 
 __all__ = ["LAYOUT", "Column", "TableBounds", "Target"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import io
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +12,11 @@ from typing import Any, BinaryIO
 
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables import checksums
+from sfumato.tables.cells import arrow, read_as, type_of
+from sfumato.tables.lines import count_lines, csv_batches, csv_header, json_batches, json_names
 
-__all__ = ["MOST_COLUMNS", "TableFile", "arrow", "format_of", "write_table"]
+__all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
 
 FORMATS = {
     ".csv": "csv",
@@ -29,17 +31,8 @@ BATCH_ROWS = 65536
 BATCH_BYTES = 2**24
 WHOLE_BYTES = 2**28  # a text file up to this size is read as a whole, its types from all rows
 LONGEST_HEADER = 2**22
+OF_DAMAGED_FILES = (ValueError, KeyError, OverflowError, TypeError)  # raised besides Arrow's own
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
-
-
-def arrow(module: str = "") -> Any:
-    """Import pyarrow, or one of its modules, when a file is touched."""
-    try:
-        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError:
-        raise InvalidInputError(
-            "Reading and writing tables needs pyarrow: pip install pyarrow."
-        ) from None
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -59,12 +52,16 @@ class TableFile:
     path : path-like
         The file; its suffix names the format.
     types : mapping of str to str, optional
-        Types of columns, by their Arrow names, that are known beforehand. They are binding for
-        formats of text; columns of other formats are cast to them.
+        Declared types of columns, by their Arrow names. Every cell of such a column is read as
+        its type, by itself: one that is not is missing. Without declared types, those of a text
+        file are read off its cells.
 
     Notes
     -----
-    Errors of Arrow quote cells; here they are told without them.
+    With declared types no cell and no line makes reading fail, changes how another one is read, or
+    changes the number of rows (see `sfumato.tables.lines`); a file that is damaged as a whole, or
+    whose header lacks a column, is an error. Errors of Arrow quote cells; here they are told
+    without them.
     """
 
     def __init__(
@@ -73,6 +70,8 @@ class TableFile:
         self.path = Path(path)
         self.format = format_of(path)
         self.types = dict(types or {})
+        for told in self.types.values():
+            type_of(told)
         if not self.path.is_file():
             raise InvalidInputError(f"There is no file '{self.path}'.")
         if self.path.stat().st_size == 0:
@@ -85,11 +84,17 @@ class TableFile:
         """Names of the columns, with the names of their types."""
         return {field.name: plain_type(field.type) for field in self.schema}
 
+    def declared(self, types: Mapping[str, str]) -> TableFile:
+        """Give this table with declared types."""
+        return self if self.types == dict(types) else TableFile(self.path, types)
+
     def count_rows(self) -> int:
         """Give the number of rows; formats of text are read for it."""
         with self._told():
             if self.format == "parquet":
-                return int(arrow("parquet").ParquetFile(self.path).metadata.num_rows)
+                return int(self._parquet().metadata.num_rows)
+            if self._is_read_by_lines:
+                return count_lines(self.path, header=self.format == "csv")
             return sum(len(batch) for batch in self._arrow_batches(self.schema.names[:1]))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -113,10 +118,15 @@ class TableFile:
         stored = (self.schema.metadata or {}).get(METADATA)
         if stored is None:
             return None
-        found: dict[str, Any] = json.loads(stored)
+        with self._told():
+            found: dict[str, Any] = json.loads(stored)
         return found
 
     # How each format is read ------------------------------------------------------------------
+
+    @property
+    def _is_read_by_lines(self) -> bool:
+        return bool(self.types) and self.format in ("csv", "jsonl")
 
     def _checked_schema(self) -> Any:
         with self._told():
@@ -131,35 +141,67 @@ class TableFile:
         return schema
 
     def _read_schema(self) -> Any:
+        if self._is_read_by_lines:
+            names = (
+                csv_header(self.path, LONGEST_HEADER)
+                if self.format == "csv"
+                else dict.fromkeys([*self.types, *json_names(self.path)])
+            )
+            told = [(name, type_of(self.types.get(name, "string"))) for name in names]
+            return arrow().schema(told)
         if self.format == "parquet":
-            return arrow("parquet").read_schema(self.path)
+            file = self._parquet()
+            self._refuse_other_bytes(file.metadata.metadata)
+            return file.schema_arrow
         if self.format == "feather":
             with arrow().memory_map(str(self.path)) as source:
-                return arrow("ipc").open_file(source).schema
+                schema = arrow("ipc").open_file(source).schema
+            self._refuse_other_bytes(schema.metadata)
+            return schema
         if self._is_small:
             self._whole = self._read_text()
             return self._whole.schema
         return self._open_text().schema
 
+    def _parquet(self) -> Any:
+        # One group of rows at a time: read ahead, the whole file would gather in memory.
+        return arrow("parquet").ParquetFile(
+            self.path, pre_buffer=False, page_checksum_verification=True
+        )
+
+    def _refuse_other_bytes(self, metadata: Mapping[bytes, bytes] | None) -> None:
+        checksum = (metadata or {}).get(checksums.KEY)
+        if checksum is not None and not checksums.holds(self.path, checksum):
+            raise InvalidInputError(
+                f"The file '{self.path}' is damaged: its checksum does not hold."
+            )
+
     def _arrow_batches(self, names: list[str]) -> Iterator[Any]:
         table = arrow().Table
-        if self.format == "parquet":
-            # One group of rows at a time: read ahead, the whole file would gather in memory.
-            file = arrow("parquet").ParquetFile(self.path, pre_buffer=False)
+        if self._is_read_by_lines:
+            yield from (
+                csv_batches(self.path, self.schema.names, names)
+                if self.format == "csv"
+                else json_batches(self.path, names)
+            )
+        elif self.format == "parquet":
+            file = self._parquet()
             for group in range(file.num_row_groups):
                 batches = file.iter_batches(
                     BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
                 )
-                yield from (table.from_batches([batch]) for batch in batches)
+                yield from (table.from_batches([_valid(batch)]) for batch in batches)
         elif self.format == "feather":
             with arrow().memory_map(str(self.path)) as source:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
-                    yield table.from_batches([reader.get_batch(number)])
+                    yield table.from_batches([_valid(reader.get_batch(number))])
         elif self._is_small:
             yield from (table.from_batches([batch]) for batch in self._whole.to_batches(BATCH_ROWS))
         else:
             yield from (table.from_batches([batch]) for batch in self._open_text())
+
+    # Text whose types are not declared: Arrow finds them.
 
     @property
     def _is_small(self) -> bool:
@@ -167,9 +209,14 @@ class TableFile:
 
     def _read_text(self) -> Any:
         if self.format == "jsonl":
-            options = arrow("json").ParseOptions(explicit_schema=self._known_schema())
-            return arrow("json").read_json(self.path, parse_options=options)
-        return arrow("csv").read_csv(self.path, convert_options=self._conversion())
+            return arrow("json").read_json(self.path)
+        found = arrow("csv").read_csv(self.path, convert_options=self._conversion())
+        if len(found) < count_lines(self.path, header=True, blank=False):
+            raise InvalidInputError(
+                f"The file '{self.path}' has cells with line breaks inside. Each line is read as "
+                "one record: write the table as Parquet, or take the breaks out."
+            )
+        return found
 
     def _open_text(self) -> Any:
         csv = arrow("csv")
@@ -177,13 +224,7 @@ class TableFile:
         return csv.open_csv(self.path, read_options=reading, convert_options=self._conversion())
 
     def _conversion(self) -> Any:
-        types = {name: type_of(told) for name, told in self.types.items()}
-        return arrow("csv").ConvertOptions(column_types=types, strings_can_be_null=True)
-
-    def _known_schema(self) -> Any:
-        if not self.types:
-            return None
-        return arrow().schema([(name, type_of(told)) for name, told in self.types.items()])
+        return arrow("csv").ConvertOptions(strings_can_be_null=True)
 
     def _refuse_wide_text(self) -> None:
         """Count the columns of a text file in its first line: Arrow takes long for very many."""
@@ -206,18 +247,12 @@ class TableFile:
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
-            told = self.types.get(field.name, plain_type(field.type))
-            if told == str(field.type):  # of whatever type, as long as nobody wants another
-                continue
-            wanted = type_of(told)
-            try:
-                column = table.column(index).cast(wanted)
-            except arrow().ArrowException:
-                raise InvalidInputError(
-                    f"The column {field.name!r} of '{self.path}' is of type {field.type} and "
-                    f"cannot be read as {wanted}."
-                ) from None
-            table = table.set_column(index, field.name, column)
+            usual = "string" if self._is_read_by_lines else plain_type(field.type)
+            told = self.types.get(field.name, usual)
+            if told != str(field.type):  # of whatever type, as long as nobody wants another
+                place = f"The column {field.name!r} of '{self.path}'"
+                column = read_as(table.column(index), told, place)
+                table = table.set_column(index, field.name, column)
         return table
 
     @contextmanager
@@ -227,22 +262,46 @@ class TableFile:
             yield
         except InvalidInputError:
             raise
-        except (arrow().ArrowException, UnicodeDecodeError) as error:
-            raise InvalidInputError(self._told_error(str(error))) from None
+        except (arrow().ArrowException, OSError, *OF_DAMAGED_FILES) as error:
+            raise InvalidInputError(self._told_error(error)) from None
 
-    def _told_error(self, message: str) -> str:
+    def _told_error(self, error: Exception) -> str:
         start = f"The file '{self.path}' cannot be read as {self.format}"
-        place = re.search(r"CSV column #(\d+)", message)
-        if place is not None:
-            return (
-                f"{start}: column {place[1]} (counted from 0) holds values that are not of its "
-                "type. Correct them, or give the column another 'type' in the bounds file."
-            )
+        if isinstance(error, OSError) and error.errno is not None:
+            return f"{start}: {error.strerror}."
+        if isinstance(error, MemoryError):
+            return f"{start}: it is damaged, or needs more memory than there is."
+        message = str(error)
         if "Expected" in message and "columns" in message:
             return f"{start}: not all lines have as many fields as the first."
         if "changed from" in message:
             return f"{start}: a column holds values of several types."
         return f"{start}: it is damaged, or of another format than its name says."
+
+
+def _valid(batch: Any) -> Any:
+    """Give a batch whose buffers hold what their types need, or raise; texts may be bytes then.
+
+    A text that is no UTF-8 is the matter of its cell; a place outside its buffer is damage.
+    """
+    try:
+        batch.validate(full=True)
+    except arrow().ArrowException:
+        columns = [_with_bytes(column) for column in batch.columns]
+        batch = arrow().RecordBatch.from_arrays(columns, names=batch.schema.names)
+        batch.validate(full=True)
+    return batch
+
+
+def _with_bytes(column: Any) -> Any:
+    """Take texts for bytes, without a look at them."""
+    pa = arrow()
+    bytes_of = {"string": pa.binary(), "large_string": pa.large_binary()}
+    if arrow("types").is_dictionary(column.type):
+        values = _with_bytes(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
+    wanted = bytes_of.get(str(column.type))
+    return column if wanted is None else column.view(wanted)
 
 
 def _too_wide(path: Path, n_columns: int) -> str:
@@ -269,25 +328,6 @@ def plain_type(told: Any) -> str:
     return str(told)
 
 
-def type_of(name: str) -> Any:
-    """Give the type of Arrow that has this name."""
-    for unit in ("s", "ms", "us", "ns"):
-        if name.startswith(f"timestamp[{unit}"):
-            return arrow().timestamp(unit, tz=_zone(name))
-    try:
-        return arrow().type_for_alias(name)
-    except ValueError:
-        raise InvalidInputError(
-            f"'{name}' is no type of a column that can be read; use 'double', 'int64', 'bool', "
-            "'string', or leave the column out."
-        ) from None
-
-
-def _zone(name: str) -> str | None:
-    found = re.search(r"tz=([^\]]+)", name)
-    return found[1] if found else None
-
-
 # Writing --------------------------------------------------------------------------------------
 
 
@@ -312,9 +352,11 @@ def write_table(
         The file beside, if one was written.
     """
     kind = format_of(path)
+    own = {key: v for key, v in (table.schema.metadata or {}).items() if key != checksums.KEY}
+    table = table.replace_schema_metadata(own)
     if metadata is not None and kind in ("parquet", "feather"):
         stored = {METADATA: json.dumps(metadata).encode()}
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **stored})
+        table = table.replace_schema_metadata({**own, **stored})
     if metadata is None or kind in ("parquet", "feather"):
         with written_aside(path) as file:
             _WRITERS[kind](table, file)
@@ -337,9 +379,24 @@ def _write_lines(table: Any, file: BinaryIO) -> None:
         file.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode())
 
 
+def _write_parquet(table: Any, file: BinaryIO) -> None:
+    content = io.BytesIO()
+    with arrow("parquet").ParquetWriter(content, table.schema, write_page_checksum=True) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({checksums.KEY: checksums.BLANK})
+    file.write(checksums.with_checksum(content.getvalue()))
+
+
+def _write_feather(table: Any, file: BinaryIO) -> None:
+    metadata = {**(table.schema.metadata or {}), checksums.KEY: checksums.BLANK}
+    content = io.BytesIO()
+    arrow("feather").write_feather(table.replace_schema_metadata(metadata), content)
+    file.write(checksums.with_checksum(content.getvalue()))
+
+
 _WRITERS = {
     "csv": lambda table, file: arrow("csv").write_csv(table, file),
-    "parquet": lambda table, file: arrow("parquet").write_table(table, file),
-    "feather": lambda table, file: arrow("feather").write_feather(table, file),
+    "parquet": _write_parquet,
+    "feather": _write_feather,
     "jsonl": _write_lines,
 }

@@ -14,22 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.cells import arrow_kind, as_numbers, codes_of, type_of, type_of_value
 from sfumato.tables.choice import choose_categories
 
-__all__ = ["TableForm", "arrow_kind", "is_table"]
+__all__ = ["TableForm", "is_table"]
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 TABLE_CLASSES = ("DataFrame", "Table")
-NUMBERS = "biuf"  # kinds of NumPy types that count as numbers
-_ARROW_KINDS = {
-    "bool": "b",
-    "int": "i",
-    "uint": "u",
-    "halffloat": "f",
-    "float": "f",
-    "double": "f",
+PUBLIC_TYPES = "public"
+NAMES_OF_TYPES = {
+    "pandas": {"double": "float64", "float": "float32", "halffloat": "float16", "string": "str"},
+    "polars": {
+        "double": "Float64",
+        "float": "Float32",
+        "halffloat": "Float32",
+        "bool": "Boolean",
+        "string": "String",
+    },
 }
+KINDS_IN_POLARS = {"Boolean": "b", "Int": "i", "UInt": "u", "Float": "f"}
 
 
 def is_table(X: object) -> bool:
@@ -55,7 +59,8 @@ class TableForm:
     A column of numbers is one number of a row. A column with categories is one number for each
     of them, 1 where it is the category of the row and 0 else; a value outside the list is 0
     everywhere. Back again, the category with the largest number is taken, whole numbers and
-    truth values are rounded.
+    truth values are rounded. Each cell is read by itself, as what was declared: one that is not
+    is missing.
 
     Parameters
     ----------
@@ -76,29 +81,37 @@ class TableForm:
     categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, table: Any, categories: Mapping[str, Sequence[Any]] | None = None) -> TableForm:
-        """Read the form of a table; a column that is neither numbers nor listed is refused.
+    def of(
+        cls,
+        table: Any,
+        categories: Mapping[str, Sequence[Any]] | None = None,
+        types: Mapping[str, str] | str | None = None,
+    ) -> TableForm:
+        """Give the form of a table: its names, and what is declared about its columns.
 
         Parameters
         ----------
         table : table
-            A table of pandas, polars or Arrow.
+            A table of pandas, polars or Arrow; only its names are read.
         categories : mapping of str to sequence, optional
             Public list of the values of each column that does not hold numbers.
+        types : mapping of str to str, or str
+            Public type of every other column, by its Arrow name ("double", "int64", "bool"); one
+            name for all of them; or "public", which takes the types of this table. In pandas a
+            missing or odd cell changes the type of its column, so these are read only if they are
+            declared public.
         """
         listed = {str(name): tuple(values) for name, values in (categories or {}).items()}
         columns = tuple(str(name) for name in _column_names(table))
-        for name in listed:
-            if name not in columns or not listed[name]:
-                raise InvalidInputError(
-                    f"'categories' names the column {name!r}: the table must have it, and its "
-                    "list must name at least one category."
-                )
-        types, kinds = [], []
-        for name in columns:
-            types.append(_type_name(table, name))
-            kinds.append("c" if name in listed else _number_kind(table, name))
-        return cls(_library_of(table), columns, tuple(types), tuple(kinds), listed)
+        _check_names(columns, listed)
+        told = _declared(columns, listed, types)
+        library = _library_of(table)
+        names, kinds = [], []
+        for place, name in enumerate(columns):
+            stored = _type_name(_column(table, place)) if types == PUBLIC_TYPES else ""
+            names.append(stored or _name_in(library, told[name]))
+            kinds.append("c" if name in listed else _kind(library, stored, told, name))
+        return cls(library, columns, tuple(names), tuple(kinds), listed)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> TableForm:
@@ -139,12 +152,14 @@ class TableForm:
         ndarray of shape (n_samples, n_features)
             Rows of numbers.
         """
-        blocks = [
-            _one_hot(_values(table, name), self.categories[name])
-            if name in self.categories
-            else _numbers(table, name)[:, None]
-            for name in self.columns
-        ]
+        places = {str(name): place for place, name in enumerate(_column_names(table))}
+        blocks = []
+        for name, kind in zip(self.columns, self.kinds, strict=True):
+            column, named = _column(table, places[name]), f"The column {name!r}"
+            if kind == "c":
+                blocks.append(_one_hot(column, self.categories[name], named))
+            else:
+                blocks.append(as_numbers(column, kind, named)[:, None])
         return np.concatenate(blocks, axis=1)
 
     def decode(self, rows: NDArray[np.float64]) -> Any:
@@ -219,30 +234,60 @@ def _column_names(table: Any) -> list[Any]:
     return list(table.column_names if _library_of(table) == "pyarrow" else table.columns)
 
 
-def _values(table: Any, name: str) -> NDArray[Any]:
-    return np.asarray(table[name])
+def _column(table: Any, place: int) -> Any:
+    library = _library_of(table)
+    if library == "pandas":
+        return table.iloc[:, place]
+    return table.to_series(place) if library == "polars" else table.column(place)
 
 
-def _numbers(table: Any, name: str) -> NDArray[np.float64]:
-    if _library_of(table) == "pyarrow":  # a missing value of any type becomes a missing number
-        column = table[name]
-        if str(column.type) == "bool":
-            column = column.cast("uint8")
-        return np.asarray(column.cast("float64", safe=False))
-    return np.asarray(_values(table, name), dtype=np.float64)
+def _check_names(columns: Sequence[str], listed: Mapping[str, Sequence[Any]]) -> None:
+    if len(set(columns)) != len(columns):
+        raise InvalidInputError("The table has two columns of one name.")
+    for name, values in listed.items():
+        if name not in columns or not values:
+            raise InvalidInputError(
+                f"'categories' names the column {name!r}: the table must have it, and its "
+                "list must name at least one category."
+            )
 
 
-def _type_name(table: Any, name: str) -> str:
-    column = table[name]
-    return str(column.type if _library_of(table) == "pyarrow" else column.dtype)
+def _declared(
+    columns: Sequence[str],
+    listed: Mapping[str, Sequence[Any]],
+    types: Mapping[str, str] | str | None,
+) -> dict[str, str]:
+    """Give the declared type of every column; that of categories follows from their values."""
+    found = {}
+    for name, values in listed.items():
+        kinds = {type_of_value(value) for value in values}
+        found[name] = kinds.pop() if len(kinds) == 1 else "string"
+    if isinstance(types, str):
+        found = dict.fromkeys(columns, types) | found
+    elif types is not None:
+        found |= {str(name): told for name, told in types.items()}
+    for name in columns:
+        if name not in found:
+            raise MissingBoundsError(
+                f"The type of the column {name!r} is needed and is never learned from its cells: "
+                "give types='double' for numbers, types={name: type, ...} with 'double', 'int64' "
+                "or 'bool', or types='public' if the types of this table are public knowledge."
+            )
+    return found
 
 
-def _number_kind(table: Any, name: str) -> str:
-    if _library_of(table) == "pyarrow":  # by its type: a missing value would make it a float
-        kind = arrow_kind(_type_name(table, name))
-    else:
-        kind = _values(table, name).dtype.kind
-    if kind not in NUMBERS:
+def _name_in(library: str, told: str) -> str:
+    """Name a type of Arrow as a library names it."""
+    plain = str(type_of(told))
+    known = NAMES_OF_TYPES.get(library, {})
+    if plain in known or library != "polars":
+        return known.get(plain, plain)
+    return plain.replace("uint", "UInt") if plain.startswith("u") else plain.capitalize()
+
+
+def _kind(library: str, stored: str, told: Mapping[str, str], name: str) -> str:
+    kind = _kind_in(library, stored) if stored else arrow_kind(str(type_of(told[name])))
+    if not kind:
         raise InvalidInputError(
             f"The column {name!r} does not hold numbers. List its possible values in 'categories' "
             "(they are taken for public), or leave the column out."
@@ -250,13 +295,22 @@ def _number_kind(table: Any, name: str) -> str:
     return kind
 
 
-def arrow_kind(type_name: str) -> str:
-    """Give the NumPy kind of a type of Arrow, or an empty text where it holds no numbers."""
-    return _ARROW_KINDS.get(type_name.rstrip("0123456789"), "")
+def _kind_in(library: str, stored: str) -> str:
+    """Give the kind of numbers that a type of a library holds, or an empty text."""
+    if library == "polars":
+        return KINDS_IN_POLARS.get(stored.rstrip("0123456789"), "")
+    return arrow_kind(stored.lower().removesuffix("[pyarrow]").replace("boolean", "bool"))
 
 
-def _one_hot(values: NDArray[Any], categories: Sequence[Any]) -> NDArray[np.float64]:
-    return np.stack([np.asarray(values == each, dtype=np.float64) for each in categories], axis=1)
+def _type_name(column: Any) -> str:
+    return str(column.type if _library_of(column) == "pyarrow" else column.dtype)
+
+
+def _one_hot(column: Any, categories: Sequence[Any], named: str) -> NDArray[np.float64]:
+    codes = codes_of(column, categories, named)
+    rows = np.zeros((len(codes), len(categories)))
+    rows[codes >= 0, codes[codes >= 0]] = 1.0
+    return rows
 
 
 def _rounded(numbers: NDArray[np.float64], kind: str, type_name: str) -> NDArray[Any]:
@@ -265,7 +319,7 @@ def _rounded(numbers: NDArray[np.float64], kind: str, type_name: str) -> NDArray
         return np.asarray(numbers >= 0.5)
     if kind == "f":
         return numbers
-    width = type_name.lower().lstrip("uint")
+    width = type_name.lower().removesuffix("[pyarrow]").lstrip("uint")
     range_of = np.iinfo(f"{'u' if kind == 'u' else ''}int{width if width.isdigit() else 64}")
     # The largest double below 2**64 is not its last whole number; steps of 2048 lie between.
     highest = np.nextafter(float(range_of.max), 0) if range_of.bits == 64 else range_of.max

@@ -23,6 +23,7 @@ from sfumato.interfaces.cli.exit_codes import REFUSED, plain_errors
 from sfumato.interfaces.cli.options import Json
 from sfumato.interfaces.cli.predict import ModelPath
 from sfumato.persistence import load
+from sfumato.pipeline import labels_of, types_read_by
 from sfumato.private import PrivateEstimator
 from sfumato.report.chart import number
 from sfumato.tables.encoding import TableEncoding
@@ -84,18 +85,20 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
     """Give the rows of a table as the model takes them, and its labels where it has them."""
     encoding = getattr(model, "encoding_", None)
     if encoding is not None:
-        form = encoding["form"]
-        types = dict(zip(form["columns"], form["types"], strict=True))
         target = target or (encoding["target"] or {}).get("name")
-        source = TableFile(path, types)
-        rows = TableEncoding.from_dict(encoding).encode(source.read(list(form["columns"])))
+        source = TableFile(path, types_read_by(model))
+        read = TableEncoding.from_dict(encoding)
+        rows = read.encode(source.read(read.form.columns))
     else:
         source = TableFile(path)
         names = [name for name in source.columns if name != target]
         rows = _numbers(source.read(names), names)
     if target is None or target not in source.columns:
         return rows, None
-    return rows, np.asarray(source.read([target])[target].to_pylist())
+    column = source.read([target])[target]
+    if hasattr(model, "classes_"):
+        return rows, labels_of(column, model.classes_)
+    return rows, np.asarray(column.to_pylist())
 
 
 def _numbers(table: Any, names: list[str]) -> np.ndarray[Any, Any]:

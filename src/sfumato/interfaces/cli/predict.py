@@ -11,7 +11,7 @@ from sfumato.interfaces.cli.console import printed_json, progress_bar, ready_to_
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, TablePath
 from sfumato.persistence import load
-from sfumato.pipeline import predict_table
+from sfumato.pipeline import predict_table, types_read_by
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
 __all__ = ["ModelPath", "predict"]
@@ -43,7 +43,7 @@ def predict(
     with plain_errors():
         ready_to_write(output, *FORMATS)
         loaded = load(model)
-        source = TableFile(table, _types(loaded))
+        source = TableFile(table, types_read_by(loaded))
         with progress_bar(f"predicting {table}"):
             found = predict_table(
                 loaded, source, probabilities=probabilities, keep=tuple(keep or ())
@@ -53,11 +53,3 @@ def predict(
         printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})
     else:
         told(f"{output}: {len(found)} predictions.")
-
-
-def _types(model: object) -> dict[str, str]:
-    encoding = getattr(model, "encoding_", None)
-    if encoding is None:
-        return {}
-    form = encoding["form"]
-    return dict(zip(form["columns"], form["types"], strict=True))

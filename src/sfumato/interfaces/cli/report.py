@@ -16,6 +16,7 @@ from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.guarantee import promised_by
 from sfumato.measuring import BUDGETS, accuracy, budget_curve, marginals
 from sfumato.persistence import load
+from sfumato.pipeline import types_read_by
 from sfumato.report import Audit, LedgerExtract, Report, Result
 from sfumato.tables.files import FORMATS, TableFile
 
@@ -104,23 +105,14 @@ def _measured(
     model = load(file)
     if not hasattr(model, "predict"):
         return {}
-    rows = _typed(test, model)
+    rows = TableFile(test, types_read_by(model))
     if train is not None and not parts["curve"]:  # of the first model
         with progress_bar("training at other budgets", len(BUDGETS) + 1) as advance:
-            curve, ceiling = budget_curve(model, _typed(train, model), rows, advance)
+            curve, ceiling = budget_curve(
+                model, TableFile(train, types_read_by(model)), rows, advance
+            )
         parts["curve"], parts["ceiling"] = {"accuracy": list(curve.items())}, {"accuracy": ceiling}
     return {"accuracy": accuracy(model, rows)}
-
-
-def _typed(path: Path, model: Any) -> TableFile:
-    encoding = getattr(model, "encoding_", None)
-    if encoding is None:
-        return TableFile(path)
-    form = encoding["form"]
-    types = dict(zip(form["columns"], form["types"], strict=True))
-    if encoding["target"] is not None:
-        types[encoding["target"]["name"]] = encoding["target"]["type"]
-    return TableFile(path, types)
 
 
 def _extract(ledger: str | None, dataset: str | None) -> LedgerExtract | None:

@@ -1,0 +1,364 @@
+"""How one cell of a table is read, whatever stands in it.
+
+A cell is read as the type that was declared for its column, and by itself: of which type the column
+is stored, what the other cells hold and how the rows are cut into batches do not matter. A cell
+that is not of the declared type is missing. Nothing here raises because of a cell.
+
+Texts and numbers meet half-way, for formats of text know nothing else: the text ``31``, the number
+31 and the number 31.0 are the same whole number and the same text. A truth value is 1 or 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+
+__all__ = [
+    "arrow",
+    "arrow_kind",
+    "as_column",
+    "as_numbers",
+    "codes_of",
+    "read_as",
+    "type_of",
+    "type_of_value",
+]
+
+KINDS = {
+    "bool": "b",
+    "int": "i",
+    "uint": "u",
+    "halffloat": "f",
+    "float": "f",  # also those of pandas, float32 and float64
+    "double": "f",
+}
+READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
+TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+WORDS = {"true": 1, "false": 0}
+BLANKS = " \t\n\r\v\f"
+# Texts that certainly are whole numbers of 64 bits or numbers, texts that may be some, and those
+# that are, written out.
+CERTAINLY = {"i": r"^-?[0-9]{1,18}$", "f": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}
+PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan|true|false))"
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+MOST_DIGITS = 400  # of a whole number that is written out
+
+
+def arrow(module: str = "") -> Any:
+    """Import pyarrow, or one of its modules, when a file is touched."""
+    try:
+        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
+    except ImportError:
+        raise InvalidInputError(
+            "Reading and writing tables needs pyarrow: pip install pyarrow."
+        ) from None
+
+
+def arrow_kind(type_name: str) -> str:
+    """Give the NumPy kind of a type of Arrow, or an empty text where it holds no numbers."""
+    return KINDS.get(type_name.rstrip("0123456789"), "")
+
+
+def type_of(name: str) -> Any:
+    """Give the type of Arrow that has this name."""
+    for unit in ("s", "ms", "us", "ns"):
+        if name.startswith(f"timestamp[{unit}"):
+            zone = re.search(r"tz=([^\]]+)", name)
+            return arrow().timestamp(unit, tz=zone[1] if zone else None)
+    try:
+        return arrow().type_for_alias(name)
+    except ValueError:
+        raise InvalidInputError(
+            f"'{name}' is no type of a column that can be read; use 'double', 'int64', 'bool', "
+            "'string', or leave the column out."
+        ) from None
+
+
+def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.float64]:
+    """Give a column of numbers as doubles, a missing one as NaN.
+
+    Parameters
+    ----------
+    column : column
+        Of pandas, polars, Arrow or NumPy.
+    kind : {"b", "i", "u", "f"}
+        What was declared: truth values, whole numbers, whole numbers from 0, numbers.
+    place : str
+        How messages name the column.
+    """
+    read = read_as(as_column(column), READ_AS[kind], place)
+    if kind == "b":
+        read = read.cast("uint8")
+    return np.array(read.cast("float64", safe=False), dtype=np.float64)
+
+
+def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> NDArray[np.intp]:
+    """Give the place of each cell among public values, -1 where it is none of them.
+
+    Cells are compared as what the values are (texts, truth values, whole numbers or numbers),
+    exactly.
+    """
+    column = as_column(column)
+    kinds = [type_of_value(value) for value in values]
+    found = np.full(len(column), -1, dtype=np.intp)
+    for told in dict.fromkeys(kinds):
+        places = [place for place, kind in enumerate(kinds) if kind == told]
+        listed = [str(values[i]) if told == "string" else values[i] for i in places]
+        options = arrow().array(listed, type_of(told))
+        inside = arrow("compute").index_in(read_as(column, told, place), value_set=options)
+        codes = np.asarray(inside.fill_null(-1), dtype=np.intp)
+        found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
+    return found
+
+
+def type_of_value(value: Any) -> str:
+    """Name the type that cells are read as, to be compared with a public value."""
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, int | np.integer):
+        if -(2**63) <= value < 2**63:
+            return "int64"
+        return "uint64" if 0 <= value < 2**64 else "string"  # its digits
+    if isinstance(value, float | np.floating) and math.isfinite(value):
+        return "double"
+    if isinstance(value, str):
+        return "string"
+    raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
+
+
+# From any library to Arrow --------------------------------------------------------------------
+
+
+def as_column(column: Any) -> Any:
+    """Give a column of any library as one of Arrow, of the type that it is stored as."""
+    library = type(column).__module__.partition(".")[0]
+    if library == "pyarrow":
+        return column
+    if str(getattr(column, "dtype", "object")).lower().startswith("object"):
+        return texts([text_of(cell) for cell in column])
+    try:
+        return column.to_arrow() if library == "polars" else _stored(column)
+    except (arrow().ArrowException, TypeError, ValueError, NotImplementedError):
+        return texts([text_of(cell) for cell in column])
+
+
+def _stored(column: Any) -> Any:
+    return arrow().array(column, from_pandas=True)
+
+
+def texts(cells: list[str | None]) -> Any:
+    """Give texts as a column; half of a surrogate pair is no text."""
+    try:
+        return arrow().array(cells, arrow().string())
+    except (arrow().ArrowException, UnicodeError):
+        whole = (None if cell is None or _is_broken(cell) else cell for cell in cells)
+        return arrow().array(list(whole), arrow().string())
+
+
+def _is_broken(text: str) -> bool:
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def text_of(cell: Any) -> str | None:
+    """Give a Python object as a text that reads back as the same value; None if it has none."""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, np.generic):
+        cell = _plain_object(cell)
+    if isinstance(cell, complex) and cell.imag == 0:
+        cell = cell.real
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    try:
+        if isinstance(cell, int):
+            return str(int(cell))
+        if isinstance(cell, float | Decimal):
+            return _digits(cell)
+        return cell.decode() if isinstance(cell, bytes) else None
+    except (ValueError, ArithmeticError):  # not UTF-8, or more digits than Python writes
+        return None
+
+
+def _plain_object(cell: np.generic) -> Any:
+    kind = cell.dtype.kind
+    if kind == "f":
+        return float(cell)
+    return cell.item() if kind in "biucSU" else None
+
+
+def _digits(number: float | Decimal) -> str | None:
+    """Write a number; a whole one without a point, as a column of whole numbers would."""
+    if number != number:
+        return None
+    if isinstance(number, Decimal) and number.is_finite() and number.adjusted() < MOST_DIGITS:
+        is_whole = number == number.to_integral_value()
+    else:
+        is_whole = isinstance(number, float) and number.is_integer()
+    return str(int(number)) if is_whole else str(number)
+
+
+# From one type to another ---------------------------------------------------------------------
+
+
+def read_as(column: Any, told: str, place: str = "The column") -> Any:
+    """Read each cell of a column of Arrow as the type of this name, or as missing.
+
+    Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
+    """
+    types = arrow("types")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    wanted, stored = type_of(told), column.type
+    if stored == wanted:
+        return column
+    kind = arrow_kind(told)
+    if types.is_null(stored):
+        return arrow().nulls(len(column), wanted)
+    if types.is_boolean(stored):
+        column = column.cast("uint8" if kind else "string")
+    elif types.is_decimal(stored):
+        column = _each(column, text_of, arrow().string())
+    elif _is_text(stored):
+        column = _decoded(column)
+    elif not arrow_kind(str(stored)) and told != "string":
+        raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {told}.")
+    return _READERS.get(kind, _as_other)(column, wanted)
+
+
+def _is_text(stored: Any) -> bool:
+    types = arrow("types")
+    asked = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
+    return any(getattr(types, f"is_{each}")(stored) for each in asked)
+
+
+def _decoded(column: Any) -> Any:
+    """Give texts of any kind as plain ones; bytes that are no UTF-8 are missing."""
+    try:
+        return column.cast("string")
+    except arrow().ArrowException:
+        return texts([text_of(cell) for cell in column.cast("large_binary").to_pylist()])
+
+
+def _as_floats(column: Any, wanted: Any) -> Any:
+    if arrow("types").is_string(column.type):
+        column = _parsed(column, "f", arrow().float64(), _number)
+    return column.cast(wanted, safe=False)
+
+
+def _as_whole_numbers(column: Any, wanted: Any) -> Any:
+    if not arrow("types").is_string(column.type):
+        return _in_range(column, wanted)
+    return _parsed(column, "i", wanted, _whole_number)
+
+
+def _as_truths(column: Any, wanted: Any) -> Any:
+    if arrow("types").is_string(column.type):
+        return _each(column, lambda text: TRUTHS.get(text.strip(BLANKS).lower()), wanted)
+    return _each(column, {1: True, 0: False}.get, wanted)
+
+
+def _as_other(column: Any, wanted: Any) -> Any:
+    """Read texts, or what texts can be cast to, such as dates."""
+    types = arrow("types")
+    if types.is_floating(column.type):
+        column = _each(column, text_of, arrow().string())
+    if not types.is_string(column.type):
+        column = column.cast("string")
+    return column if wanted == column.type else _each(column, _caster(wanted), wanted)
+
+
+_READERS: dict[str, Callable[[Any, Any], Any]] = {
+    "b": _as_truths,
+    "i": _as_whole_numbers,
+    "u": _as_whole_numbers,
+    "f": _as_floats,
+}
+
+
+def _parsed(column: Any, kind: str, wanted: Any, read: Callable[[str, Any], Any]) -> Any:
+    """Read texts as numbers: all at once if Arrow can, else each by itself, with the same result.
+
+    What Arrow makes of a text alone is the rule; the two patterns only save time.
+    """
+    pa, compute = arrow(), arrow("compute")
+    with contextlib.suppress(pa.ArrowException):
+        return column.cast(wanted)
+    column = compute.ascii_trim_whitespace(column)
+    with contextlib.suppress(pa.ArrowException):
+        return column.cast(wanted)
+    nothing = pa.scalar(None, pa.string())
+    certain = compute.match_substring_regex(column, CERTAINLY[kind])
+    sure = compute.if_else(certain, column, nothing).cast("int64" if kind == "i" else "float64")
+    doubtful = compute.and_not(compute.match_substring_regex(column, PERHAPS), certain)
+    others = _each(
+        compute.if_else(doubtful, column, nothing), lambda text: read(text, wanted), wanted
+    )
+    return compute.coalesce(sure if sure.type == wanted else _in_range(sure, wanted), others)
+
+
+def _each(column: Any, read: Callable[[Any], Any], wanted: Any) -> Any:
+    """Read every different value of a column once."""
+    compute = arrow("compute")
+    distinct = compute.unique(column).drop_null()
+    values = arrow().array([read(value) for value in distinct.to_pylist()], wanted)
+    return values.take(compute.index_in(column, value_set=distinct))
+
+
+def _cast(text: str, wanted: Any) -> Any:
+    try:
+        return arrow().scalar(text).cast(wanted).as_py()
+    except arrow().ArrowException:
+        return None
+
+
+def _number(text: str, wanted: Any) -> float | None:
+    """Read a number; a truth value is one too, as it is where a column holds nothing else."""
+    found: float | None = WORDS.get(text.lower(), _cast(text, wanted))
+    return found
+
+
+def _caster(wanted: Any) -> Callable[[str], Any]:
+    return lambda text: _cast(text, wanted)
+
+
+def _whole_number(text: str, wanted: Any) -> int | None:
+    """Read a whole number exactly, also one that is written with a point or an exponent."""
+    found: int | None = WORDS.get(text.lower(), _cast(text, wanted))
+    if found is not None or not DECIMAL.fullmatch(text):
+        return found
+    number = Decimal(text)
+    if number.adjusted() > 20 or number != number.to_integral_value():
+        return None
+    limits = np.iinfo(str(wanted))
+    return int(number) if limits.min <= int(number) <= limits.max else None
+
+
+def _in_range(column: Any, wanted: Any) -> Any:
+    """Keep the whole numbers inside the range of a type."""
+    pa, compute = arrow(), arrow("compute")
+    limits = np.iinfo(str(wanted))
+    if arrow("types").is_floating(column.type):
+        column = column.cast("float64")
+        lowest, end = float(limits.min), float(limits.max + 1)  # powers of two, or 0
+        is_inside = compute.and_(compute.greater_equal(column, lowest), compute.less(column, end))
+        kept = compute.and_(is_inside, compute.equal(column, compute.floor(column)))
+    else:
+        own = np.iinfo(str(column.type))
+        lowest, highest = (
+            pa.scalar(int(min(max(limit, own.min), own.max)), column.type)
+            for limit in (limits.min, limits.max)
+        )
+        kept = compute.and_(
+            compute.greater_equal(column, lowest), compute.less_equal(column, highest)
+        )
+    return compute.if_else(kept, column, pa.scalar(None, column.type)).cast(wanted, safe=False)

@@ -1,0 +1,193 @@
+"""Files of text, one line a record: CSV and JSON lines, read so that no line changes another.
+
+After the header of a CSV, each line is one record, blank ones included: their number is a fact
+about lines, and no quote or bracket can swallow the next. A line that cannot be read (a quote that
+is not closed, a field too many, no JSON object, too long) is a record whose cells are all missing.
+Cells come as texts or bytes; `cells.read_as` makes them what was declared.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables.cells import arrow, texts
+
+__all__ = ["count_lines", "csv_batches", "csv_header", "json_batches", "json_names"]
+
+BLOCK_BYTES = 2**24
+LONGEST_LINE = 2**26
+MARK = b"\xef\xbb\xbf"  # with which some programs begin a file of UTF-8
+# Beginnings of files of other formats: packed, Parquet, Arrow.
+OTHER_FORMATS = (
+    b"\x1f\x8b",
+    b"PK\x03\x04",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"PAR1",
+    b"ARROW1",
+)
+# A field as Arrow reads it: in quotes from its beginning, or not; quotes inside it mean nothing.
+FIELD = r'(?:[^",\n][^,\n]*|"(?:[^"\n]|"")*"(?:[^",\n][^,\n]*)?|)'
+CLOSED = f"^{FIELD}(?:,{FIELD})*\n$"
+QUOTED = r'(^|,)"(?:[^"\n]|"")*"'
+
+
+def count_lines(path: Path, *, header: bool, blank: bool = True) -> int:
+    """Give the number of records, or of those lines that are not blank."""
+    if blank:
+        return sum(block.count(b"\n") for block in _blocks(path, header=header))
+    return sum(
+        int((np.diff(_ends(block.replace(b"\r", b"")), prepend=0) > 1).sum())
+        for block in _blocks(path, header=header)
+    )
+
+
+def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
+    """Give the file in blocks of whole lines, without its header; a line too long is blank."""
+    with path.open("rb") as file:
+        _skip_mark(file)
+        if header:
+            file.readline()
+        begun, size = bytearray(), 0  # the line that is not at its end yet, and its length
+        while block := file.read(BLOCK_BYTES):
+            end = block.find(b"\n") + 1
+            size += end or len(block)
+            if size <= LONGEST_LINE:
+                begun += block[: end or len(block)]
+            if not end:
+                continue
+            cut = block.rfind(b"\n") + 1
+            yield (bytes(begun) if size <= LONGEST_LINE else b"\n") + block[end:cut]
+            begun, size = bytearray(block[cut:]), len(block) - cut
+        if size:
+            yield bytes(begun) + b"\n" if size <= LONGEST_LINE else b"\n"
+
+
+def _skip_mark(file: BinaryIO) -> None:
+    if file.read(len(MARK)) != MARK:
+        file.seek(0)
+
+
+# CSV ------------------------------------------------------------------------------------------
+
+
+def csv_header(path: Path, longest: int) -> list[str]:
+    """Give the names of the columns: the fields of the first line."""
+    with path.open("rb") as file:
+        _skip_mark(file)
+        line = file.readline(longest)
+    names = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+    if not any(names):
+        raise InvalidInputError(f"The first line of '{path}' names no columns.")
+    return names
+
+
+def csv_batches(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Iterator[Any]:
+    """Give tables of the wanted columns, as bytes."""
+    for block in _blocks(path, header=True):
+        yield _read_block(_readable(block, len(names)), names, wanted)
+
+
+def _read_block(block: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
+    reader = arrow("csv")
+    plain = {name: arrow().binary() for name in wanted}
+    return reader.read_csv(
+        arrow().BufferReader(block),
+        read_options=reader.ReadOptions(
+            column_names=list(names), use_threads=False, block_size=len(block) + 1
+        ),
+        parse_options=reader.ParseOptions(ignore_empty_lines=False),
+        convert_options=reader.ConvertOptions(
+            column_types=plain,
+            include_columns=list(wanted),
+            check_utf8=False,
+            strings_can_be_null=True,  # an empty cell is a missing one
+            null_values=[""],
+        ),
+    )
+
+
+def _readable(block: bytes, n_fields: int) -> Any:
+    """Blank the lines that have not as many fields as the header, or a quote left open."""
+    if b"\r" in block:  # by itself it would end a line for Arrow
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
+    pa, compute = arrow(), arrow("compute")
+    lines = _lines(block)
+    if b'"' not in block:
+        is_good = compute.equal(compute.count_substring(lines, ","), n_fields - 1)
+    else:
+        is_closed = compute.match_substring_regex(lines, CLOSED)
+        bare = compute.replace_substring_regex(lines, QUOTED, r"\1")
+        is_full = compute.equal(compute.count_substring(bare, ","), n_fields - 1)
+        is_good = compute.and_(is_closed, is_full)
+    if is_good.true_count == len(lines):
+        return pa.py_buffer(block)
+    good = compute.if_else(is_good, lines, pa.scalar(b"\n", pa.large_binary()))
+    return pa.py_buffer(b"".join(good.to_pylist()))
+
+
+def _lines(block: bytes) -> Any:
+    """Give the lines of a block, their ends included, without copying them."""
+    pa = arrow()
+    offsets = np.concatenate([[0], _ends(block)])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _ends(block: bytes) -> NDArray[np.int64]:
+    found = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
+    return found.astype(np.int64)
+
+
+# JSON lines -----------------------------------------------------------------------------------
+
+
+def json_names(path: Path) -> list[str]:
+    """Give the keys of the first line; refuse a file that begins like one of another format."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start.startswith(OTHER_FORMATS):
+        raise InvalidInputError(f"The file '{path}' is of another format than its name says.")
+    first = next(_blocks(path, header=False), b"\n").partition(b"\n")[0]
+    return list(_record(first))
+
+
+def json_batches(path: Path, wanted: Sequence[str]) -> Iterator[Any]:
+    """Give tables of the wanted columns, as texts."""
+    for block in _blocks(path, header=False):
+        records = [_record(line) for line in block.split(b"\n")[:-1]]
+        columns = {name: texts([_text(each.get(name)) for each in records]) for name in wanted}
+        yield arrow().table(columns)
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """Read one object; numbers stay as they are written, so that none loses a digit."""
+    try:
+        found = json.loads(
+            line.decode("utf-8", "replace"),
+            parse_int=str,
+            parse_float=_number,
+            parse_constant=str,
+        )
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(text: str) -> str:
+    return text.removesuffix(".0")  # a whole number, as it is where all are whole
+
+
+def _text(cell: Any) -> str | None:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return cell if isinstance(cell, str) else None

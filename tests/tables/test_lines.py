@@ -1,0 +1,169 @@
+"""Files of text: each line is one record, and no line changes another or the number of rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables import lines
+from sfumato.tables.files import TableFile
+
+TYPES = {"n": "int64", "x": "double", "c": "string"}
+GOOD = {"csv": b'7,2.5,"red, or blue"', "jsonl": b'{"n": 7, "x": 2.5, "c": "red, or blue"}'}
+VALUES = {"n": 7, "x": 2.5, "c": "red, or blue"}
+MISSING = dict.fromkeys(TYPES)
+ODD: dict[str, list[bytes]] = {
+    "csv": [
+        b"",
+        b"7",
+        b"7,2.5,red,",
+        b"7,2.5,red,or,blue",
+        b'"7,2.5,red',
+        b'7,2.5,"red',
+        b'7,2.5,"red""',
+        b'7",2.5,"red',
+        b"\xff\xfe,\xff",
+        b"\x00" * 9,
+        b"\r",
+        b"7,2.5\r,red\r,blue",
+    ],
+    "jsonl": [
+        b"",
+        b"{",
+        b'{"n": 7',
+        b"[7, 2.5]",
+        b"7",
+        b"null",
+        b'"red"',
+        b"[" * 10000,
+        b'{"n": ' * 10000,
+        b"\xff\xfe",
+        b"\x00" * 9,
+        b'{"n": [7], "x": {"a": 1}, "c": null}',
+    ],
+}
+
+
+def written(folder: Path, kind: str, records: list[bytes], end: bytes = b"\n") -> TableFile:
+    path = folder / f"rows.{kind}"
+    head = [b"n,x,c"] if kind == "csv" else []
+    path.write_bytes(end.join([*head, *records]) + end)
+    return TableFile(path, TYPES)
+
+
+def rows_of(source: TableFile) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = source.read(list(TYPES)).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_line_that_cannot_be_read_is_a_record_that_misses_all(
+    tmp_path: Path, kind: str, end: bytes
+) -> None:
+    records = [each for odd in ODD[kind] for each in (GOOD[kind], odd)]
+    source = written(tmp_path, kind, records, end)
+    assert source.count_rows() == len(records)
+    found = rows_of(source)
+    assert found[::2] == [VALUES] * len(ODD[kind])
+    assert found[1::2] == [MISSING] * len(ODD[kind])
+
+
+CELLS = st.text(st.sampled_from('",x7.\\\x00 é{}[]:'), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cells=st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=4))
+def test_what_a_csv_writer_writes_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[list[str]]
+) -> None:
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows(cells)
+    path = tmp_path_factory.mktemp("rows") / "rows.csv"
+    path.write_bytes(b"n,x,c\n" + sink.getvalue().encode())
+    found = TableFile(path, dict.fromkeys(TYPES, "string")).read().to_pylist()
+    expected = [[cell or None for cell in row] for row in cells]
+    assert [list(row.values()) for row in found] == expected
+
+
+ANY_LINE = st.one_of(
+    st.binary(max_size=12),
+    st.lists(st.sampled_from([b'"', b",", b"7", b"x", b"\r", b" ", b"{", b"}", b"\xff"])).map(
+        b"".join
+    ),
+).filter(lambda line: b"\n" not in line)
+
+
+@settings(max_examples=60, deadline=None)
+@given(odd=ANY_LINE, place=st.integers(0, 2), kind=st.sampled_from(["csv", "jsonl"]))
+def test_no_line_changes_another(
+    tmp_path_factory: pytest.TempPathFactory, odd: bytes, place: int, kind: str
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    records = [GOOD[kind]] * 3
+    records[place] = odd
+    found = rows_of(written(folder, kind, records))
+    assert len(found) == 3
+    alone = rows_of(written(folder, kind, [odd]))
+    assert repr(found.pop(place)) == repr(alone[0])
+    assert found == [VALUES] * 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("block", [1, 7, 50, 1000])
+def test_blocks_do_not_matter_and_neither_does_the_last_end_of_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, block: int
+) -> None:
+    records = [GOOD[kind], *ODD[kind], GOOD[kind]]
+    whole = rows_of(written(tmp_path, kind, records))
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    source = written(tmp_path, kind, records)
+    assert rows_of(source) == whole
+    source.path.write_bytes(source.path.read_bytes()[:-1])
+    assert rows_of(source) == whole
+    source.path.write_bytes(lines.MARK + source.path.read_bytes())
+    assert rows_of(TableFile(source.path, TYPES)) == whole
+
+
+@pytest.mark.parametrize("block", [16, 300])
+def test_a_line_too_long_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    monkeypatch.setattr(lines, "LONGEST_LINE", 300)
+    long = b"7,2.5," + b"x" * 293  # with its end, exactly the longest
+    found = rows_of(written(tmp_path, "csv", [GOOD["csv"], long, long + b"x", GOOD["csv"]]))
+    assert [row["n"] for row in found] == [7, 7, None, 7]
+
+
+def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
+    records = [json.dumps({"n": 2**53 + 1}), '{"n": 9007199254740993.0}', '{"n": "5"}']
+    source = written(tmp_path, "jsonl", [each.encode() for each in records])
+    assert source.read(["n"])["n"].to_pylist() == [2**53 + 1, 2**53 + 1, 5]
+
+
+def test_columns_without_a_declared_type_are_texts(tmp_path: Path) -> None:
+    for kind in ("csv", "jsonl"):
+        source = TableFile(written(tmp_path, kind, [GOOD[kind]] * 2).path, {"x": "double"})
+        assert source.columns["n"] == "string"
+        assert source.read(["n", "x"]).to_pylist() == [{"n": "7", "x": 2.5}] * 2
+
+
+def test_files_that_are_broken_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b"\n1,2\n")
+    with pytest.raises(InvalidInputError, match=r"rows\.csv.*names no columns"):
+        TableFile(tmp_path / "rows.csv", TYPES)
+    (tmp_path / "rows.csv").write_bytes(b"n,\xff\n1,2\n")
+    with pytest.raises(InvalidInputError, match=r"rows\.csv.*cannot be read"):
+        TableFile(tmp_path / "rows.csv", TYPES)
+    (tmp_path / "rows.jsonl").write_bytes(b"PAR1" * 9)
+    with pytest.raises(InvalidInputError, match=r"rows\.jsonl.*another format"):
+        TableFile(tmp_path / "rows.jsonl", TYPES)
