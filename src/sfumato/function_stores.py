@@ -27,7 +27,7 @@ from sfumato.mechanisms.base import noise_status
 from sfumato.pipeline import PUBLIC_TABLE, Promise
 from sfumato.publishing import chosen_columns, finite_points
 from sfumato.tables.bounds_file import TableBounds
-from sfumato.tables.cells import arrow
+from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 
 __all__ = ["query_store", "release_to_store"]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import PUBLIC_LABELS
+from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.moments import PrivateGaussianClassifier
@@ -27,7 +27,7 @@ from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
 from sfumato.streaming import fit_in_batches
 from sfumato.tables.bounds_file import TableBounds, Target
-from sfumato.tables.cells import arrow, arrow_kind, codes_of, read_as
+from sfumato.tables.columns import arrow, arrow_kind, codes_of, read_as
 from sfumato.tables.encoding import TableEncoding
 from sfumato.tables.files import TableFile
 
@@ -142,7 +142,10 @@ def fit_table(
             estimator.single_release = _is_one_pass_enough(estimator, shape)
         fit_in_batches(estimator, read, n_rows=shape[0], n_features=shape[1])
     else:
-        estimator.fit(*all_labelled_rows(source, encoding, labels, progress))
+        may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
+        estimator.fit(
+            *all_labelled_rows(source, encoding, labels, progress, may_be_empty=may_be_empty)
+        )
     return _with_table(estimator, encoding, labels)
 
 
@@ -158,10 +161,17 @@ def labelled_rows(
 
 
 def all_labelled_rows(
-    source: TableFile, encoding: TableEncoding, target: Target, progress: Progress | None = None
+    source: TableFile,
+    encoding: TableEncoding,
+    target: Target,
+    progress: Progress | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> tuple[Array, NDArray[Any]]:
-    """Give all encoded rows and labels at once."""
+    """Give all encoded rows and labels at once; no rows at all are an error, unless they may be."""
     parts = list(labelled_rows(source, encoding, target, progress))
+    if not parts and may_be_empty:
+        return np.empty((0, encoding.n_numbers)), _label_set(source, target)[:0]
     return _whole([rows for rows, _ in parts], source), np.concatenate([y for _, y in parts])
 
 
@@ -183,10 +193,7 @@ def _label_set(source: TableFile, target: Target) -> NDArray[Any]:
             column = read_as(batch[target.name], target.type)
             found |= {each for each in column.unique().to_pylist() if each == each} - {None}
         labels = tuple(found)
-    known = np.asarray(sorted(labels))
-    if len(set(known.tolist())) != len(set(labels)):
-        raise InvalidInputError("The labels are whole numbers too large to be told apart.")
-    return known
+    return np.asarray(sorted(Bounds(labels=labels).labels))  # told apart also as doubles
 
 
 def predict_table(
@@ -259,7 +266,8 @@ def transfer_table(
     chosen = {**(options or {}), **_of_target(target_promise, options)}
     model = make_model(kind, promise, encoding.bounds(labels.labels, promise.unit), chosen)
     source.require([*encoding.form.columns, labels.name])
-    rows, y = all_labelled_rows(source, encoding, labels)
+    may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
+    rows, y = all_labelled_rows(source, encoding, labels, may_be_empty=may_be_empty)
     model.fit(rows, y, *_few_labels(target, encoding, labels))
     return _with_table(model, encoding, labels)
 
@@ -311,11 +319,12 @@ def fabricate_table(
     fabricator = make_model(
         public_class("Fabricator"), promise, encoding.bounds(known, promise.unit), options
     )
+    may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
     if labels is None:
-        batches = (encoding.encode(batch) for batch in source.batches(encoding.form.columns))
-        fabricator.fit(_whole(list(batches), source))
+        table = source.read(encoding.form.columns, may_be_empty=may_be_empty)
+        fabricator.fit(encoding.encode(table))
     else:
-        fabricator.fit(*all_labelled_rows(source, encoding, labels))
+        fabricator.fit(*all_labelled_rows(source, encoding, labels, may_be_empty=may_be_empty))
     _with_table(fabricator, encoding, labels)
     made = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
     return _as_table(made, encoding, labels, list(source.columns)), fabricator

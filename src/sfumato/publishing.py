@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
 from sfumato.pipeline import PUBLIC_TABLE, Promise, is_public, make_model, public_class
 from sfumato.tables.bounds_file import TableBounds
-from sfumato.tables.cells import arrow, arrow_kind
+from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile
 
 __all__ = [
@@ -78,7 +79,8 @@ def release_table(
     )
     model = make_model(public_class(FUNCTIONS[function]), promise, box, given)
     source = source.declared(bounds.types())
-    model.fit(encoding.numbers(source.read(encoding.form.columns)))
+    may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
+    model.fit(encoding.numbers(source.read(encoding.form.columns, may_be_empty=may_be_empty)))
     model.columns_ = encoding.form.columns
     model.guarantee_ = replace(model.guarantee_, public=(*model.guarantee_.public, PUBLIC_TABLE))
     return model

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
-from sfumato.tables import cells, files
+from sfumato.tables import columns, files
 from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, metadata_beside, write_table
 
 pa = pytest.importorskip("pyarrow")
@@ -190,6 +190,6 @@ def test_without_pyarrow_the_message_says_what_to_install(monkeypatch: pytest.Mo
     def gone(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(cells.importlib, "import_module", gone)
+    monkeypatch.setattr(columns.importlib, "import_module", gone)
     with pytest.raises(InvalidInputError, match="pip install pyarrow"):
-        cells.arrow()
+        columns.arrow()

@@ -13,7 +13,7 @@ from typing import Any
 
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.cells import arrow_kind
+from sfumato.tables.columns import arrow_kind
 from sfumato.tables.encoding import TableEncoding
 from sfumato.tables.form import TableForm
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import checksums
-from sfumato.tables.cells import arrow, read_as, type_of
+from sfumato.tables.columns import arrow, read_as, type_of
 from sfumato.tables.lines import count_lines, csv_batches, csv_header, json_batches, json_names
 
 __all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
@@ -74,7 +74,7 @@ class TableFile:
             type_of(told)
         if not self.path.is_file():
             raise InvalidInputError(f"There is no file '{self.path}'.")
-        if self.path.stat().st_size == 0:
+        if self.path.stat().st_size == 0 and not (self.types and self.format == "jsonl"):
             raise InvalidInputError(f"The file '{self.path}' is empty.")
         self._refuse_wide_text()
         self.schema = self._checked_schema()
@@ -106,12 +106,15 @@ class TableFile:
                 if len(batch):
                     yield self._typed(batch.select(names))
 
-    def read(self, columns: Sequence[str] | None = None) -> Any:
-        """Give all rows as one table."""
+    def read(self, columns: Sequence[str] | None = None, *, may_be_empty: bool = False) -> Any:
+        """Give all rows as one table; no rows at all are an error, unless they may be."""
         tables = list(self.batches(columns))
-        if not tables:
-            raise InvalidInputError(f"The table '{self.path}' has no rows.")
-        return arrow().concat_tables(tables)
+        if tables:
+            return arrow().concat_tables(tables)
+        if may_be_empty:
+            names = self.schema.names if columns is None else columns
+            return self._typed(self.schema.empty_table().select(list(names)))
+        raise InvalidInputError(f"The table '{self.path}' has no rows.")
 
     def metadata(self) -> dict[str, Any] | None:
         """Give what `write_table` stored along with the rows, if it did."""

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.cells import arrow_kind, as_numbers, codes_of, type_of, type_of_value
 from sfumato.tables.choice import choose_categories
+from sfumato.tables.columns import arrow_kind, as_numbers, codes_of, type_of, type_of_value
 
 __all__ = ["TableForm", "is_table"]
 

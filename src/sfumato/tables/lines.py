@@ -3,7 +3,7 @@
 After the header of a CSV, each line is one record, blank ones included: their number is a fact
 about lines, and no quote or bracket can swallow the next. A line that cannot be read (a quote that
 is not closed, a field too many, no JSON object, too long) is a record whose cells are all missing.
-Cells come as texts or bytes; `cells.read_as` makes them what was declared.
+Cells come as texts or bytes; `columns.read_as` makes them what was declared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.cells import arrow, texts
+from sfumato.tables.columns import arrow, texts
 
 __all__ = ["count_lines", "csv_batches", "csv_header", "json_batches", "json_names"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.bounds_file import DATE_HINT, Column, TableBounds, Target, is_date
-from sfumato.tables.cells import arrow, arrow_kind
+from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile
 
 __all__ = ["ColumnSummary", "Description", "describe_table"]

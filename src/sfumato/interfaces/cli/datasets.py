@@ -12,7 +12,7 @@ from sfumato.datasets.catalogue import CATALOGUE
 from sfumato.interfaces.cli.console import console_table, printed_json, ready_to_write, told
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, completing
-from sfumato.tables.cells import arrow
+from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
 
 __all__ = ["datasets_app"]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.cells import as_numbers, codes_of, read_as
+from sfumato.tables.columns import as_numbers, codes_of, read_as
 
 BIG = 2**53
 TYPES = ("double", "float", "int64", "int8", "uint64", "bool", "string", "date32[day]")

@@ -1,0 +1,123 @@
+"""Damaged tables: one error with the name of the file, no crash, no other rows under a checksum."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables import checksums
+from sfumato.tables.files import TableFile, write_table
+
+ROOT = Path(__file__).parents[2]
+FLIPS = 600
+RUN = "from benchmarks.damaged_tables import *; read_damaged({!r}, 0, {}, only_bits=True)"
+
+
+@pytest.mark.parametrize(
+    "kind", ["csv", "jsonl", "parquet", "feather", "parquet of others", "feather of others"]
+)
+def test_a_flipped_bit(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(kind, FLIPS)],
+        capture_output=True,
+        cwd=ROOT,
+        timeout=300,
+        check=False,
+    )
+    outcomes = Counter(json.loads(line) for line in done.stdout.splitlines())
+    assert done.returncode == 0, (outcomes, done.stderr)
+    assert outcomes.total() == FLIPS
+    # A bit of the checksum's own name, say, changes no row.
+    good = (
+        {"refused", "same rows"}
+        if kind in ("parquet", "feather")
+        else {"refused", "same rows", "other rows"}
+    )
+    assert set(outcomes) <= good, outcomes
+    assert kind in ("csv", "jsonl") or outcomes["refused"] > 0
+
+
+def foreign(folder: Path, suffix: str, table: Any) -> Path:
+    write = {"parquet": pyarrow.parquet.write_table, "feather": pyarrow.feather.write_feather}
+    write[suffix](table, folder / f"rows.{suffix}")
+    return folder / f"rows.{suffix}"
+
+
+# Such a text in a dictionary of Parquet is refused by Arrow itself, as damage.
+@pytest.mark.parametrize(
+    ("suffix", "packed"), [("parquet", False), ("feather", False), ("feather", True)]
+)
+def test_a_text_that_is_no_utf8_is_one_missing_cell(
+    tmp_path: Path, suffix: str, packed: bool
+) -> None:
+    texts = pa.array([b"red", b"\xff\xfe", b"7"], pa.binary()).view(pa.string())
+    if packed:
+        texts = pa.DictionaryArray.from_arrays([0, 1, 2], texts)
+    path = foreign(tmp_path, suffix, pa.table({"c": texts, "n": [1, 2, 3]}))
+    found = TableFile(path, {"c": "string", "n": "int64"}).read()
+    assert found.to_pydict() == {"c": ["red", None, "7"], "n": [1, 2, 3]}
+    assert TableFile(path, {"c": "double"}).read(["c"])["c"].to_pylist() == [None, None, 7.0]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_the_checksum_covers_every_byte(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"rows.{suffix}"
+    write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), path, {"guarantee": 1})
+    content = path.read_bytes()
+    assert content.count(checksums.BLANK) == 0
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        try:
+            source = TableFile(path)
+        except InvalidInputError:
+            continue
+        # The key of the checksum is what was hit.
+        assert source.read().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+        assert source.metadata() == {"guarantee": 1}
+
+
+@pytest.mark.parametrize("first", ["parquet", "feather"])
+@pytest.mark.parametrize("second", ["parquet", "feather"])
+def test_a_table_that_was_read_can_be_written_again(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    write_table(pa.table({"a": [1, 2]}), tmp_path / f"one.{first}")
+    again = TableFile(tmp_path / f"one.{first}").read()
+    write_table(again, tmp_path / f"two.{second}")
+    assert TableFile(tmp_path / f"two.{second}").read().to_pydict() == {"a": [1, 2]}
+
+
+def test_pages_of_other_writers_are_checked_too(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    table = pa.table({"a": list(range(1000))})
+    pyarrow.parquet.write_table(
+        table, path, write_page_checksum=True, use_dictionary=False, compression="none"
+    )
+    content = bytearray(path.read_bytes())
+    content[2000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=r"rows\.parquet.*damaged"):
+        TableFile(path).read()
+
+
+def test_the_system_says_why_a_file_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_table(pa.table({"a": [1]}), tmp_path / "rows.parquet")
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", failing)
+    with pytest.raises(InvalidInputError, match=r"rows\.parquet.*Input/output error"):
+        TableFile(tmp_path / "rows.parquet")
