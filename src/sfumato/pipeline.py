@@ -58,6 +58,7 @@ MODELS = {
     "linear": "PrivateLinearClassifier",
 }
 LONG_TABLE = 2**27  # numbers (1 GiB), from which on reading a table again takes the most time
+FOUND_LABELS = "set of labels found in the data"
 PUBLIC_TABLE = "names, types, ranges and categories of the columns"
 
 Array = NDArray[np.float64]
@@ -129,24 +130,41 @@ def fit_table(
     source = source.declared(bounds.types())
     source.require([column.name for column in bounds.used] + [labels.name])
     encoding = bounds.encoding()
-    estimator = make_model(
-        class_of(model), promise, encoding.bounds(labels.labels, promise.unit), options
-    )
-
-    def read() -> Iterator[tuple[Array, NDArray[Any]]]:
-        return labelled_rows(source, encoding, labels, progress)
-
+    box = encoding.bounds(labels.labels, promise.unit)
+    estimator = make_model(class_of(model), promise, box, options)
     if isinstance(estimator, PrivateGaussianClassifier):
-        shape = source.count_rows(), encoding.n_numbers
-        if "single_release" not in (options or {}):
-            estimator.single_release = _is_one_pass_enough(estimator, shape)
-        fit_in_batches(estimator, read, n_rows=shape[0], n_features=shape[1])
+        _fit_in_batches(estimator, source, encoding, labels, options or {}, progress)
     else:
         may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
         estimator.fit(
             *all_labelled_rows(source, encoding, labels, progress, may_be_empty=may_be_empty)
         )
     return _with_table(estimator, encoding, labels)
+
+
+def _fit_in_batches(
+    model: PrivateGaussianClassifier,
+    source: TableFile,
+    encoding: TableEncoding,
+    target: Target,
+    options: Mapping[str, Any],
+    progress: Progress | None,
+) -> None:
+    """Fit without holding the table; labels that were declared public are looked for before."""
+    listed = replace(target, labels=tuple(_label_set(source, target).tolist()))
+    model.bounds = encoding.bounds(listed.labels, model.unit)
+    shape = source.count_rows(), encoding.n_numbers
+    if "single_release" not in options:
+        model.single_release = _is_one_pass_enough(model, shape)
+    fit_in_batches(
+        model,
+        lambda: labelled_rows(source, encoding, listed, progress),
+        n_rows=shape[0],
+        n_features=shape[1],
+    )
+    if target.labels == PUBLIC_LABELS:
+        promised = model.guarantee_
+        model.guarantee_ = replace(promised, public=(*promised.public, FOUND_LABELS))
 
 
 def labelled_rows(
