@@ -71,14 +71,14 @@ def test_by_place_a_removed_record_moves_others_too() -> None:
     assert sum(not np.array_equal(*pair) for pair in zip(before, after, strict=True)) == 4
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf, 10.0**300])
-def test_one_odd_record_moves_no_other(tmp_path: Path, odd: float) -> None:
-    """A missing number makes a table of whole numbers one of doubles, and a label likewise."""
+@pytest.mark.parametrize("odd", [np.nan, 10.0**300, "text", None, 10**400, 1j])
+def test_one_odd_record_moves_no_other(tmp_path: Path, odd: Any) -> None:
+    """One cell may make a table of whole numbers one of doubles or of objects, and labels too."""
     X, y = (10 * table(0)[0]).astype(int), table(0)[1]
     how = {"scenario": "two-per-class", "relation": "add_or_remove_one"}
     before = held(X, y, tmp_path, **how)
-    X_odd, y_odd = X.astype(float), y.astype(float)
-    X_odd[3], y_odd[3] = odd, np.nan
+    X_odd, y_odd = X.tolist(), y.tolist()
+    X_odd[3][0], y_odd[3] = odd, odd
     after = held(X_odd, y_odd, tmp_path, **how)
     # Its own party, and the one that it comes to; all others are equal as numbers.
     assert len(changed(before, after)) <= 2
@@ -121,6 +121,19 @@ def test_the_total_says_what_the_deal_needs(
     assert found.model.guarantee_ == found.total
     proved = Status.CONDITIONAL if by_label and (relation == "replace_one" or not listed) else None
     assert {each.status for each in found.guarantees.values()} == {proved or Status.PROVED}
+
+
+@pytest.mark.parametrize("solver", ["noisy-gd", "output", "objective"])
+def test_a_party_without_records_answers_as_any_other(tmp_path: Path, solver: str) -> None:
+    """Where the number of records is secret, that a party has none is secret too."""
+    X, y = table(0, n=2)
+    parties = make_parties(
+        X, y, tmp_path, n_parties=4, relation="add_or_remove_one", bounds=LISTED, random_state=0
+    )
+    assert min(len(party.load()[0]) for party in parties) == 0
+    asked = linear(relation="add_or_remove_one", solver=solver, n_steps=3)
+    found = simulate(parties, LinearTask("t", asked))
+    assert [len(each.answered) for each in found.rounds] == [4, 4]
 
 
 def test_a_task_of_another_relation_than_the_deal_is_refused(tmp_path: Path) -> None:

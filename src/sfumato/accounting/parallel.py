@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+from sfumato.accounting.composition import explained_by_events
+from sfumato.events import Event, GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
 
@@ -27,7 +30,9 @@ def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
     Returns
     -------
     Guarantee
-        With the events of the weakest; conditional, where there are several and all are proved.
+        Conditional, where there are several and all are proved. Its events are those of the set
+        whose noise tells most, if the noise of one set tells more than that of any other in every
+        respect; else it has none, and an attacker's figures are those of the worst noise.
     """
     if not guarantees:
         raise InvalidInputError("Nothing to compose: give at least one guarantee.")
@@ -43,7 +48,32 @@ def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
             public=both.public,
             conditions=both.conditions,
         )
-    return weakest if len(guarantees) == 1 else weakest.only_if(condition)
+    if len(guarantees) == 1:
+        return weakest
+    readings = {each.record_reading for each in guarantees}
+    return replace(
+        weakest.only_if(condition),
+        record_reading=readings.pop() if len(readings) == 1 else None,
+        events=_most_telling(guarantees),
+    )
+
+
+def _most_telling(guarantees: Sequence[Guarantee]) -> tuple[Event, ...]:
+    """Give the events that bound every attacker of every set, or none."""
+    counts = [flatten(each.events) for each in guarantees]
+    if all(each == counts[0] for each in counts):
+        return guarantees[0].events
+    if not all(map(explained_by_events, guarantees)):
+        return ()
+    if not all(isinstance(event, GaussianEvent) for each in counts for event in each):
+        return ()
+    spread = [math.fsum(n / _multiplier(e) ** 2 for e, n in each.items()) for each in counts]
+    return guarantees[spread.index(max(spread))].events
+
+
+def _multiplier(event: Event) -> float:
+    assert isinstance(event, GaussianEvent)  # noqa: S101 - for the type checker
+    return event.noise_multiplier
 
 
 def _figure(guarantee: Guarantee) -> float:

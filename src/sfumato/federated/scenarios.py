@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from sfumato.cells import as_rows
 from sfumato.exceptions import InvalidInputError
 
 __all__ = ["BY_LABEL", "SCENARIOS", "spread"]
@@ -105,7 +106,7 @@ def _chances(rows: ArrayLike, key: bytes) -> NDArray[np.float64]:
     """Give each row a number in [0, 1) that depends on the key and on this row alone."""
     # In doubles, whatever the others are: one missing number makes a whole table of integers
     # doubles. The label is left out for the same reason.
-    table = np.ascontiguousarray(rows, dtype=np.float64)
+    table = np.ascontiguousarray(as_rows(rows))
     digests = (hashlib.blake2b(row.tobytes(), key=key, digest_size=8).digest() for row in table)
     words = np.frombuffer(b"".join(digests), dtype="<u8")
     return np.asarray((words >> np.uint64(11)) * 2.0**-53)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.cells import as_cells, as_rows
 from sfumato.federated.coordination import Federation, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
@@ -73,7 +73,7 @@ def make_parties(
     One changed record changes the rows of one party. Not so if a record is replaced and parties
     follow from labels: then the total of `simulate` is on condition that labels are public.
     """
-    rows, labels = np.asarray(X), np.asarray(y)
+    rows, labels = as_rows(X, None if bounds is None else bounds.n_features), as_cells(y)
     n_is_public = Relation(relation) is Relation.REPLACE_ONE
     listed, clipped = None, labels
     if bounds is not None and bounds.labels not in (None, PUBLIC_LABELS):
