@@ -97,7 +97,7 @@ def run_sql(address, *statements):
 @pytest.fixture
 def address(server):
     """The server without a ledger."""
-    run_sql(server, "DROP TABLE IF EXISTS sfumato_charges, sfumato_budgets")
+    run_sql(server, "DROP TABLE IF EXISTS sfumato_charges, sfumato_budgets, sfumato_checkpoints")
     return server
 
 
@@ -255,6 +255,46 @@ def test_a_user_who_may_only_read(address):
     assert ledger.dataset("rows").spent() == 0.01
     with pytest.raises(LedgerError, match="read-only"):
         ledger.dataset("rows").charge(CENT)
+
+
+def _charged(address, times):
+    budget = Ledger(address).create("rows", epsilon=2.0, delta=1e-6)
+    for i in range(times):
+        budget.charge(*[LaplaceEvent(0.001 + 1e-5 * (8 * i + j)) for j in range(8)])
+    return budget
+
+
+def test_checkpoints_are_kept_and_sealed(address):
+    budget = _charged(address, 9)
+    fresh = Ledger(address).dataset("rows")
+    assert (fresh._known.count, fresh._known.since) == (72, 8)
+    assert fresh.statement() == budget.statement()
+    assert Ledger(address).verify().charges == 72
+    run_sql(address, "UPDATE sfumato_checkpoints SET state = state || 'x'::bytea")
+    for use in (Ledger(address).verify, lambda: Ledger(address).dataset("rows")):
+        with pytest.raises(LedgerTamperedError, match=r"position 64 .*checkpoint"):
+            use()
+
+
+def test_a_user_of_the_first_version_needs_no_new_rights(address):
+    """Rights on two tables were enough, and still are; the chain is then read line by line."""
+    ledger = Ledger(address)
+    budget = _charged(address, 9)
+    run_sql(
+        address,
+        "DO 'BEGIN CREATE ROLE clerk LOGIN; EXCEPTION WHEN duplicate_object THEN END'",
+        "GRANT SELECT, INSERT, UPDATE ON sfumato_budgets, sfumato_charges TO clerk",
+    )
+    clerk = Ledger(address.replace("ann@", "clerk@")).dataset("rows")
+    assert clerk.spent() == pytest.approx(budget.spent(), rel=1e-6)
+    for _ in range(5):
+        clerk.charge(*[CENT] * 8)
+    assert clerk._known.count == 112
+    assert ledger.dataset("rows").statement().charges == 112
+    assert ledger.verify().charges == 112
+    run_sql(address, "DROP TABLE sfumato_checkpoints")
+    clerk.charge(CENT)  # and may not make the table
+    assert ledger.verify().charges == 113
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from sfumato.events import (
     RandomizedResponseEvent,
 )
 
-__all__ = ["bounded_range_delta", "concentrated_epsilon", "concentration"]
+__all__ = ["bounded_range_delta", "concentrated_epsilon", "concentration", "epsilon_from_rho"]
 
 LARGEST_LOG_ORDER = 40.0
 
@@ -78,6 +78,19 @@ def concentrated_epsilon(counts: Mapping[Event, int], delta: float) -> float:
         The delta at which epsilon is asked for.
     """
     rho = sum(count * concentration(event) for event, count in counts.items())
+    return epsilon_from_rho(rho, delta)
+
+
+def epsilon_from_rho(rho: float, delta: float) -> float:
+    """Epsilon at `delta` of rho-zCDP, by the formula of `concentrated_epsilon`.
+
+    Parameters
+    ----------
+    rho : float
+        The concentration of all releases together.
+    delta : float
+        The delta at which epsilon is asked for.
+    """
     if not (math.isfinite(rho) and delta > 0):
         return math.inf
 

@@ -14,7 +14,7 @@ from earlier outputs; the decimal sum and the Gaussian form hold under full adap
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -41,11 +41,20 @@ from sfumato.events import (
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.guarantee import Guarantee, Relation
 
-__all__ = ["compose", "epsilon_spent", "explained_by_events", "rdp_epsilon"]
+__all__ = [
+    "EVENTS_WITH_EPSILON",
+    "added_epsilon",
+    "as_written",
+    "compose",
+    "epsilon_spent",
+    "explained_by_events",
+    "rdp_epsilon",
+    "require_one_entry_bound",
+]
 
 ROUNDING = 2.0**-51  # more than one operation on doubles changes
 
-_WITH_EPSILON = (
+EVENTS_WITH_EPSILON = (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -85,7 +94,7 @@ def epsilon_spent(
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
     Relation(relation)
     counts = flatten(events)
-    _require_one_entry_bound(counts)
+    require_one_entry_bound({e.entry_bound for e in counts if isinstance(e, EntryEvent)})
     if any(isinstance(event, NonPrivateEvent) for event in counts):
         return math.inf
     spent = _simple_epsilon(counts, delta)
@@ -149,9 +158,8 @@ def compose(*guarantees: Guarantee) -> Guarantee:
     )
 
 
-def _require_one_entry_bound(counts: Mapping[Event, int]) -> None:
+def require_one_entry_bound(bounds: Collection[float | None]) -> None:
     """Changes by at most d and by at most d' are different neighbours: their costs do not add."""
-    bounds = {event.entry_bound for event in counts if isinstance(event, EntryEvent)}
     if len(bounds) > 1:
         raise InvalidInputError(
             f"Entry releases of different entry bounds do not compose: {sorted(map(str, bounds))}."
@@ -172,30 +180,35 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     for event, count in counts.items():
         if isinstance(event, GaussianEvent):
             mu_squared += count / event.noise_multiplier**2
-        elif isinstance(event, _WITH_EPSILON):
-            epsilon += count * _decimal(event.epsilon)
-            used_delta += count * _decimal(getattr(event, "delta", 0.0))
+        elif isinstance(event, EVENTS_WITH_EPSILON):
+            epsilon += count * as_written(event.epsilon)
+            used_delta += count * as_written(getattr(event, "delta", 0.0))
         elif isinstance(event, ObjectivePerturbationEvent):
             return math.inf  # no epsilon of its own: the loss distribution has it
         else:
             raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
-    rest = _decimal(delta) - used_delta
+    mu = math.sqrt(mu_squared) * (1 + (len(counts) + 4) * ROUNDING)
+    return added_epsilon(epsilon, used_delta, mu, delta)
+
+
+def added_epsilon(epsilon: Fraction, used_delta: Fraction, mu: float, delta: float) -> float:
+    """Add stated epsilons to the closed form of Gaussian releases at what is left of `delta`."""
+    rest = as_written(delta) - used_delta
     if rest < 0:
         return math.inf
-    mu = math.sqrt(mu_squared) * (1 + (len(counts) + 4) * ROUNDING)
     summed, gaussian = _round_up(epsilon), epsilon_from_mu(mu, float(rest) * (1 - ROUNDING))
     both = summed + gaussian
     return math.nextafter(both, math.inf) if summed and gaussian else both
 
 
-def _decimal(value: float) -> Fraction:
+def as_written(value: float) -> Fraction:
     """Give the number as it is written: 0.1 is one tenth, not its binary neighbour."""
     return Fraction(Decimal(repr(float(value))))
 
 
 def _round_up(exact: Fraction) -> float:
     near = float(exact)
-    return near if _decimal(near) >= exact else math.nextafter(near, math.inf)
+    return near if as_written(near) >= exact else math.nextafter(near, math.inf)
 
 
 def _only_gaussian(counts: Mapping[Event, int]) -> bool:

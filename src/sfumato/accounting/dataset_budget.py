@@ -11,20 +11,25 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any, Self
 
 from sfumato.accounting import ledger_store
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.ledger_chain import (
+    EVERY,
+    MOST_LINES,
     Budget,
     Charge,
     History,
-    chain_of,
+    check_chain,
     decode_event,
     encode_event,
+    read_event,
     stamp,
 )
 from sfumato.accounting.receipt import Receipt, refuse_other_words
+from sfumato.accounting.spending import Spending
 from sfumato.accounting.transactions import Database, Transaction, Words
 from sfumato.events import Event
 from sfumato.exceptions import BudgetExceededError, LedgerError, LedgerUncertainError
@@ -115,17 +120,22 @@ class DatasetBudget:
             if earlier is not None and _is_there(ledger, earlier):
                 return budget, history
             earlier = None
-            _refuse_overspending(budget, history, events)
+            after = history.plus(asked)
+            _refuse_overspending(budget, history, after, events)
             if not texts:
                 return budget, history
-            lines = history.next_lines(self.name, texts, stamp())
-            written = lines[0]
+            state = _checkpoint(ledger, after, len(texts))
+            seal = None if state is None else sha256(state).hexdigest()
+            lines = history.next_lines(self.name, texts, stamp(), seal)
+            written, last = lines[0], lines[-1]
             ledger_store.append(ledger, lines)
-            return budget, history.extended(self.name, lines)
+            if state is not None:
+                ledger_store.keep_checkpoint(ledger, self.name, last.position, state)
+            return budget, after.at(last.position, last.hash, len(lines), state)
 
         try:
-            if self._known is None:
-                self._looked_at()  # a long chain is read before others are kept waiting
+            known = self._known or self._looked_at()[1]  # before others are kept waiting
+            asked = Spending.of(map(read_event, texts), known.scale)
             budget, history = self._database.write(pay)
             self._remember(history)  # [L5] what was written is known from here on
             return Receipt(events, unit=budget.unit, relation=budget.relation)
@@ -143,7 +153,7 @@ class DatasetBudget:
     def statement(self) -> Statement:
         """Give budget, spent, left, number of charges and head, all of the same moment."""
         budget, history = self._looked_at()
-        spent = epsilon_spent(history.releases(), budget.delta, budget.relation)
+        spent = history.spending.price(budget.delta, budget.epsilon)
         return Statement(budget, spent, _left(budget, spent), history.count, history.head)
 
     def spent(self) -> float:
@@ -173,7 +183,7 @@ class DatasetBudget:
         def read(ledger: Transaction) -> list[Charge]:
             record = self._record(ledger)
             lines = ledger_store.charges(ledger, self.name)
-            chain_of(record, lines)
+            check_chain(record, lines)
             return lines
 
         return self._database.read(read)
@@ -193,10 +203,21 @@ class DatasetBudget:
         known = self._known  # taken before the first query, or a thread's view may be the older
         record = self._record(ledger, lock=lock)
         budget = Budget.from_record(record)
-        if known is None:
-            return budget, chain_of(record, ledger_store.charges(ledger, self.name))
+        if known is None or _is_far(record, known):
+            if known is not None:
+                last = ledger_store.charges(ledger, self.name, known.count, known.count)
+                known.refuse_replaced(record, last)
+            known = self._start(ledger, record)
         lines = ledger_store.charges(ledger, self.name, known.count or None)
         return budget, known.continued(record, lines)
+
+    def _start(self, ledger: Transaction, record: Mapping[str, Any]) -> History:
+        """Begin at the last checkpoint, or at the budget record where there is none."""
+        kept = ledger_store.checkpoint(ledger, self.name)
+        sealing = [] if kept is None else ledger_store.charges(ledger, self.name, kept[0], kept[0])
+        if kept is None or not sealing:
+            return History.before_any(record)
+        return History.from_checkpoint(record, sealing[0], kept[1])
 
     def _record(self, ledger: Transaction, *, lock: bool = False) -> Mapping[str, Any]:
         record = ledger_store.budget(ledger, self.name, lock=lock)
@@ -240,22 +261,34 @@ def _is_there(ledger: Transaction, line: Charge) -> bool:
     return line in ledger_store.charges(ledger, line.dataset, line.position, line.position)
 
 
-def _refuse_overspending(budget: Budget, history: History, events: tuple[Event, ...]) -> None:
-    # [L1] the composed cost of everything, before a line is written
-    def cost(releases: list[Event], enough: float | None = None) -> float:
-        return epsilon_spent(releases, budget.delta, budget.relation, enough=enough)
+def _is_far(record: Mapping[str, Any], known: History) -> bool:
+    """Whether so much was written since that it is better to begin at a checkpoint."""
+    return isinstance(record["count"], int) and record["count"] - known.count > MOST_LINES
 
-    after = cost(history.releases(*events), enough=budget.epsilon)
-    if after <= budget.epsilon:
+
+def _checkpoint(ledger: Transaction, after: History, n_lines: int) -> bytes | None:
+    """Give the state to be sealed by this charge, if it is time for one."""
+    if after.since + n_lines < EVERY or not ledger_store.keeps_checkpoints(ledger):
+        return None
+    return after.spending.to_bytes()
+
+
+def _refuse_overspending(
+    budget: Budget, before: History, after: History, events: tuple[Event, ...]
+) -> None:
+    # [L1] the composed cost of everything, before a line is written
+    if after.spending.fits(budget.epsilon, budget.delta):
         return
-    spent, asked = cost(history.releases()), cost(list(events))
+    spent = before.spending.price(budget.delta, budget.epsilon)
+    asked = epsilon_spent(events, budget.delta, budget.relation)
+    together = after.spending.price(budget.delta, 2 * budget.epsilon)
     left = _left(budget, spent)
     hint = " With delta 0 a budget holds pure releases only." if budget.delta == 0 else ""
     raise BudgetExceededError(
         f"The budget of '{budget.name}' refuses this charge: spent {spent:.6g} of epsilon "
         f"{budget.epsilon:.6g}, asked {asked:.6g}, left {left:.6g} (together they would cost "
-        f"{_above(after, budget.epsilon)}, all at delta {budget.delta:g}). Nothing was charged and "
-        "nothing drawn." + (hint if math.isinf(after) else ""),
+        f"{_above(together, budget.epsilon)}, all at delta {budget.delta:g}). Nothing was charged "
+        "and nothing drawn." + (hint if math.isinf(together) else ""),
         spent=spent,
         asked=asked,
         left=left,

@@ -14,7 +14,13 @@ from typing import Any, Self
 
 from sfumato.accounting import ledger_store
 from sfumato.accounting.dataset_budget import WORDS, DatasetBudget
-from sfumato.accounting.ledger_chain import Budget, History, chain_of, now
+from sfumato.accounting.ledger_chain import (
+    Budget,
+    History,
+    check_chain,
+    check_checkpoint,
+    now,
+)
 from sfumato.accounting.transactions import Database, Transaction
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.guarantee import Relation, Unit
@@ -172,24 +178,33 @@ class Ledger:
             chains = [self._verified(ledger, record, heads or {}) for record in records]
             return Verification(
                 heads={record["name"]: record["head"] for record in records},
-                charges=sum(chain.count for chain in chains),
+                charges=sum(chains),
             )
 
         return self._database.read(check)
 
     def _verified(
         self, ledger: Transaction, record: Mapping[str, Any], heads: Mapping[str, str]
-    ) -> History:
+    ) -> int:
         Budget.from_record(record)
-        lines = ledger_store.charges(ledger, record["name"])
-        history = chain_of(record, lines)
-        noted = heads.get(record["name"])
+        name = record["name"]
+        lines = ledger_store.charges(ledger, name)
+        check_chain(record, lines)
+        kept = ledger_store.checkpoint(ledger, name)
+        if kept is not None and 0 < kept[0] <= len(lines):
+            check_checkpoint(record, lines, *kept)
+        elif kept is not None:
+            raise LedgerTamperedError(
+                f"The ledger does not hold: dataset '{name}', position {kept[0]} (a checkpoint): "
+                f"the chain has the positions 1 to {len(lines)}."
+            )
+        noted = heads.get(name)
         if noted not in (None, record["genesis"], *(line.hash for line in lines)):
             raise LedgerTamperedError(
-                f"The ledger does not hold: the head noted for dataset '{record['name']}' is not "
-                f"among its positions 0 to {history.count}; the chain was replaced or cut."
+                f"The ledger does not hold: the head noted for dataset '{name}' is not "
+                f"among its positions 0 to {len(lines)}; the chain was replaced or cut."
             )
-        return history
+        return len(lines)
 
     def _refuse_lost_budgets(
         self, ledger: Transaction, records: list[Mapping[str, Any]], heads: Mapping[str, str]

@@ -11,12 +11,15 @@ import json
 import numbers
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
-from sfumato.events import Event, RepeatedEvent, event_from_dict, flatten
+from sfumato.accounting.spending import Scale, Spending
+from sfumato.events import Event, event_from_dict
 from sfumato.exceptions import (
     InvalidInputError,
     LedgerError,
@@ -26,17 +29,23 @@ from sfumato.exceptions import (
 from sfumato.guarantee import Relation, Unit
 
 __all__ = [
+    "EVERY",
     "FORMAT",
+    "MOST_LINES",
     "Budget",
     "Charge",
     "History",
-    "chain_of",
+    "check_chain",
+    "check_checkpoint",
     "decode_event",
     "encode_event",
     "now",
+    "read_event",
     "stamp",
 ]
 
+EVERY = 32  # lines from one checkpoint to the next
+MOST_LINES = 8 * EVERY  # that are added one by one
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
 
 
@@ -84,7 +93,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of the ledger."""
+    """One line of the ledger; `time` is a time, a random mark, and at a checkpoint its seal."""
 
     dataset: str
     position: int
@@ -96,34 +105,81 @@ class Charge:
     @classmethod
     def sealed(cls, dataset: str, position: int, time: str, event: str, previous: str) -> Charge:
         """Write a line and close it with the hash of itself and of everything before it."""
-        seal = _hash([previous, dataset, position, time, event])
-        return cls(dataset, position, time, event, previous, seal)
+        own = _hash([previous, dataset, position, time, event])
+        return cls(dataset, position, time, event, previous, own)
+
+    @property
+    def seal(self) -> str | None:
+        """The hash of the state that is kept beside this line, where it is a checkpoint."""
+        parts = self.time.split(" ")
+        return parts[2] if len(parts) == 3 else None
 
 
 @dataclass(frozen=True)
 class History:
-    """The charges up to one line, checked: how many, the last hash, and how often each event."""
+    """The charges up to one line, checked: how many, the last hash, and what they cost.
+
+    The cost is that of the last checkpoint and of what came after it, so that whoever reads the
+    ledger, from whatever line on, finds the same figure.
+    """
 
     genesis: str
     count: int
     head: str
-    events: Mapping[Event, int]
+    scale: Scale
+    base: Spending
+    recent: Spending
+    since: int = 0  # lines after the checkpoint
 
     @classmethod
     def before_any(cls, record: Mapping[str, Any]) -> History:
         """Begin with the budget record, before its first charge."""
-        return cls(record["genesis"], 0, record["genesis"], {})
+        scale = Scale.of(float(record["epsilon"]), float(record["delta"]))
+        none = Spending.none(scale)
+        return cls(record["genesis"], 0, record["genesis"], scale, none, none)
 
-    def extended(self, dataset: str, charges: Iterable[Charge]) -> History:
-        """Check the lines that follow and count their events in."""
-        count, head, events = self.count, self.head, dict(self.events)
-        for charge in charges:
-            count += 1
-            _check_line(dataset, count, head, charge)
-            head = charge.hash
-            for event, times in flatten([decode_event(charge)]).items():
-                events[event] = events.get(event, 0) + times
-        return History(self.genesis, count, head, events)
+    @classmethod
+    def from_checkpoint(cls, record: Mapping[str, Any], line: Charge, state: bytes) -> History:
+        """Begin after a line that seals a state; what lies before it is not looked at."""
+        name, start = record["name"], cls.before_any(record)
+        if line != Charge.sealed(name, line.position, line.time, line.event, line.previous):
+            raise _tampered(name, line.position, "its text does not match its hash")
+        if line.seal != sha256(state).hexdigest():
+            raise _tampered(name, line.position, "the checkpoint is not the one that it seals")
+        base = Spending.from_bytes(state)
+        return replace(start, count=line.position, head=line.hash, base=base)
+
+    @cached_property
+    def spending(self) -> Spending:
+        """What everything costs together."""
+        return self.base.plus(self.recent, self.scale)
+
+    def extended(self, dataset: str, lines: Sequence[Charge]) -> History:
+        """Check the lines that follow and add their cost."""
+        head = check_lines(dataset, self.count, self.head, lines)
+        history = replace(self, count=self.count + len(lines), head=head)
+        if len(lines) > MOST_LINES:  # written by an older Sfumato: all at once is quicker
+            cost = Spending.of(map(decode_event, lines), self.scale)
+            return replace(history, recent=self.recent.plus(cost, self.scale), since=len(lines))
+        for _, charge in groupby(lines, key=lambda line: line.time.split(" ")[:2]):
+            history = history._with(list(charge))
+        return history
+
+    def _with(self, charge: Sequence[Charge]) -> History:
+        history = self.plus(Spending.of(map(decode_event, charge), self.scale))
+        state = None if charge[-1].seal is None else history.spending.to_bytes()
+        return history.at(self.count, self.head, len(charge), state)
+
+    def plus(self, cost: Spending) -> History:
+        """Add the cost of a charge whose lines are still to be written."""
+        return replace(self, recent=self.recent.plus(cost, self.scale))
+
+    def at(self, count: int, head: str, n_lines: int, state: bytes | None) -> History:
+        """Say where the chain ends after `n_lines` more; at a checkpoint, take its figures."""
+        if state is None:
+            return replace(self, count=count, head=head, since=self.since + n_lines)
+        base, none = Spending.from_bytes(state), Spending.none(self.scale)
+        return replace(self, count=count, head=head, base=base, recent=none, since=0)
 
     def continued(self, record: Mapping[str, Any], lines: Sequence[Charge]) -> History:
         """Check the rest of the chain, given the lines from this history's last one on.
@@ -132,49 +188,69 @@ class History:
         now, the ledger was rewritten, made anew under the same name, or put back to an older copy,
         however consistent it looks.
         """
+        self.refuse_replaced(record, lines[:1])
+        history = self.extended(record["name"], lines[1:] if self.count else lines)
+        check_end(record, history.count, history.head)
+        return history
+
+    def refuse_replaced(self, record: Mapping[str, Any], last: Sequence[Charge]) -> None:
+        """Compare budget and last line with what they were before."""
         name, before = record["name"], "it is not the one that was there before"
         if record["genesis"] != self.genesis:
             raise _tampered(name, 0, before)
-        if self.count and (not lines or (lines[0].position, lines[0].hash) != self._last):
+        found = [(line.position, line.hash) for line in last]
+        if self.count and found != [(self.count, self.head)]:
             raise _tampered(name, self.count, before)
-        history = self.extended(name, lines[1:] if self.count else lines)
-        history.check_end(record)
-        return history
 
-    @property
-    def _last(self) -> tuple[int, str]:
-        return self.count, self.head
-
-    def check_end(self, record: Mapping[str, Any]) -> None:
-        """Compare with the count and the head that the budget keeps, to see a removed tail."""
-        # [L5] a chain that ends elsewhere was cut
-        if record["count"] != self.count or record["head"] != self.head:
-            raise _tampered(
-                record["name"],
-                self.count,
-                f"the budget counts {record['count']} charges, the chain ends after {self.count}",
-            )
-
-    def releases(self, *more: Event) -> list[Event]:
-        """List everything charged, and `more`, with equal events counted together."""
-        counts = dict(self.events)
-        for event, times in flatten(more).items():
-            counts[event] = counts.get(event, 0) + times
-        return [RepeatedEvent(event, n) if n > 1 else event for event, n in counts.items()]
-
-    def next_lines(self, dataset: str, events: Sequence[str], time: str) -> list[Charge]:
-        """Write one line for each event text, chained to the last line."""
+    def next_lines(
+        self, dataset: str, events: Sequence[str], time: str, seal: str | None = None
+    ) -> list[Charge]:
+        """Write one line for each event text, chained to the last line; the last takes the seal."""
         lines: list[Charge] = []
         head = self.head
         for position, event in enumerate(events, start=self.count + 1):
-            lines.append(Charge.sealed(dataset, position, time, event, head))
+            is_sealing = seal is not None and position == self.count + len(events)
+            text = f"{time} {seal}" if is_sealing else time
+            lines.append(Charge.sealed(dataset, position, text, event, head))
             head = lines[-1].hash
         return lines
 
 
-def chain_of(record: Mapping[str, Any], charges: Sequence[Charge]) -> History:
+def check_chain(record: Mapping[str, Any], lines: Sequence[Charge]) -> None:
     """Check a whole chain, from the budget record to the head."""
-    return History.before_any(record).continued(record, charges)
+    head = check_lines(record["name"], 0, record["genesis"], lines)
+    check_end(record, len(lines), head)
+
+
+def check_lines(dataset: str, count: int, head: str, lines: Iterable[Charge]) -> str:
+    """Check the lines that follow position `count`, and give the last hash."""
+    for position, line in enumerate(lines, start=count + 1):
+        _check_line(dataset, position, head, line)
+        head = line.hash
+    return head
+
+
+def check_end(record: Mapping[str, Any], count: int, head: str) -> None:
+    """Compare with the count and the head that the budget keeps, to see a removed tail."""
+    # [L5] a chain that ends elsewhere was cut
+    if record["count"] != count or record["head"] != head:
+        raise _tampered(
+            record["name"],
+            count,
+            f"the budget counts {record['count']} charges, the chain ends after {count}",
+        )
+
+
+def check_checkpoint(
+    record: Mapping[str, Any], lines: Sequence[Charge], position: int, state: bytes
+) -> None:
+    """Compare a checkpoint with the cost of its lines, counted anew."""
+    start = History.from_checkpoint(record, lines[position - 1], state)
+    counted = Spending.of(map(decode_event, lines[:position]), start.scale)
+    if not start.base.covers(counted, float(record["delta"])):
+        raise _tampered(
+            record["name"], position, "the checkpoint does not hold the cost of its charges"
+        )
 
 
 def encode_event(event: Event) -> str:
@@ -185,15 +261,20 @@ def encode_event(event: Event) -> str:
     if not isinstance(event, Event):
         raise InvalidInputError(f"A charge takes events. Got {type(event).__name__} instead.")
     text = json.dumps(event.to_dict(), sort_keys=True, separators=(",", ":"), default=_number)
-    if event_from_dict(json.loads(text)) != event:
+    if read_event(text) != event:
         raise UnsupportedEventError(f"The event {event!r} does not survive being written down.")
     return text
+
+
+def read_event(text: str) -> Event:
+    """Give the event of a text."""
+    return event_from_dict(json.loads(text))
 
 
 def decode_event(charge: Charge) -> Event:
     """Read the event of a line; an unknown kind is refused, never skipped."""
     try:
-        return event_from_dict(json.loads(charge.event))
+        return read_event(charge.event)
     except UnsupportedEventError as error:
         place = f"Dataset '{charge.dataset}', charge {charge.position}"
         raise UnsupportedEventError(f"{place}: {error}") from None

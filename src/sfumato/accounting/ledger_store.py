@@ -18,7 +18,10 @@ __all__ = [
     "charged_names",
     "charges",
     "check_pages",
+    "checkpoint",
     "create_tables",
+    "keep_checkpoint",
+    "keeps_checkpoints",
 ]
 
 _FIELDS = (
@@ -41,6 +44,9 @@ _TABLES = (
         previous TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (dataset, position))
     """,
 )
+_CHECKPOINTS = """CREATE TABLE sfumato_checkpoints (
+    dataset TEXT NOT NULL PRIMARY KEY, position INTEGER NOT NULL, state {kind} NOT NULL)
+"""
 
 # Append-only against mistakes. Against malice stands the chain: who can drop a trigger can
 # rewrite a line, and verify() sees it.
@@ -65,6 +71,7 @@ def create_tables(ledger: Transaction) -> None:
         triggers = _APPEND_ONLY_ON_A_SERVER if ledger.is_server else _APPEND_ONLY_IN_A_FILE
         for statement in (*_TABLES, *triggers):
             ledger.run(statement)
+        keeps_checkpoints(ledger)
 
 
 def budgets(ledger: Transaction) -> list[Mapping[str, Any]]:
@@ -110,6 +117,8 @@ def add_budget(ledger: Transaction, record: Mapping[str, Any]) -> None:
         "genesis, count, head) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [row[field] for field in _FIELDS],
     )
+    if _has_table(ledger, "sfumato_checkpoints") and _may(ledger, "DELETE"):  # of a lost ledger
+        ledger.run("DELETE FROM sfumato_checkpoints WHERE dataset = ?", (record["name"],))
 
 
 def append(ledger: Transaction, charges: Sequence[Charge]) -> None:
@@ -133,6 +142,46 @@ def check_pages(ledger: Transaction) -> None:
         found = ledger.run("PRAGMA quick_check(1)")
         if found != [("ok",)]:
             raise LedgerError("The ledger file is damaged; stop releasing and restore a copy.")
+
+
+def checkpoint(ledger: Transaction, name: str) -> tuple[int, bytes] | None:
+    """Read the last checkpoint of a dataset, where there is one that this user may read."""
+    if not _has_table(ledger, "sfumato_checkpoints") or not _may(ledger, "SELECT"):
+        return None
+    rows = ledger.run("SELECT position, state FROM sfumato_checkpoints WHERE dataset = ?", (name,))
+    return (rows[0][0], bytes(rows[0][1])) if rows else None
+
+
+def keeps_checkpoints(ledger: Transaction) -> bool:
+    """Whether checkpoints can be kept, after making their table in a ledger that has none.
+
+    Where this user may not, the ledger is read line by line, as before there were checkpoints.
+    """
+    if _has_table(ledger, "sfumato_checkpoints"):
+        return all(_may(ledger, right) for right in ("SELECT", "INSERT", "UPDATE"))
+    if ledger.is_server:
+        ledger.run("SELECT pg_advisory_xact_lock(7315821)")
+        (may,) = ledger.run("SELECT has_schema_privilege(current_schema(), 'CREATE')")[0]
+        if not may or _has_table(ledger, "sfumato_checkpoints"):
+            return False
+    ledger.run(_CHECKPOINTS.format(kind="BYTEA" if ledger.is_server else "BLOB"))
+    return True
+
+
+def keep_checkpoint(ledger: Transaction, name: str, position: int, state: bytes) -> None:
+    """Write the checkpoint of a dataset in place of the one before."""
+    ledger.run(
+        "INSERT INTO sfumato_checkpoints (dataset, position, state) VALUES (?, ?, ?) "
+        "ON CONFLICT (dataset) DO UPDATE SET position = excluded.position, state = excluded.state",
+        (name, position, state),
+    )
+
+
+def _may(ledger: Transaction, right: str) -> bool:
+    if not ledger.is_server:
+        return True
+    query = "SELECT has_table_privilege('sfumato_checkpoints', ?)"
+    return bool(ledger.run(query, (right,))[0][0])
 
 
 def _has_table(ledger: Transaction, name: str) -> bool:

@@ -1,0 +1,203 @@
+"""Measures of privacy losses: never below the truth, and hardly above it."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.accounting import losses as module
+from sfumato.accounting.bounded_range import bounded_range_delta
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.losses import Losses, losses_of
+from sfumato.accounting.objective import objective_delta
+from sfumato.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    EntryEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+)
+from sfumato.exceptions import UnsupportedEventError
+
+STEP = 2.0**-12
+TAIL = 1e-15
+
+
+def atoms(pairs):
+    """The curve of a few exact losses."""
+    return lambda e: math.fsum(p * max(0.0, -math.expm1(e - x)) for x, p in pairs)
+
+
+def laplace(epsilon, e):
+    if abs(e) <= epsilon:
+        return -math.expm1((e - epsilon) / 2)
+    return 0.0 if e > 0 else -math.expm1(e)
+
+
+def curve(event, e):
+    """The exact delta of one release at e, from the law and not from the code."""
+    if isinstance(event, LaplaceEvent):
+        return laplace(event.epsilon, e)
+    if isinstance(event, EntryEvent):
+        return event.delta + (1 - event.delta) * laplace(event.epsilon, e)
+    if isinstance(event, BoundedRangeEvent):
+        return float(bounded_range_delta(event.epsilon, e))
+    if isinstance(event, ObjectivePerturbationEvent):
+        return objective_delta(event, e)
+    odds = math.exp(event.epsilon)
+    if isinstance(event, RandomizedResponseEvent):
+        whole, rest = odds + event.n_labels - 1, event.n_labels - 2
+        masses = [(event.epsilon, odds / whole), (0, rest / whole), (-event.epsilon, 1 / whole)]
+        return atoms(masses)(e)
+    pure = atoms([(event.epsilon, odds / (1 + odds)), (-event.epsilon, 1 / (1 + odds))])(e)
+    lost = getattr(event, "delta", 0.0)
+    return lost + (1 - lost) * pure
+
+
+EVENTS = (
+    PureEvent(0.3),
+    PureEvent(3.0),
+    LaplaceEvent(0.05),
+    LaplaceEvent(1.7),
+    RandomizedResponseEvent(0.4, 2),
+    RandomizedResponseEvent(1.0, 7),
+    BoundedRangeEvent(0.25),
+    BoundedRangeEvent(2.0),
+    ApproximateEvent(0.2, 1e-4),
+    ApproximateEvent(0.0, 1e-3),
+    EntryEvent(0.3, 1e-5),
+    ObjectivePerturbationEvent(20.0, 0.1, 3),
+)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=repr)
+def test_one_release_is_bounded_and_tightly_so(event):
+    measure = losses_of(event, STEP)
+    on_grid = np.arange(-8000, 16000, 777) * STEP
+    off_grid = on_grid + STEP * 0.37
+    for e in (*on_grid, *off_grid):
+        found, exact = measure.delta(e, 0.0), curve(event, e)
+        assert found >= exact * (1 - 1e-12) - 1e-15
+        is_rounded_up = isinstance(event, ObjectivePerturbationEvent) or e in off_grid
+        assert found <= exact + (2 * STEP if is_rounded_up else 2e-6 * exact + 1e-12)
+
+
+def test_an_unknown_release_is_refused():
+    for event in (NonPrivateEvent(), GaussianEvent(1.0)):
+        with pytest.raises(UnsupportedEventError, match=event.kind):
+            losses_of(event, STEP)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 25), st.floats(0.001, 0.6), st.floats(0, 3))
+def test_equal_pure_releases_against_the_binomial(count, epsilon, at):
+    """The two-point law composed exactly: count - 2k times epsilon, with binomial weights."""
+    up = 1 / (1 + math.exp(-epsilon))
+    exact = atoms(
+        ((count - 2 * k) * epsilon, math.comb(count, k) * up ** (count - k) * (1 - up) ** k)
+        for k in range(count + 1)
+    )(at)
+    for measure in (
+        losses_of(PureEvent(epsilon), STEP).power(count, TAIL),
+        _one_by_one([PureEvent(epsilon)] * count),
+    ):
+        found = measure.delta(at, 0.0)
+        assert exact * (1 - 1e-12) <= found <= exact + 3e-4 * math.sqrt(count)
+
+
+def _one_by_one(events, step=STEP, tail=TAIL):
+    measure = Losses.none(step)
+    for event in events:
+        measure = measure.composed(losses_of(event, step), tail)
+    return measure
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.sampled_from(EVENTS[:8]), min_size=2, max_size=8),
+    st.floats(0.05, 1.0),
+)
+def test_mixtures_against_dp_accounting(events, mu):
+    """Another library's composition is an upper bound too; they must agree within the grids."""
+    measure = _one_by_one(events)
+    anew = epsilon_spent([*events, GaussianEvent(1 / mu)], 1e-5)
+    grid = 2 * STEP * (1 + len(events))
+    assert measure.delta(anew + grid, mu) <= 1e-5
+    if anew > grid:
+        assert measure.delta(anew * 0.995 - 3e-4 * len(events) - grid, mu) > 1e-5 or anew < 0.02
+
+
+@pytest.mark.parametrize("mu", [1e-5, 1e-3, 0.1, 1.0, 6.0])
+def test_the_gaussian_curve_against_many_digits(mu):
+    mpmath.mp.dps = 60
+    far = mu * mu / 2 + 12 * mu
+    for e in np.linspace(-far, far, 25):
+        a, b = mpmath.mpf(mu) / 2 - mpmath.mpf(e) / mu, -mpmath.mpf(mu) / 2 - mpmath.mpf(e) / mu
+        exact = mpmath.ncdf(a) - mpmath.exp(e) * mpmath.ncdf(b)
+        found = module._gaussian_curve(np.array([e]), mu)[0]
+        assert abs(found - exact) <= exact * module.CURVE_ROUNDING / 4
+
+
+def test_transforms_err_by_less_than_what_is_added():
+    draws = np.random.default_rng(0)
+    worst = 0.0
+    for size, width in ((3000, 300), (9000, 1500)):
+        large, small = draws.exponential(size=size) ** 4, draws.exponential(size=width) ** 4
+        large, small = large / large.sum(), small / small.sum()
+        part, lost = module._convolved_smooth(large, small)
+        exact = np.convolve(large.astype(np.longdouble), small.astype(np.longdouble))
+        lacking = float(np.maximum(exact - part, 0).sum())
+        assert lacking <= lost
+        worst = max(worst, lacking / lost)
+    assert worst > 1e-4  # or it is no bound but a guess far away
+
+
+def test_what_is_done_to_a_measure_only_raises_its_curve():
+    measure = _one_by_one([LaplaceEvent(0.11), PureEvent(0.07), BoundedRangeEvent(0.2)] * 3)
+    changed = (
+        measure._at(2 * STEP),
+        measure._at(8 * STEP),
+        measure.trimmed(1e-6),
+        measure.trimmed(0.3),
+        measure.composed(Losses.none(STEP), TAIL),
+    )
+    for e in np.linspace(-1, 2, 61):
+        before = measure.delta(e, 0.0)
+        for other in changed:
+            assert other.delta(e, 0.0) >= before * (1 - 1e-12)
+    assert changed[1].interval == 8 * STEP
+    assert changed[3].infinite >= 0.2
+
+
+def test_a_wide_measure_keeps_to_its_cells():
+    measure = _one_by_one([PureEvent(5.0)] * 6)
+    assert len(measure.masses) <= module.MOST_CELLS
+    exact = Fraction(30)
+    assert 0 < measure.delta(float(exact) - 1e-3, 0.0) < 1
+    assert len(losses_of(PureEvent(1e7), STEP).masses) <= module.MOST_CELLS
+    assert losses_of(PureEvent(1e7), STEP).delta(0.99e7, 0.0) == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_infinite_losses_are_those_of_either(swap):
+    events = [ApproximateEvent(0.2, 1e-4), LaplaceEvent(0.1), EntryEvent(0.3, 1e-3), PureEvent(1.0)]
+    exact = 1 - (1 - 1e-4) * (1 - 1e-3)
+    found = _one_by_one(events[::-1] if swap else events).delta(50.0, 0.0)
+    assert exact <= found <= exact * (1 + 2e-6)
+
+
+def test_what_a_transform_may_lose_is_counted_as_infinite():
+    draws = np.random.default_rng(1)
+    wide, narrow = (draws.exponential(size=size) for size in (4000, 2000))
+    one, other = (Losses(STEP, 0, masses / masses.sum()) for masses in (wide, narrow))
+    lost = module._convolved(one.masses, other.masses)[1]
+    assert lost > 0
+    assert one.composed(other, 0.0).infinite >= lost
