@@ -57,6 +57,33 @@ def test_one_row_moves_the_gradient_by_its_own_exact_term(name, data, rng):
             assert np.linalg.norm(term) <= 0.1
 
 
+@pytest.mark.parametrize(
+    ("name", "n_classes", "bound"), [("softmax", 3, 2**0.5), ("softmax", 2, 1.0), ("huber", 2, 1.0)]
+)
+def test_a_clip_beyond_the_slopes_of_the_loss_costs_no_noise(name, n_classes, bound, rng):
+    """Neighbours never move a gradient by more than what is paid, and nearly that far."""
+    loss = loss_named(name, n_classes)
+    budget = LinearBudget(1.0, 1e-5, Relation.REPLACE_ONE, loss)
+    paid = budget.gradients(1.9, 10, 4 * loss.n_scores, 100).sensitivity
+    assert paid == pytest.approx(2 * bound)  # 3.8 before
+    limit, farthest = budget.slope_limit(1.9), 0.0
+    rows = RowMap(Bounds(norm=1.0), False)(np.vstack([rng.normal(0, 2, (40, 4)), np.eye(4)]))
+    rows = np.vstack([rows, -rows])
+    for scale in (1.0, 100.0):
+        weights = on_weight_grid(rng.normal(0, scale, (loss.n_scores, 4)))
+        terms = [
+            clipped_gradient(
+                loss, limit, row[None], loss.targets(np.array([c]), row[None]), weights
+            )
+            for row in rows
+            for c in range(n_classes)
+        ]
+        flat = np.array(terms).reshape(len(terms), -1)
+        apart = np.linalg.norm(flat[:, None] - flat[None], axis=2).max()
+        farthest = max(farthest, float(apart))
+    assert 0.9 * paid <= farthest <= paid
+
+
 def test_weights_stay_where_scores_are_exact():
     huge = on_weight_grid(np.full((2, 4), 1e9))
     assert np.all(np.linalg.norm(huge, axis=1) <= 2.0**10)

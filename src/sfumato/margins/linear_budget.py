@@ -182,7 +182,7 @@ class LinearBudget:
     def gradients(
         self, clip: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
     ) -> GaussianMechanism:
-        """Give the release of one gradient of `n_steps`, slopes clipped at `clip`.
+        """Give the release of one gradient of `n_steps`, slopes no longer than `slope_limit`.
 
         Parameters
         ----------
@@ -195,10 +195,21 @@ class LinearBudget:
         """
         counted = 0.0 if self.relation is Relation.REPLACE_ONE else COUNT_SHARE
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
-        sensitivity = clip * (2 if self.relation is Relation.REPLACE_ONE else 1)
-        as_doubles = double_rounding(size, n_rows * clip)
+        limit = self.slope_limit(clip)
+        sensitivity = limit * (2 if self.relation is Relation.REPLACE_ONE else 1)
+        as_doubles = double_rounding(size, n_rows * limit)
         mechanism = GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
         return mechanism.for_size(size)
+
+    def slope_limit(self, clip: float) -> float:
+        """Length to which the slopes of a row are scaled back: `clip`, or the loss's own bound.
+
+        Parameters
+        ----------
+        clip : float
+            The length that was asked for.
+        """
+        return min(clip, self.loss.slope_bound)
 
     # Shared ---------------------------------------------------------------------------------
 

@@ -126,8 +126,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         perturbed objective, the minimiser plus noise, or `n_steps` noisy gradients (and, where
         the number of rows is secret, the size of each class with noise).
     Sensitivity : of a gradient ``2 L`` (replace) or L (add or remove), L the longest slopes of a
-        row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, `clip` for
-        "noisy-gd"; of the minimiser that divided by the strong convexity.
+        row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, and at most
+        `clip` for "noisy-gd"; of the minimiser that divided by the strong convexity.
     Guarantee : objective perturbation by its loss bound, the others mu-GDP; all releases composed.
     Assumptions and numerics : bounds and label set are public, and where the number of rows is
         secret, that there are at most 2**26 of them (2**22 for "objective" and "output"). Gradients
@@ -295,25 +295,26 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         if counter is not None:
             counts = np.bincount(codes, minlength=budget.loss.n_classes)
             n_rows = max(1.0, float(counter.release(counts, ledger=receipt).sum()))
-        targets = budget.loss.targets(codes, rows)
+        targets, limit = budget.loss.targets(codes, rows), budget.slope_limit(self.clip)
 
         def released_gradient(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-            gradient = clipped_gradient(budget.loss, self.clip, rows, targets, weights)
+            gradient = clipped_gradient(budget.loss, limit, rows, targets, weights)
             return mechanism.release(gradient, ledger=receipt)  # [L6] a noisy gradient
 
         shape = (budget.loss.n_scores, int(rows.shape[1]))
-        weights = descend(released_gradient, shape, n_rows, self._descent(mechanism, n_rows))
+        plan = self._descent(mechanism, n_rows, limit)
+        weights = descend(released_gradient, shape, n_rows, plan)
         self.guarantee_ = self._guarantee(receipt)
         if is_foreign(units) and self.guarantee_.status is Status.PROVED:
             self.guarantee_ = self.guarantee_.with_status(Status.CONDITIONAL, FOREIGN)
         return weights
 
-    def _descent(self, mechanism: GaussianMechanism, n_rows: float) -> Descent:
+    def _descent(self, mechanism: GaussianMechanism, n_rows: float, limit: float) -> Descent:
         """The step by a public rule: noise moves the score of a unit row by SCORE_NOISE."""
         rate = self.learning_rate
         if rate is None:
             noise = math.sqrt(self.n_steps * mechanism.variance()) / n_rows
-            largest = LARGEST_STEP / self.clip
+            largest = LARGEST_STEP / limit
             wanted = SCORE_NOISE * (1 - self.momentum) / noise if noise else largest
             rate = min(wanted, largest)
         return Descent(self.n_steps, rate, self.momentum, AVERAGED)
