@@ -112,6 +112,24 @@ def test_add_or_remove_hides_the_count(rng: np.random.Generator, seed: int) -> N
     assert 2000 not in [value for value in vars(model).values() if np.isscalar(value)]
 
 
+@pytest.mark.parametrize("norm", [0.3, 1.0, 2.0, 7.0])
+def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> None:
+    """Worst variance at a point, over the weights of the count; the old weight was the norm."""
+    model = PrivateMeanCurve(T, relation="add_or_remove_one", norm=norm, bounds=RANGE)
+
+    def worst(weight: float) -> float:
+        largest = np.linspace(0, min(norm, 1.0), 50)
+        return float(((norm**2 + weight**2) * (1 + largest**2 / weight**2)).max())
+
+    least = min(worst(w) for w in np.geomspace(norm / 20, norm * 20, 400))
+    assert worst(model._count_weight()) <= 1.001 * least
+    assert worst(model._count_weight()) <= 1.001 * worst(norm)
+    paid = model._mechanism(10).sensitivity
+    assert paid <= 1.002 * np.sqrt(2) * norm  # 2.45 for 2.83 at norm 2
+    if norm == 2.0:
+        assert paid == pytest.approx(6**0.5, rel=2e-3)
+
+
 def test_error_falls_with_the_number_of_curves(seed: int) -> None:
     errors = []
     for n in (50, 500, 5000):

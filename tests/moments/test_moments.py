@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.accounting import epsilon_spent
+from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -24,11 +25,13 @@ from sfumato.exceptions import (
     MissingBoundsError,
     UnsupportedModeError,
 )
+from sfumato.guarantee import Relation
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import exact_projection
+from sfumato.sums.statistics import ClassMoments
 from sfumato.testing import seeded_noise
 
 UNIT = Bounds(norm=1.0)
@@ -65,6 +68,26 @@ def test_without_noise_moments_are_the_empirical_ones(seed: int) -> None:
         np.testing.assert_allclose(
             moments.covariances_[c], np.cov(X[y == c].T, bias=True), atol=0.05
         )
+
+
+def test_counts_add_up_to_the_public_number_of_rows(seed: int) -> None:
+    X, y = blobs(seed)
+    bounds = Bounds(norm=30.0, labels=[0, 1, 2])
+    model = PrivateMoments(epsilon=0.5, bounds=bounds)
+    assert model.fit(X, y).counts_.sum() == pytest.approx(len(X), abs=1e-6)
+    assert model.set_params(bounds=Bounds(norm=30.0)).fit(X).counts_[0] == len(X)
+    model.set_params(relation="add_or_remove_one")
+    assert model.fit(X).counts_[0] != len(X)  # secret there
+
+
+def test_the_weight_of_the_constant_costs_means_little_and_spares_second_moments() -> None:
+    """Against weight 1, where the noise of means is least: by the sensitivities alone."""
+    noise = {w: ClassMoments(1, 4, w).term_sensitivity(Relation.REPLACE_ONE) for w in (1.0, 7 / 8)}
+    assert noise[7 / 8] / (7 / 8) <= 1.01 * noise[1.0]  # means
+    assert noise[7 / 8] <= 0.89 * noise[1.0]  # second moments
+    model = PrivateMoments(epsilon=1.0, bounds=UNIT).fit(np.zeros((50, 4)))
+    (event,) = model.guarantee_.events
+    assert 1 / event.noise_multiplier == pytest.approx(mu_from_budget(1.0, 1e-6))
 
 
 def centred_and_clipped(X: np.ndarray, n_components: int | None) -> np.ndarray:

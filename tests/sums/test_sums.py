@@ -34,6 +34,7 @@ STATISTICS: list[Statistic] = [
     SecondMoment(WIDTH),
     ClassMoments(CLASSES, WIDTH),
     ClassMoments(CLASSES, WIDTH, constant=0.5),
+    ClassMoments(CLASSES, WIDTH, constant=7 / 8),
     ClassMoments(
         CLASSES, WIDTH, parts=Parts(np.zeros((CLASSES, WIDTH)), np.ones((CLASSES, WIDTH, 1)))
     ),

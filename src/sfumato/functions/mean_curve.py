@@ -80,7 +80,8 @@ class PrivateMeanCurve(PrivateEstimator):
     -------
     Unit and relation : record (a whole curve); replace_one or add_or_remove_one.
     Released : the mean (or the sum and the count) of clipped curves, with Gaussian noise.
-    Sensitivity : ``2 τ / n`` (replace), ``√2 τ`` for sum and count (add or remove).
+    Sensitivity : ``2 τ / n`` (replace), ``√(τ² + c²)`` for sum and count (add or remove), a curve
+        being counted with ``c² = τ min(τ, 1)``.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
     Assumptions and numerics : range, points, kernel and τ are public; noise is float-safe. Proof:
         docs/guarantees/mean-curve.md.
@@ -169,9 +170,10 @@ class PrivateMeanCurve(PrivateEstimator):
             self.coefficients_ = mechanism.release(curves.mean(axis=0), ledger=receipt)
             count = 1.0
         else:
-            extended = np.column_stack([curves, np.full(len(curves), self.norm)])
+            weight = self._count_weight()
+            extended = np.column_stack([curves, np.full(len(curves), weight)])
             released = mechanism.release(extended.sum(axis=0), ledger=receipt)
-            count = max(float(released[-1]) / self.norm, 1.0)  # [C4] no rows
+            count = max(float(released[-1]) / weight, 1.0)  # [C4] no rows
             self.coefficients_ = released[:-1] / count
 
         self.noise_scale_ = math.sqrt(mechanism.variance()) / count
@@ -247,10 +249,20 @@ class PrivateMeanCurve(PrivateEstimator):
         if Relation(self.relation) is Relation.REPLACE_ONE:
             bound = 2 * self.norm / n_rows
         else:
-            bound = math.sqrt(2) * self.norm  # a curve and the constant τ that counts it
+            bound = math.hypot(self.norm, self._count_weight())  # a curve and what counts it
         return GaussianProcessMechanism.calibrate(
             sensitivity=bound, epsilon=self.epsilon, delta=self.delta
         )
+
+    def _count_weight(self) -> float:
+        """The constant c that counts a curve: noise at a point is least at ``c² = τ min(τ, 1)``.
+
+        The variance at a point where the mean is v is ``(τ² + c²)(1 + v²/c²)`` noise units, and
+        ``|v| <= min(τ, 1)``: a smoothed curve is no larger than its norm, and values end at 1.
+        Cut to ten bits, so that the count of any curves is exact.
+        """
+        digits, exponent = math.frexp(math.sqrt(self.norm * min(self.norm, 1.0)))
+        return math.ldexp(round(digits * 2**10), exponent - 10)
 
     def curve(self, points: ArrayLike) -> Array:
         """Give the released mean at points, in the units of the values and inside their range.

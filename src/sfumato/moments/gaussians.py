@@ -94,7 +94,9 @@ class CentredGaussians:
         return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))
 
 
-def gaussians_from_moments(moments: Array, noise: float) -> ClassGaussians:
+def gaussians_from_moments(
+    moments: Array, noise: float, *, n_rows: int | None = None
+) -> ClassGaussians:
     """Turn ``S_c + noise`` into counts, means and positive definite covariances.
 
     Parameters
@@ -103,6 +105,8 @@ def gaussians_from_moments(moments: Array, noise: float) -> ClassGaussians:
         Noisy ``S_c = sum [z; 1][z; 1]ᵀ`` over rows of the unit ball.
     noise : float
         Standard deviation s of the noise on a diagonal entry (s/√2 off the diagonal): public.
+    n_rows : int, optional
+        The public number of rows: what the counts lack of it is shared among them.
 
     Notes
     -----
@@ -115,7 +119,10 @@ def gaussians_from_moments(moments: Array, noise: float) -> ClassGaussians:
     - where noise drowns the signal, make the Gaussian round: eigenvalues move to v on a log
       scale, from not at all at ``r = 4 v`` to entirely at ``r = 16 v``.
     """
-    counts = np.maximum(moments[:, -1, -1], 1.0)
+    counts = moments[:, -1, -1]
+    if n_rows is not None:
+        counts = counts + (n_rows - counts.sum()) / len(counts)
+    counts = np.maximum(counts, 1.0)
     means = _into_unit_ball(moments[:, :-1, -1] / counts[:, None])
     second = moments[:, :-1, :-1] / counts[:, None, None]
     raw = second - means[:, :, None] * means[:, None, :]

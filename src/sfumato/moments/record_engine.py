@@ -248,9 +248,10 @@ def _release_moments(
 ) -> ClassGaussians:
     """Release the joint moments of all classes, or of their parts, and make Gaussians of them."""
     statistic = ClassMoments(plan.n_classes, records.width, CONSTANT, parts)
-    column = np.append(np.ones(records.width), CONSTANT)
-    noisy = records.release(statistic, mechanism, receipt) / np.outer(column, column)
-    return gaussians_from_moments(noisy, math.sqrt(mechanism.variance()))
+    noisy = statistic.unweighted(records.release(statistic, mechanism, receipt))
+    return gaussians_from_moments(
+        noisy, math.sqrt(mechanism.variance()), n_rows=records.public_rows
+    )
 
 
 def _release_once(records: Records, plan: GaussiansPlan, receipt: Receipt) -> CentredGaussians:

@@ -193,7 +193,7 @@ class ClassMoments(Statistic):
     width : int
         Numbers of a row u of the unit ball.
     constant : float, default=1.0
-        w, a power of two of at most 1, so that scaling by it is exact.
+        w, at most 1 and a multiple of 2**-8, so that products with it are exact.
     parts : Parts, optional
         How classes are cut; by default each is one part.
     """
@@ -224,6 +224,11 @@ class ClassMoments(Statistic):
             members = extended[groups == group]
             total[group] = members.T @ members
         return total
+
+    def unweighted(self, sums: Array) -> Array:
+        """Give ``sum [u; 1][u; 1]ᵀ`` of released sums."""
+        column = np.append(np.ones(self.width), self.constant)
+        return np.asarray(sums / np.outer(column, column))
 
     def term_sensitivity(self, relation: Relation) -> float:
         """``√2 (1 + w²)`` (replace) or ``1 + w²`` (add or remove)."""
