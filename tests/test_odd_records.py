@@ -6,6 +6,7 @@ An error, a warning or a changed answer for the other rows would tell that such 
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -20,7 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from sfumato import Bounds, Fabricator, HOGFeatures, PrivateKernelRegressor, ScatteringFeatures
+from sfumato import (
+    Bounds,
+    Fabricator,
+    HOGFeatures,
+    PrivateKernelRegressor,
+    PrivateTransferClassifier,
+    ScatteringFeatures,
+)
 from sfumato.cells import as_number, as_rows
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.tape import Released, taped
@@ -95,7 +103,7 @@ ODD_LABELS: list[Any] = [
 # Cells --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cell", ODD_CELLS, ids=repr)
+@pytest.mark.parametrize("cell", ODD_CELLS, ids=lambda cell: repr(cell)[:20])
 def test_a_cell_that_is_no_number_is_missing(cell: Any) -> None:
     assert not np.isfinite(as_number(cell))
 
@@ -334,7 +342,9 @@ METHODS = [
     "images",
     "weights",
 ]
-ODD_ROWS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320, "text", None, 10**400, Strange()]
+ODD_NUMBERS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-320]
+ODD_ROWS = [*ODD_NUMBERS, "text", None, 10**400, Strange()]
+READS_CELLS = (PrivateEstimator, HOGFeatures, ScatteringFeatures)
 
 
 def answers(model: Any, method: str, X: Any) -> np.ndarray:
@@ -344,34 +354,87 @@ def answers(model: Any, method: str, X: Any) -> np.ndarray:
     return np.asarray(found)
 
 
-def small_fit(name: str) -> tuple[Any, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(40, 4))
-    y = (X[:, 0] > 0).astype(int)
-    return clone(INSTANCES[name]).fit(X, y), X
+def small_data() -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(40, 4))
+    return X, (X[:, 0] > 0).astype(int)
 
 
-READS_CELLS = (PrivateEstimator, HOGFeatures, ScatteringFeatures)
+def check_answers(model: Any, X: np.ndarray, odd_rows: list[Any], tolerance: float = 0.0) -> None:
+    """An odd row is answered with numbers, without a word, and changes no other answer."""
+    others = np.arange(len(X)) != 3
+    for method in METHODS:
+        if not hasattr(model, method):
+            continue
+        queries = X[:, : model.n_components_] if method == "inverse_transform" else X
+        plain = answers(model, method, queries)
+        for odd in odd_rows:
+            spoilt = as_objects(queries.tolist())
+            spoilt[3, 0] = odd
+            found = answers(
+                model, method, spoilt.astype(float) if isinstance(odd, float) else spoilt
+            )
+            assert found.shape == plain.shape
+            if method == "winners":  # a count over all rows
+                continue
+            if plain.dtype.kind != "f":
+                np.testing.assert_array_equal(found[others], plain[others])
+                continue
+            np.testing.assert_allclose(found[others], plain[others], rtol=0, atol=tolerance)
+            assert method == "score_samples" or np.isfinite(found).all(), f"{method} of {odd!r}"
 
 
 @pytest.mark.filterwarnings("ignore:delta=")
 @pytest.mark.parametrize("name", [n for n, e in INSTANCES.items() if isinstance(e, READS_CELLS)])
 def test_answers_to_odd_rows_are_silent_and_touch_no_other_row(name: str) -> None:
-    model, X = small_fit(name)
-    for method in METHODS:
-        if not hasattr(model, method):
-            continue
-        queries = X[:12, : model.n_components_] if method == "inverse_transform" else X[:12]
-        plain = answers(model, method, queries)
-        for odd in ODD_ROWS:
-            spoilt = as_objects(queries.tolist())
-            spoilt[3, 0] = odd
-            given = spoilt.astype(float) if isinstance(odd, float) else spoilt
-            found = answers(model, method, given)
-            if method == "winners":
-                continue
-            assert found.shape == plain.shape
-            others = np.arange(12) != 3
-            np.testing.assert_array_equal(found[others], plain[others])
-            if plain.dtype.kind == "f" and method != "score_samples":
-                assert np.isfinite(found).all(), f"{method} of {odd!r}"
+    X, y = small_data()
+    check_answers(clone(INSTANCES[name]).fit(X, y), X[:12], ODD_ROWS)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, e in INSTANCES.items() if not isinstance(e, READS_CELLS)]
+)
+def test_without_privacy_huge_and_tiny_numbers_are_answered_and_others_refused(name: str) -> None:
+    X, y = small_data()
+    model = clone(INSTANCES[name]).fit(X, y)
+    # Rows that go to one branch are multiplied together; their number changes the last bits.
+    check_answers(model, X[:12], [1e308, -1e308, 1e-320], tolerance=1e-12)
+    spoilt = X[:12].copy()
+    for odd in (np.nan, np.inf):
+        spoilt[3, 0] = odd
+        for method in METHODS:
+            if hasattr(model, method):
+                with pytest.raises(ValueError, match=r"NaN|infinity"):
+                    getattr(model, method)(spoilt)
+
+
+TRANSFERS = {
+    "common features": ({}, 4),
+    "other features": ({}, 3),
+    "protected": ({"protect_target": True}, 4),
+    "printed": ({"unit": "entry", "mode": "paper"}, 4),
+    "printed, other features": ({"unit": "entry", "mode": "paper"}, 3),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TRANSFERS)
+def test_a_transfer_answers_odd_rows_like_others(name: str) -> None:
+    settings, width = TRANSFERS[name]
+    X, y = small_data()
+    model = PrivateTransferClassifier(
+        epsilon=1e3,
+        delta=1e-3,
+        schedule=(2,),
+        n_layers=1,
+        bounds=Bounds(lower=-1.0, upper=1.0, labels=[0, 1]),
+        random_state=0,
+        **settings,
+    )
+    target, labels = X[:, :width].copy(), y.tolist()
+    target[5, 1] = np.nan  # also of the rows that it learns from
+    if name == "protected":
+        labels[7], labels[9] = Strange(), [1, 2]
+    model.fit(X, y, target, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_answers(model, X[:12, :width], ODD_ROWS)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 
-__all__ = ["Bounds"]
+__all__ = ["Bounds", "label_places"]
 
 PUBLIC_LABELS = "public"
 
@@ -248,12 +248,7 @@ class Bounds:
         """
         given = as_cells(y)
         labels = self.label_set(given)
-        if labels.dtype.kind in REAL_KINDS:  # [Q4] as doubles, of whatever type a batch is
-            numbers, ordered = as_numbers(given), as_numbers(labels)
-            codes = np.searchsorted(ordered, numbers).clip(max=len(labels) - 1)
-            return np.where(ordered[codes] == numbers, codes, 0), labels
-        known = {label: code for code, label in enumerate(labels.tolist())}
-        return np.array([_lookup(known, each) for each in given.tolist()], dtype=np.intp), labels
+        return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label by itself
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
         """Give the public label set; `y` is read only where the set was declared public.
@@ -290,12 +285,38 @@ class Bounds:
         return labels
 
 
+def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
+    """Give the place of each label in a set, -1 for what is not in it; nothing raises.
+
+    Numbers are compared as doubles, of whatever type an array or a batch of them is.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_classes,)
+        The set, in ascending order.
+    y : array-like of shape (n_samples,)
+        Labels; any value.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Places.
+    """
+    given = as_cells(y)
+    if labels.dtype.kind in REAL_KINDS:
+        numbers, ordered = as_numbers(given), as_numbers(labels)
+        places = np.searchsorted(ordered, numbers).clip(max=len(labels) - 1)
+        return np.where(ordered[places] == numbers, places, -1)
+    known = {label: place for place, label in enumerate(labels.tolist())}
+    return np.array([_lookup(known, each) for each in given.tolist()], dtype=np.intp)
+
+
 def _lookup(known: dict[Any, int], label: Any) -> int:
     try:
         is_text = isinstance(label, bytes) and label not in known
-        return known.get(label.decode() if is_text else label, 0)
+        return known.get(label.decode() if is_text else label, -1)
     except Exception:  # not hashable, not comparable, not decodable: no label
-        return 0
+        return -1
 
 
 def _scale_into_ball(rows: NDArray[np.float64], norm: float) -> None:

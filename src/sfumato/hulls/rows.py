@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_foreign, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_foreign, moderate, namespace_of, to_numpy
 
 __all__ = ["check_choice", "check_count", "check_labels", "check_queries", "check_rows"]
 
@@ -33,9 +33,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
 
 
 def check_queries(estimator: Any, X: Any) -> Array:
-    """Give `X` as rows of the width that the fitted estimator expects."""
+    """Give `X` as rows of the width that the fitted estimator expects, none too large to square."""
     check_is_fitted(estimator)
-    return check_rows(estimator, X, reset=False)
+    return moderate(check_rows(estimator, X, reset=False))
 
 
 def check_labels(y: Any, n_rows: int) -> NDArray[Any]:

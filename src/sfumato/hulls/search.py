@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from sfumato.hulls.branch import Branch, fit_branch
 from sfumato.hulls.evaluation import coarse_branch, distance, image
 from sfumato.hulls.stacking import chunks_for_stacking, fit_stacked, stack_branches
-from sfumato.kernels.arrays import Array, cast, is_accelerated, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    Array,
+    cast,
+    is_accelerated,
+    like,
+    moderate,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.parallel import run_all
 
 __all__ = [
@@ -124,7 +132,8 @@ def _with_common_origin(
     single = branches[0]["inducing"].dtype == namespace_of(means[0]).float32
     precision = "float32" if single else "float64"
     origin = sum(means[1:], start=means[0]) / len(means)
-    shifted = cast(cast(like(origin, rows), "float64") - origin, precision)
+    away = cast(like(origin, rows), "float64") - origin
+    shifted = cast(moderate(away, precision), precision)
     moved: list[Branch] = [{**b, "mean": cast(b["mean"] - origin, precision)} for b in branches]
     return moved, shifted, cast(origin, precision)
 

@@ -21,6 +21,7 @@ __all__ = [
     "is_accelerated",
     "is_foreign",
     "like",
+    "moderate",
     "namespace_of",
     "packed",
     "regularized_solver",
@@ -31,6 +32,8 @@ Array = Any  # an array of any array-API library; the standard gives no common c
 Cuts = list[tuple[int, int]]
 # Rows of a block of the Cholesky factorisation.
 BLOCK = 96
+# Numbers whose squares can be added up and squared again without overflow.
+LARGEST, LARGEST_SINGLE = 2.0**200, 2.0**24
 
 
 def is_foreign(x: object) -> bool:
@@ -63,6 +66,16 @@ def packed(x: Array, dtype: str) -> Array:
     if isinstance(x, np.ndarray) and not (x.flags.c_contiguous or x.flags.f_contiguous):
         return np.ascontiguousarray(x)
     return x
+
+
+def moderate(x: Array, dtype: str = "float64") -> Array:
+    """Move numbers beyond 2**200 (2**24 for "float32") to it; no copy where there are none.
+
+    A query so far away is answered like one a little nearer, and without overflow.
+    """
+    xp = namespace_of(x)
+    largest = LARGEST_SINGLE if "float32" in (dtype, str(x.dtype).split(".")[-1]) else LARGEST
+    return xp.clip(x, -largest, largest) if bool(xp.any(xp.abs(x) > largest)) else x
 
 
 def to_numpy(x: Any) -> np.ndarray:

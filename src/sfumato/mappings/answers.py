@@ -9,13 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.guarantee import Mode
-from sfumato.hulls.rows import check_rows
-from sfumato.kernels.arrays import is_foreign, to_numpy
+from sfumato.kernels.arrays import is_foreign, moderate, to_numpy
 from sfumato.mappings.gaussians import coordinates_of, log_joint
 from sfumato.mappings.printed import all_errors, source_to_target_errors
 from sfumato.mappings.source import TransferSource
 
-__all__ = ["TransferAnswers", "standardised"]
+__all__ = ["TransferAnswers", "sound_rows", "standardised"]
 
 Array = NDArray[Any]
 LARGEST_WEIGHT = 0.25  # of the source beside the target
@@ -125,13 +124,10 @@ class TransferAnswers(TransferSource):
     # Spaces ---------------------------------------------------------------------------------
 
     def _check_queries(self, X: Any) -> Array:
-        rows = to_numpy(X) if is_foreign(X) else X
-        if self._fitted_on_source_alone():
-            return self._check_rows(rows, reset=False)
-        return np.asarray(check_rows(self, rows, reset=False), dtype=np.float64)
-
-    def _fitted_on_source_alone(self) -> bool:
-        return not (hasattr(self, "target_classifier_") or hasattr(self, "target_"))
+        rows = self._check_rows(to_numpy(X) if is_foreign(X) else X, reset=False)
+        if not hasattr(self, "target_classifier_"):
+            return rows  # they will be clipped to the bounds of the source
+        return sound_rows(rows, getattr(self, "target_centre_", np.zeros(rows.shape[1])))
 
     def _common_features(self) -> bool:
         return bool(self.n_source_features_ == self.n_features_in_)
@@ -169,6 +165,15 @@ class TransferAnswers(TransferSource):
         if self._common_features():
             return points
         return np.asarray(points @ self.source_directions_[: points.shape[1]])
+
+
+def sound_rows(rows: Array, default: Array) -> Array:
+    """Give rows of an unprotected target, which has no bounds, without numbers that overflow.
+
+    A row with missing or infinite numbers becomes the default.
+    """
+    whole = np.isfinite(rows).all(axis=1, keepdims=True)
+    return np.asarray(moderate(np.where(whole, rows, default)))
 
 
 def standardised(errors: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.kernels.arrays import Array, cast, like, namespace_of
+from sfumato.kernels.arrays import Array, cast, like, moderate, namespace_of
 from sfumato.mappings.branch import Branch, errors, filtered, fit_branch, layer_outputs
 from sfumato.parallel import run_all
 
@@ -93,7 +93,8 @@ def _evaluate_batch(
 
 def _centred(branch: Branch, rows: Array) -> Array:
     """Take the centre off in double precision, so that an offset costs no digits."""
-    return cast(cast(rows, "float64") - branch["centre"], _precision(branch))
+    precision = _precision(branch)
+    return cast(moderate(cast(rows, "float64") - branch["centre"], precision), precision)
 
 
 def _precision(branch: Branch) -> str:

@@ -12,11 +12,12 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
+from sfumato.bounds import Bounds, label_places
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Mode
-from sfumato.hulls.rows import check_count, check_rows
+from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import is_foreign, to_numpy
+from sfumato.mappings.answers import sound_rows
 from sfumato.mappings.parameters import check_kappa, check_ratio
 from sfumato.mappings.printed import fit_source_to_target, target_subspace
 from sfumato.mappings.protection import TargetRelease, for_either_record
@@ -27,6 +28,7 @@ from sfumato.mappings.target import Rounds, first_errors
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.persistence import load, save
 from sfumato.persistence.forms import Form
+from sfumato.private import checked_rows
 
 __all__ = ["PrivateTransferClassifier"]
 
@@ -455,29 +457,33 @@ class PrivateTransferClassifier(ClassifierMixin, TransferStart):
         """
         given = to_numpy(target) if is_foreign(target) else target
         # An error about a value would tell that such a row is there.
-        rows = self._check_rows(given) if self.protect_target else check_rows(self, given)
+        if self.protect_target:
+            rows = self._check_rows(given)
+        else:
+            rows = checked_rows(self, given, reset=True)
+            whole = rows[np.isfinite(rows).all(axis=1)]
+            rows = sound_rows(rows, whole.mean(axis=0) if len(whole) else np.zeros(rows.shape[1]))
+        given_codes = self._target_codes(rows, y_target)
+        self._require_start(given_codes)
+        planned = TargetRelease.plan(self, rows) if self.protect_target else None
+        return rows, given_codes, planned
+
+    def _target_codes(self, rows: Array, y_target: Any) -> NDArray[np.intp]:
+        """Give the place of each label in the set, -1 for none; a protected one may be anything."""
         if y_target is None:
             raise InvalidInputError(
                 "'y_target' is missing: give one label for each target row, -1 where there is none."
             )
-        labels = to_numpy(y_target).ravel()
-        if len(labels) != len(rows):
-            raise InvalidInputError(
-                f"'y_target' has {len(labels)} labels, 'target' has {len(rows)} rows."
-            )
-        marks = {UNLABELLED, str(UNLABELLED)}
-        codes = {label: code for code, label in enumerate(self.classes_.tolist())}
-        if marks & codes.keys():
+        labels = self._check_column(rows, to_numpy(y_target) if is_foreign(y_target) else y_target)
+        if (
+            label_places(self.classes_, np.array([UNLABELLED, str(UNLABELLED)], object)) >= 0
+        ).any():
             raise InvalidInputError("-1 marks a target row without label; it cannot be a label.")
-        found = [UNLABELLED if each in marks else codes.get(each, -2) for each in labels.tolist()]
-        if self.protect_target:
-            found = [max(code, UNLABELLED) for code in found]
-        elif -2 in found:
+        places = label_places(self.classes_, labels)
+        marked = label_places(np.array([UNLABELLED]), labels) == 0
+        if not self.protect_target and not (marked | (places >= 0)).all():
             raise InvalidInputError("'y_target' holds a label that the source does not have.")
-        rows, given_codes = np.asarray(rows, dtype=np.float64), np.array(found, dtype=np.intp)
-        self._require_start(given_codes)
-        planned = TargetRelease.plan(self, rows) if self.protect_target else None
-        return rows, given_codes, planned
+        return places
 
     def _require_start(self, codes: NDArray[np.intp]) -> None:
         """Refuse a target that lacks labels of every class, the source's features, or rows."""

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import moderate
 from sfumato.margins.ellipsoids import EllipsoidAnswers, centroids, precisions
 from sfumato.margins.large_margin_losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
 from sfumato.margins.large_margin_objective import (
@@ -306,7 +307,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
             One distance a class.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = moderate(validate_data(self, X, reset=False, dtype=np.float64))
         features = quadratic_features(extended((rows - self.mean_) / self.scale_))
         return softmin(features @ to_vectors(self.matrices_).T, self.starts_)
 

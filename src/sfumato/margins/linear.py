@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import moderate
 from sfumato.margins.losses import LOSSES, loss_named
 from sfumato.margins.objective import LinearObjective
 from sfumato.persistence.forms import Form, labels, numbers, one_of, one_score_for_two
@@ -179,5 +180,5 @@ class LinearClassifier(LinearPredictions):
 
     def _scores(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = moderate(validate_data(self, X, reset=False, dtype=np.float64))
         return np.asarray(rows @ self.coef_.T + self.intercept_)
