@@ -14,6 +14,7 @@ from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, run_task
 from sfumato.federated.messages import Reply, Request, model_from, model_in, write_reply
+from sfumato.federated.party import _estimator_in
 from sfumato.guarantee import Guarantee, Status
 from tests.federated.federations import hulls
 
@@ -145,15 +146,16 @@ def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms
 
 
 def test_of_a_request_only_the_parameters_are_taken(tmp_path, digits) -> None:
-    """Whatever else a file of an estimator may hold, it is not in what the party sends back."""
+    """Whatever else a file of an estimator may hold, the party neither uses nor returns it."""
     fitted = hulls(epsilon=np.inf, n_components=2).fit(digits[0][:60], digits[1][:60])
     forged = fitted.set_params(**hulls().get_params())
-    forged.note_ = "from elsewhere"
+    party = Party.of_rows("a", *digits[:2], tmp_path)
     request = Request("t", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})
-    reply = Party.of_rows("a", *digits[:2], tmp_path).answer(request)
-    sent = model_from(reply.arrays["model"])
-    assert not hasattr(sent, "note_")
-    assert sent.guarantee_.epsilon == 16.0
+    assert model_from(party.answer(request).arrays["model"]).guarantee_.epsilon == 16.0
+    assert not any(name.endswith("_") for name in vars(_estimator_in(request)))
+    forged.note_ = "from elsewhere"  # an attribute that the class does not have
+    odd = Request("t2", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})
+    assert "note_" in party.answer(odd).refusal
 
 
 def test_an_agreed_entry_bound_is_accepted(tmp_path, digits) -> None:

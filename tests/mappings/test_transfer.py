@@ -20,7 +20,7 @@ from sfumato.mappings.printed import all_errors
 from sfumato.mappings.target import Rounds
 from sfumato.mechanisms.tape import taped
 from sfumato.testing import seeded_noise
-from sfumato.testing.inspection import equal_to_the_bit, file_content, leaves
+from sfumato.testing.inspection import equal_to_the_bit, leaves, unpacked
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
@@ -223,7 +223,7 @@ def test_neither_rows_nor_labels_of_a_target_are_kept(
             nearest = np.abs(kept[:, None, :] - T[None]).max(axis=2).min(axis=1)
             assert np.all(nearest > 1e-6), path
     sfumato.save(fitted, tmp_path / "model.sfumato")
-    content = file_content(tmp_path / "model.sfumato")
+    content = unpacked((tmp_path / "model.sfumato").read_bytes())
     for column in (found, found.astype(np.int8), np.searchsorted(fitted.classes_, found)):
         assert column.tobytes() not in content
     for row in T:
@@ -394,7 +394,7 @@ def test_the_exported_source_depends_on_released_values_only(
     with seeded_noise(1), taped():
         clone(estimator).fit(S, s).export_source(tmp_path / "three")
     assert (tmp_path / "one").read_bytes() != (tmp_path / "three").read_bytes()
-    content = file_content(tmp_path / "one")
+    content = unpacked((tmp_path / "one").read_bytes())
     for row in S:
         assert row.tobytes() not in content
         assert row.astype(np.float32).tobytes() not in content
