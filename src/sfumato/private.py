@@ -191,7 +191,7 @@ class PrivateEstimator(BaseEstimator):
         codes, classes = None, _ONE_CLASS
         if y is not None:
             codes, classes = self._check_labels(rows, y, bounds)
-        self._warn_if_weak(len(rows))
+        self._warn_if_weak(int(rows.shape[0]))
         return ArrayRecords(rows, codes, relation=self.relation), classes
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:

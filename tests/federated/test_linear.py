@@ -12,9 +12,9 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.federated import LinearTask, Party, make_parties, simulate
 from sfumato.federated.coordination import run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
-from sfumato.margins.rows import unit_rows
 from sfumato.mechanisms.tape import taped
 from sfumato.moments.pca import top_eigenvectors
+from sfumato.sums.maps import IntoUnitBall
 from sfumato.testing import seeded_noise
 
 UNIT = Bounds(norm=1.0, labels=range(10))
@@ -36,7 +36,7 @@ def test_without_noise_the_subspace_is_that_of_all_rows(tmp_path, rows) -> None:
     task = LinearTask("t", linear(epsilon=np.inf))
     parties = make_parties(X, y, tmp_path, n_parties=3, random_state=0)
     found = simulate(parties, task)
-    units = unit_rows(UNIT, X)
+    units = IntoUnitBall(UNIT, X.shape[1])(X)
     expected = top_eigenvectors(units.T @ units, 12)[1]
     overlap = np.linalg.svd(found.model.projection_.T @ expected, compute_uv=False)
     np.testing.assert_allclose(overlap, 1, atol=1e-3)  # equal parties, so weights are equal too

@@ -11,14 +11,23 @@ from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.guarantee import Relation
 from sfumato.margins.linear_budget import LinearBudget, Repeated
 from sfumato.margins.losses import loss_named
-from sfumato.margins.noisy_gradient import Descent, clipped_gradient, descend, on_weight_grid
-from sfumato.margins.rows import RowMap
+from sfumato.margins.noisy_gradient import Descent, GradientSum, descend, on_weight_grid
+from sfumato.margins.rows import LinearRows
+from sfumato.sums.grid import revealed
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.records import ArrayRecords
 
 
 @pytest.fixture
 def data(rng):
-    rows = RowMap(Bounds(norm=1.0), False)(rng.normal(0, 0.4, (60, 4)))
+    units = IntoUnitBall(Bounds(norm=1.0), 4)(rng.normal(0, 0.4, (60, 4)))
+    rows = LinearRows(4, False)(units)
     return rows, rng.integers(3, size=60)
+
+
+def clipped_gradient(loss, clip, rows, codes, weights):
+    records = ArrayRecords(rows, codes, relation="add_or_remove_one")
+    return revealed(records._sum(GradientSum(loss, clip, weights)))
 
 
 def literal(loss, clip, rows, codes, weights):
@@ -36,7 +45,7 @@ def test_clipped_gradient_literally(name, clip, data, rng):
     rows, codes = data
     loss = loss_named(name, 3)
     weights = on_weight_grid(rng.normal(0, 3, (3, 4)))
-    found = clipped_gradient(loss, clip, rows, loss.targets(codes, rows), weights)
+    found = clipped_gradient(loss, clip, rows, codes, weights)
     np.testing.assert_allclose(found, literal(loss, clip, rows, codes, weights), atol=1e-3)
 
 
@@ -45,14 +54,13 @@ def test_one_row_moves_the_gradient_by_its_own_exact_term(name, data, rng):
     """The sum is the exact sum of terms of one row each: removing a row removes its term."""
     rows, codes = data
     loss = loss_named(name, 3)
-    targets = loss.targets(codes, rows)
     for scale in (0.1, 30.0):
         weights = on_weight_grid(rng.normal(0, scale, (3, 4)))
-        whole = clipped_gradient(loss, 0.1, rows, targets, weights)
+        whole = clipped_gradient(loss, 0.1, rows, codes, weights)
         for i in range(0, 60, 7):
             others = np.delete(np.arange(60), i)
-            rest = clipped_gradient(loss, 0.1, rows[others], targets[others], weights)
-            term = clipped_gradient(loss, 0.1, rows[i : i + 1], targets[i : i + 1], weights)
+            rest = clipped_gradient(loss, 0.1, rows[others], codes[others], weights)
+            term = clipped_gradient(loss, 0.1, rows[i : i + 1], codes[i : i + 1], weights)
             np.testing.assert_array_equal(rest + term, whole)
             assert np.linalg.norm(term) <= 0.1
 
@@ -98,7 +106,7 @@ def test_weights_that_ran_away_give_finite_gradients(wild, data):
     weights[1, 2] = wild
     brought = on_weight_grid(weights)
     assert np.linalg.norm(brought) <= 2.0**10
-    found = clipped_gradient(loss, 0.1, rows, loss.targets(codes, rows), brought)
+    found = clipped_gradient(loss, 0.1, rows, codes, brought)
     assert np.isfinite(found).all()
     assert np.linalg.norm(found) <= 0.1 * len(rows)
 

@@ -118,6 +118,25 @@ def test_terms_are_multiples_of_the_quantum_and_small() -> None:
         assert np.abs(one).max() <= 2
 
 
+@pytest.mark.parametrize("half", [2**16, 2**17, 2**17 + 3])
+def test_sums_at_their_largest_are_exact(half: int) -> None:
+    """Every bit of a block is used; larger blocks would be rounded, which the difference shows."""
+
+    class Largest(SecondMoment):
+        def add_up(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+            left = np.where(codes[:, None] == 0, 2 - 2.0**-18, -(2 - 2.0**-17))
+            return left.T @ rows
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            return (1, 1)
+
+    rows = np.full((2 * half, 1), 1 - 2.0**-18)
+    codes = (np.arange(2 * half) >= half).astype(np.intp)
+    exact = half * ((2**19 - 1) - (2**19 - 2)) * (2**18 - 1)
+    assert revealed(summed(rows, codes, Largest(1)))[0, 0] == exact / 2**36
+
+
 def test_row_maps_treat_each_row_alone() -> None:
     raw = np.random.default_rng(9).normal(size=(300, WIDTH)) * 10.0 ** np.arange(-150, 150)[:, None]
     raw[0, 0], raw[1, 1] = np.nan, np.inf

@@ -19,19 +19,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.events import Event
+from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in, promised_in
 from sfumato.guarantee import Guarantee, Relation
-from sfumato.margins.linear_budget import LinearBudget
+from sfumato.margins.linear_fit import LinearPlan, fit_weights
 from sfumato.margins.private_linear import PrivateLinearClassifier
-from sfumato.margins.rows import unit_rows
-from sfumato.margins.whitening import second_moment
-from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.private import PrivateEstimator
+from sfumato.sums import Records, SecondMoment
 
 __all__ = ["LinearTask", "fit_classifier", "release_subspace"]
 
@@ -260,13 +256,13 @@ def release_subspace(
     if aggregate not in AGGREGATES:
         raise FederationError(f"'aggregate' must be one of {AGGREGATES}.")
     rows, labels = data()
-    mechanism = _rehearsed_second_round(estimator, rows, labels)
-    assert estimator.bounds is not None  # noqa: S101 - the rehearsal has checked it
-    moment = second_moment(unit_rows(estimator.bounds, estimator._check_rows(rows)))
+    # Whatever the second round would refuse is refused before the first one is paid for.
+    records, plan = _planned(estimator, rows, labels)
+    assert plan.first is not None  # noqa: S101 - _planned has checked it
     receipt = prepay(  # charge, then draw
-        ledger, mechanism.event(), unit=estimator.unit, relation=estimator.relation
+        ledger, plan.first.event(), unit=estimator.unit, relation=estimator.relation
     )
-    noisy = mechanism.release_symmetric(moment, ledger=receipt)
+    noisy = records.release(SecondMoment(records.width), plan.first, receipt)
     facts = {
         "guarantee": estimator._guarantee(receipt).to_dict(),
         "n_features": rows.shape[1],
@@ -294,73 +290,27 @@ def fit_classifier(
     wanted = rows.shape[1], check_n_components(pattern.n_components, rows.shape[1])
     if basis.shape != wanted:
         raise FederationError(f"The basis has shape {basis.shape}; expected {wanted}.")
-    fitted = _SecondPhase(**pattern.get_params(deep=False)).set_params(ledger=ledger)
-    fitted.fit_in(basis, rows, labels)
-    model = fitted.plain()
+    records, plan = _planned(pattern, rows, labels)
+    second = plan.after_projection()
+    receipt = pattern.set_params(ledger=ledger)._prepay(*second.mechanisms())
+    model = pattern.set_params(ledger=None)
+    model.projection_ = basis
+    mapped = records.mapped(second.row_map(records.width, basis))
+    model.weights_ = fit_weights(mapped, second, receipt)
+    model.guarantee_ = model._guarantee(receipt)
     model.guarantee_ = _of_both_releases(model, first)
     facts = {"guarantee": model.guarantee_.to_dict(), **_public_count(pattern, len(rows))}
     return facts, {"model": model_in(model)}
 
 
-def _rehearsed_second_round(
+def _planned(
     estimator: PrivateLinearClassifier, rows: NDArray[Any], labels: NDArray[Any]
-) -> GaussianMechanism:
-    """Run the second round up to its charge, and give the mechanism of the first.
-
-    So whatever the second one would refuse, it refuses before the first one is paid for.
-    """
-    rehearsed = _SecondPhase(**estimator.get_params(deep=False) | {"ledger": _NoPayer()})
-    n_features = rows.shape[1] if rows.ndim == 2 else 0
-    try:
-        rehearsed.fit_in(np.zeros((n_features, 1)), rows, labels)
-    except _AllChecked:
-        return rehearsed.first_round
-    raise FederationError("The classifier was not charged for.")  # pragma: no cover
-
-
-class _AllChecked(Exception):  # noqa: N818 - good news
-    """A rehearsal came as far as the charge."""
-
-
-class _NoPayer:
-    """Stands where the ledger stands in earnest."""
-
-    def charge(self, *events: Event, **words: Any) -> Receipt:  # noqa: ARG002 - as a ledger has it
-        raise _AllChecked
-
-
-class _SecondPhase(PrivateLinearClassifier):
-    """The classifier in a given subspace: the first release was made and paid for before."""
-
-    first_round: GaussianMechanism
-
-    def fit_in(self, basis: Array, rows: NDArray[Any], labels: NDArray[Any]) -> None:
-        self._basis = basis
-        self.fit(rows, labels)
-
-    def _budget(self, loss: Any, n_features: int) -> LinearBudget:
-        budget = super()._budget(loss, n_features)
-        first = budget.second_moment()
-        if first is None:
-            raise FederationError("As many components as features leave no subspace to be found.")
-        self.first_round = first
-        return budget
-
-    def _prepay(self, *mechanisms: Mechanism) -> Receipt:
-        if mechanisms[0] != self.first_round:
-            raise FederationError("The first release of a task is not that of its second moment.")
-        return super()._prepay(*mechanisms[1:])
-
-    def _mapped(self, first: Any, units: Any, receipt: Receipt) -> Any:  # noqa: ARG002
-        self.projection_ = self._basis
-        return self._row_map().finish(units)
-
-    def plain(self) -> PrivateLinearClassifier:
-        """Give the public class with what was learned."""
-        model = PrivateLinearClassifier(**self.get_params(deep=False) | {"ledger": None})
-        for name in ("classes_", "weights_", "projection_", "n_features_in_", "guarantee_"):
-            setattr(model, name, getattr(self, name))
-        return model
+) -> tuple[Records, LinearPlan]:
+    """Check what both rounds need, and divide the budget between them."""
+    records, plan = estimator.plan(rows, labels)
+    if plan.first is None:
+        raise FederationError("As many components as features leave no subspace to be found.")
+    return records, plan
 
 
 def _of_both_releases(model: PrivateLinearClassifier, first: Reply) -> Guarantee:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.events import Event, RepeatedEvent
 from sfumato.guarantee import Relation
 from sfumato.margins.losses import Loss
+from sfumato.margins.noisy_gradient import GradientSum
 from sfumato.margins.objective import largest_rounding
 from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.base import Mechanism
@@ -19,8 +22,8 @@ from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.sums.grid import MOST_ROWS, double_rounding
-from sfumato.sums.statistics import SecondMoment
+from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.statistics import ClassCounts, SecondMoment
 
 __all__ = ["LinearBudget", "Repeated"]
 
@@ -176,8 +179,10 @@ class LinearBudget:
         """Give the release of the class sizes, or None where the number of rows is public."""
         if self.relation is Relation.REPLACE_ONE:
             return None
-        mechanism = GaussianMechanism.from_mu(sensitivity=1.0, mu=self._mu(COUNT_SHARE))
-        return mechanism.for_size(self.loss.n_classes)
+        counts = ClassCounts(self.loss.n_classes)
+        moved = counts.sensitivity(self.relation, MOST_ROWS)
+        mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(COUNT_SHARE))
+        return mechanism.for_size(counts.size)
 
     def gradients(
         self, clip: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
@@ -195,11 +200,10 @@ class LinearBudget:
         """
         counted = 0.0 if self.relation is Relation.REPLACE_ONE else COUNT_SHARE
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
-        limit = self.slope_limit(clip)
-        sensitivity = limit * (2 if self.relation is Relation.REPLACE_ONE else 1)
-        as_doubles = double_rounding(size, n_rows * limit)
-        mechanism = GaussianMechanism.from_mu(sensitivity=sensitivity + as_doubles, mu=mu)
-        return mechanism.for_size(size)
+        moved = GradientSum(self.loss, self.slope_limit(clip), np.zeros(size)).sensitivity(
+            self.relation, n_rows
+        )
+        return GaussianMechanism.from_mu(sensitivity=moved, mu=mu).for_size(size)
 
     def slope_limit(self, clip: float) -> float:
         """Length to which the slopes of a row are scaled back: `clip`, or the loss's own bound.

@@ -2,25 +2,26 @@
 
 Each row is treated alone and exactly: rows are multiples of 2**-18 and weights of 2**-25, so that
 scores are exact doubles; slopes are cut to multiples of 2**-18, and the products are summed
-exactly (`rows.exact_product`). What is released is therefore the exact real sum of terms that
-depend on one row each, in whatever order the machine adds.
+exactly (`sfumato.sums`). What is released is therefore the exact real sum of terms that depend on
+one row each, in whatever order the machine adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, like, namespace_of
 from sfumato.margins.losses import Loss, over_scores
-from sfumato.margins.rows import exact_product
 from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.maps import HAIR
+from sfumato.sums.statistics import Statistic
 
-__all__ = ["Descent", "clipped_gradient", "descend", "on_weight_grid"]
+__all__ = ["Descent", "GradientSum", "descend", "on_weight_grid"]
 
 WEIGHT_BITS = 25
 LARGEST_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
@@ -50,26 +51,49 @@ class Descent:
     averaged: float
 
 
-def clipped_gradient(
-    loss: Loss, clip: float, rows: Array, targets: Array, weights: Weights
-) -> Weights:
-    """``sum_i g_i aᵢᵀ`` with slopes g scaled back to length `clip`, exactly.
+@dataclass(frozen=True, eq=False)
+class GradientSum(Statistic):
+    """``sum_i g_i aᵢᵀ`` with the slopes g of a row's loss, scaled back to length `clip`.
+
+    A term is at most `clip` long. Adding or removing a row moves the sum by that, replacing one by
+    twice as much.
 
     Parameters
     ----------
     loss : Loss
+        The loss of a row.
     clip : float
         Largest length of the slopes of a row, below 2.
-    rows : array of shape (n, m)
-        In the unit ball, multiples of ``2**-ROW_BITS``.
-    targets : array of shape (n, n_scores)
     weights : ndarray of shape (n_scores, m)
-        As `on_weight_grid` gives them.
+        As `on_weight_grid` gives them; rows are multiples of ``2**-ROW_BITS`` in the unit ball.
     """
-    scores = rows @ like(rows, np.ascontiguousarray(weights.T))
-    slopes = loss.slopes(scores, targets)
-    lengths = namespace_of(scores).sqrt(over_scores(slopes * slopes))
-    return exact_product(cut(slopes * _shrinkage(lengths, clip), ROW_BITS), rows)
+
+    loss: Loss
+    clip: float
+    weights: Weights = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return self.weights.shape
+
+    @property
+    def largest_term(self) -> float:
+        """The length of the slopes: numbers of a row are 1 at most."""
+        return self.clip
+
+    def add_up(self, rows: Array, codes: NDArray[np.intp]) -> Array:
+        """Add up clipped slopes times rows."""
+        scores = rows @ like(rows, np.ascontiguousarray(self.weights.T))
+        slopes = self.loss.slopes(scores, self.loss.targets(codes, rows))
+        xp = namespace_of(scores)
+        lengths = xp.sqrt(over_scores(slopes * slopes))
+        clipped = cut(slopes * _shrinkage(lengths, self.clip), ROW_BITS)
+        return xp.matrix_transpose(clipped) @ rows
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 `clip` (replace) or `clip` (add or remove)."""
+        return self.clip * (2 if relation is Relation.REPLACE_ONE else 1)
 
 
 def _shrinkage(lengths: Array, clip: float) -> Array:

@@ -7,26 +7,26 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Mode, Relation, Status
-from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import is_foreign, like, namespace_of, to_numpy
 from sfumato.margins.linear import LinearPredictions
-from sfumato.margins.linear_budget import COUNT_SHARE, LinearBudget, Repeated
+from sfumato.margins.linear_budget import COUNT_SHARE, LinearBudget
+from sfumato.margins.linear_fit import (
+    SOLVERS,
+    LinearPlan,
+    LinearSettings,
+    fit_weights,
+    release_projection,
+)
 from sfumato.margins.linear_printed import fit_as_printed, printed_scores
 from sfumato.margins.losses import LOSSES, Loss, loss_named
-from sfumato.margins.noisy_gradient import Descent, clipped_gradient, descend
-from sfumato.margins.objective import LinearObjective
-from sfumato.margins.rows import MOST_MINIMISED, RowMap, unit_rows
-from sfumato.margins.whitening import second_moment, whitening_projection
-from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.minimiser import near_minimiser
-from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.margins.rows import MOST_MINIMISED, LinearRows
+from sfumato.moments.pca import check_n_components
 from sfumato.persistence.forms import (
     Form,
     flag,
@@ -40,20 +40,15 @@ from sfumato.persistence.forms import (
 )
 from sfumato.private import PrivateEstimator
 from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.records import Records
 
 __all__ = ["PrivateLinearClassifier"]
 
-SOLVERS = ("noisy-gd", "objective", "output")
 USUAL_SHARE = 0.3
 PRINTED_SHARE = 0.5
-# Public rule for the step: noise alone would move the score of a row of length 1 by this many
-# units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
-# and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
-SCORE_NOISE = 1.6
-LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
-AVERAGED = 0.5
 FOREIGN = "the array library computes exp and sqrt of a number alike at every place of an array"
-EXACT = 1e-6  # gradient norm of a minimiser without privacy
+SCORED = 4096  # rows that are scored together
 MOST_WHITENED = 5000  # features: the second moment has their square, its eigenvectors their cube
 
 
@@ -209,13 +204,14 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
         """Learn private weights.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows; a tensor of another array library stays on its device with "noisy-gd".
+        X : array-like of shape (n_samples, n_features), or Records
+            Rows; a tensor of another array library stays on its device with "noisy-gd". Records
+            bring their labels along.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -224,25 +220,16 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
-        rows = self._check_rows(X)
-        labels = to_numpy(y) if is_foreign(y) else y
-        codes, self.classes_ = self._check_labels(rows, labels, bounds)
-        self._check_settings()
-        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
-        self._warn_if_weak(int(rows.shape[0]))
         if self.mode == Mode.PAPER:
-            fit_as_printed(self, rows, codes, loss, self._share(PRINTED_SHARE))
-            return self
-
-        units = unit_rows(bounds, rows)  # [L1] rows in the unit ball, each by itself
-        budget = self._budget(loss, rows.shape[1])
-        solve = {  # [L2] the budget divided, everything charged, then drawn
-            "objective": self._by_objective,
-            "output": self._by_output,
-            "noisy-gd": self._by_noisy_descent,
-        }[self.solver]
-        self.weights_ = solve(budget, units, codes)  # [L7] weights; no row is read from here on
+            return self._fit_as_printed(X, y)
+        records, plan = self.plan(X, y)
+        receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
+        self.projection_ = release_projection(records, plan, receipt, X)  # [L3] second moment
+        rows = records.mapped(plan.row_map(records.width, self.projection_))
+        self.weights_ = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
+        self.guarantee_ = self._guarantee(receipt)
+        if is_foreign(X) and self.solver == "noisy-gd":
+            self._require_place_independence()
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
@@ -251,100 +238,85 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         if sizes["w"] != sizes.get("k", sizes["d"]) + constant:
             raise refuse("weights_", "one weight for each number of a mapped row")
 
-    # The three solvers ----------------------------------------------------------------------
+    def plan(
+        self, X: ArrayLike | Records, y: ArrayLike | None = None
+    ) -> tuple[Records, LinearPlan]:
+        """Check everything that a fit would refuse, and divide its budget; nothing is charged.
 
-    def _by_objective(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
-        """Minimise the sum of losses with a random linear term."""
-        first = budget.second_moment()
-        mechanism = budget.objective(self._n_weights(units, budget.loss), self._public_rows(units))
-        receipt = self._prepay(*_present(first, mechanism))
-        rows = self._mapped(first, units, receipt)  # [L3] second moment released, rows projected
-        objective = LinearObjective(budget.loss, rows, budget.loss.targets(codes, rows))
-        weights = mechanism.release(objective, ledger=receipt)  # [L4] the minimiser
-        self.guarantee_ = self._guarantee(receipt)
-        return weights
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or Records
+            As for `fit`.
+        y : array-like of shape (n_samples,)
+            As for `fit`.
 
-    def _by_output(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
-        """Add noise to the minimiser."""
-        first = budget.second_moment()
-        size, n_rows = self._n_weights(units, budget.loss), self._public_rows(units)
-        mechanism, convexity, residual = budget.output(size, n_rows)
-        receipt = self._prepay(*_present(first, mechanism))
-        rows = self._mapped(first, units, receipt)
-        objective = LinearObjective(budget.loss, rows, budget.loss.targets(codes, rows))
-        minimiser = self._minimiser(objective, convexity, residual)
-        weights = mechanism.release(minimiser, ledger=receipt)  # [L5] the minimiser with noise
-        self.guarantee_ = self._guarantee(receipt)
-        return weights
+        Returns
+        -------
+        tuple of Records and LinearPlan
+            The records, rows in the unit ball, and the releases of a fit.
+        """
+        bounds = self._check_promise()
+        if isinstance(X, Records) and self.solver != "noisy-gd":
+            raise UnsupportedModeError(
+                f"solver={self.solver!r} needs all rows in memory; use solver='noisy-gd'."
+            )
+        labels = to_numpy(y) if is_foreign(y) else y
+        records, self.classes_ = self._labelled_unit_records(X, labels, bounds)  # [L1] unit ball
+        self._check_settings()
+        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
+        is_secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
+        return records, LinearPlan.of(  # [L2] the budget divided
+            self._budget(loss, records.width),
+            self._settings(records.width),
+            self._most_rows if is_secret else records.most_rows,
+            is_secret=is_secret,
+        )
 
-    def _minimiser(self, objective: LinearObjective, convexity: float, residual: float) -> Any:
-        """Give a point within ``residual / convexity`` of the minimiser, whatever the rows are."""
-        linear = np.zeros(objective.shape)
-        if math.isinf(self.epsilon):  # nothing is promised, so nothing need be certain
-            return objective.minimise(linear, convexity, EXACT)
-        return near_minimiser(objective, linear, convexity, residual)
+    def _settings(self, n_features: int) -> LinearSettings:
+        return LinearSettings(
+            solver=self.solver,
+            n_components=self._components_kept(n_features),
+            whiten=self._whitens,
+            intercept=bool(self.fit_intercept),
+            n_steps=int(self.n_steps),
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            clip=self.clip,
+        )
 
-    def _by_noisy_descent(self, budget: LinearBudget, units: Array, codes: NDArray[Any]) -> Any:
-        """Descend along noisy gradients."""
-        first, counter = budget.second_moment(), budget.count()
-        size = self._n_weights(units, budget.loss)
-        mechanism = budget.gradients(self.clip, self.n_steps, size, self._public_rows(units))
-        receipt = self._prepay(*_present(first, counter, Repeated(mechanism, self.n_steps)))
-        rows = self._mapped(first, units, receipt)
-        n_rows = float(rows.shape[0])
-        if counter is not None:
-            counts = np.bincount(codes, minlength=budget.loss.n_classes)
-            n_rows = max(1.0, float(counter.release(counts, ledger=receipt).sum()))
-        targets, limit = budget.loss.targets(codes, rows), budget.slope_limit(self.clip)
-
-        def released_gradient(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-            gradient = clipped_gradient(budget.loss, limit, rows, targets, weights)
-            return mechanism.release(gradient, ledger=receipt)  # [L6] a noisy gradient
-
-        shape = (budget.loss.n_scores, int(rows.shape[1]))
-        plan = self._descent(mechanism, n_rows, limit)
-        weights = descend(released_gradient, shape, n_rows, plan)
-        self.guarantee_ = self._guarantee(receipt)
-        if is_foreign(units) and self.guarantee_.status is Status.PROVED:
+    def _require_place_independence(self) -> None:
+        if self.guarantee_.status is Status.PROVED:
             self.guarantee_ = self.guarantee_.with_status(Status.CONDITIONAL, FOREIGN)
-        return weights
 
-    def _descent(self, mechanism: GaussianMechanism, n_rows: float, limit: float) -> Descent:
-        """The step by a public rule: noise moves the score of a unit row by SCORE_NOISE."""
-        rate = self.learning_rate
-        if rate is None:
-            noise = math.sqrt(self.n_steps * mechanism.variance()) / n_rows
-            largest = LARGEST_STEP / limit
-            wanted = SCORE_NOISE * (1 - self.momentum) / noise if noise else largest
-            rate = min(wanted, largest)
-        return Descent(self.n_steps, rate, self.momentum, AVERAGED)
+    def _fit_as_printed(self, X: Any, y: Any) -> Self:
+        bounds = self._check_promise()
+        rows = self._check_rows(X)
+        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        self._check_settings()
+        self._warn_if_weak(len(rows))
+        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
+        fit_as_printed(self, rows, codes, loss, self._share(PRINTED_SHARE))
+        return self
 
     # Rows -----------------------------------------------------------------------------------
-
-    def _mapped(self, first: GaussianMechanism | None, units: Array, receipt: Receipt) -> Array:
-        """Release the second moment if one is asked for, and project the rows by it."""
-        self.projection_ = None
-        if first is not None:
-            moment = first.release_symmetric(second_moment(units), ledger=receipt)
-            kept = self._components_kept(units.shape[1])
-            if self._whitens:
-                noise = math.sqrt(first.variance())
-                self.projection_ = whitening_projection(moment, kept, noise, units)
-            else:
-                self.projection_ = top_eigenvectors(moment, kept)[1]
-        return self._row_map().finish(units)
-
-    def _row_map(self) -> RowMap:
-        assert self.bounds is not None  # noqa: S101 - checked by fit
-        return RowMap(self.bounds, self.fit_intercept, self.projection_, self._whitens)
 
     def _scores(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         if self.mode == Mode.PAPER:
             return printed_scores(self, rows)
-        rows = self._row_map()(rows)
-        return to_numpy(rows @ like(rows, np.ascontiguousarray(self.weights_.T)))
+        assert self.bounds is not None  # noqa: S101 - checked by fit
+        into_ball = IntoUnitBall(self.bounds, self.n_features_in_)
+        row_map = LinearRows(
+            self.n_features_in_, self.fit_intercept, self.projection_, self._whitens
+        )
+        weights = like(rows, np.ascontiguousarray(self.weights_.T))
+        n_rows = int(rows.shape[0])
+        scores = np.empty((n_rows, len(self.weights_)))
+        for start in range(0, n_rows, SCORED):
+            part = slice(start, min(start + SCORED, n_rows))
+            scores[part] = to_numpy(row_map(into_ball(rows[part, :])) @ weights)
+        return scores
 
     def _check_rows(self, X: Any, *, reset: bool = True, bounds: Bounds | None = None) -> Any:
         if not is_foreign(X) or self.solver != "noisy-gd" or self.mode == Mode.PAPER:
@@ -445,11 +417,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             return MOST_ROWS
         return MOST_MINIMISED
 
-    def _public_rows(self, units: Array) -> int:
-        """Number of rows where it is public, else the public bound on it."""
-        is_public = Relation(self.relation) is Relation.REPLACE_ONE
-        return int(units.shape[0]) if is_public else self._most_rows
-
     def _share(self, usual: float) -> float:
         share = usual if self.pca_share is None else float(self.pca_share)
         if not 0 < share < 1:
@@ -460,11 +427,3 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         if self.n_components is None:
             return n_features
         return check_n_components(self.n_components, n_features)
-
-    def _n_weights(self, units: Array, loss: Loss) -> int:
-        n_columns = self._components_kept(int(units.shape[1])) + bool(self.fit_intercept)
-        return loss.n_scores * n_columns
-
-
-def _present(*mechanisms: Mechanism | None) -> list[Mechanism]:
-    return [mechanism for mechanism in mechanisms if mechanism is not None]

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.arrays import Array, is_accelerated, like, namespace_of, to_numpy
-from sfumato.margins.rows import exact_product
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.sums.grid import ROW_BITS, cut
 
-__all__ = ["second_moment", "whitening_projection"]
+__all__ = ["whitening_projection"]
 
 # Added to the eigenvalues before whitening, as a share of the largest eigenvalue that noise alone
 # would have. Chosen on held-out training rows of two image sets among 0.03, 0.1 and 0.3.
@@ -20,14 +18,8 @@ FLOOR = 0.2
 LEAST_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
 
 
-def second_moment(rows: Array) -> NDArray[np.float64]:
-    """``sum z zᵀ`` over rows of the unit ball, exactly."""
-    on_grid = cut(rows, ROW_BITS)
-    return exact_product(on_grid, on_grid)
-
-
 def whitening_projection(
-    moment: NDArray[np.float64], n_components: int, noise: float, reference: Array
+    moment: NDArray[np.float64], n_components: int, noise: float, reference: Array = None
 ) -> NDArray[np.float64]:
     """``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1.
 
@@ -40,8 +32,8 @@ def whitening_projection(
     noise : float
         Standard deviation s of the noise on its diagonal; noise alone has eigenvalues up to
         ``s √(2m)``.
-    reference : array
-        Where the rows live: on an accelerator the eigenvectors are found there.
+    reference : array, optional
+        Rows on an accelerator: the eigenvectors are found there then.
     """
     values, vectors = _eigenvectors(moment, n_components, reference)
     values = np.maximum(values, 0.0)

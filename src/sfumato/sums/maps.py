@@ -75,7 +75,7 @@ class IntoUnitBall:
         return _into_ball((doubles - like(rows, centre)[None, :]) / radius, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Centred:
     """``z -> (z - mean) / radius``, scaled back into the unit ball.
 
@@ -100,7 +100,7 @@ class Centred:
         return cut(Bounds(norm=1.0).clip((rows - self.mean) / self.radius), FINE_BITS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Projected:
     """``z -> Uᵀ(z - mean) / radius``, scaled back into the unit ball.
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array
-from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, SecretSum, revealed
+from sfumato.kernels.arrays import Array, is_foreign, namespace_of, to_numpy
+from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, ROW_BITS, SecretSum, cut, revealed
 from sfumato.sums.maps import RowMap
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = ["ArrayRecords", "BatchRecords", "Records"]
+__all__ = ["ArrayRecords", "BatchRecords", "Records", "rows_in_memory"]
 
 CACHED_ROWS = 4096  # rows that are mapped and added together, so that they stay in the cache
 Block = tuple[Array, Codes]
@@ -90,12 +90,18 @@ class Records(ABC):
         """Give the records seen through a public map, computed block by block on each pass."""
         return _MappedRecords(self, row_map)
 
-    def kept(self) -> Records:
-        """Give the records with their maps computed once and kept where the rows live."""
-        blocks = list(self._blocks())
-        rows = np.concatenate([rows for rows, _ in blocks]) if blocks else np.empty((0, self.width))
-        codes = np.concatenate([c for _, c in blocks]) if blocks else np.empty(0, dtype=np.intp)
-        return ArrayRecords(rows, codes, relation=self.relation)
+    def kept(self) -> ArrayRecords:
+        """Give the records with their maps computed once and kept, on the grid of sums.
+
+        Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them.
+        """
+        kept, codes = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0, dtype=np.intp)]
+        for rows, numbers in self._blocks():
+            on_grid = cut(rows, ROW_BITS)
+            kept.append(on_grid if is_foreign(on_grid) else on_grid.astype(np.float32))
+            codes.append(numbers)
+        rows = _joined(kept)
+        return ArrayRecords(rows, np.concatenate(codes), relation=self.relation)
 
     def _sum(self, statistic: Statistic) -> SecretSum:
         total = SecretSum(statistic.shape)
@@ -104,7 +110,8 @@ class Records(ABC):
             if n_pending + len(codes) > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 pending, n_pending = np.zeros(statistic.shape), 0
-            pending = pending + statistic.add_up(rows, codes)
+            doubles = rows if is_foreign(rows) else rows.astype(np.float64, copy=False)
+            pending = pending + to_numpy(statistic.add_up(doubles, codes))
             n_pending += len(codes)
         total.add(pending, n_pending)
         self._check_complete(total)
@@ -120,7 +127,7 @@ class Records(ABC):
 
     @abstractmethod
     def _blocks(self) -> Iterator[Block]:
-        """Start a pass over the rows: blocks of at most `CACHED_ROWS` rows and their codes."""
+        """Start a pass over the rows: blocks of at most `BLOCK_ROWS` rows and their codes."""
 
 
 class ArrayRecords(Records):
@@ -144,9 +151,30 @@ class ArrayRecords(Records):
         self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
 
     def _blocks(self) -> Iterator[Block]:
-        for start in range(0, self._rows.shape[0], CACHED_ROWS):
-            part = slice(start, min(start + CACHED_ROWS, self._rows.shape[0]))
+        # An accelerator wants few large products, a processor rows that stay in its cache.
+        step = BLOCK_ROWS if is_foreign(self._rows) else CACHED_ROWS
+        for start in range(0, self._rows.shape[0], step):
+            part = slice(start, min(start + step, self._rows.shape[0]))
             yield self._rows[part, :], self._codes[part]
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Join blocks of rows; each is let go as soon as it was copied."""
+    if is_foreign(parts[-1]):
+        return namespace_of(parts[-1]).concat(parts[1:])
+    joined = np.empty((sum(len(part) for part in parts), parts[0].shape[1]), dtype=np.float32)
+    end = len(joined)
+    while parts:
+        part = parts.pop()
+        joined[end - len(part) : end] = part
+        end -= len(part)
+    return joined
+
+
+def rows_in_memory(records: ArrayRecords) -> tuple[Array, Codes]:
+    """Give rows and codes themselves, for an objective: it is no sum, and its mechanism sees it."""
+    rows = records._rows
+    return rows if is_foreign(rows) else rows.astype(np.float64, copy=False), records._codes
 
 
 class BatchRecords(Records):

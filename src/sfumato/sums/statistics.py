@@ -34,12 +34,16 @@ class Statistic(ABC):
     """
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
-    largest_term: ClassVar[float] = 1.0  # in magnitude, of one record in one coordinate
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the sum."""
+
+    @property
+    def largest_term(self) -> float:
+        """Largest magnitude of a term of one record, in one coordinate; below 2."""
+        return 1.0
 
     @property
     def size(self) -> int:
@@ -151,7 +155,7 @@ class SecondMoment(Statistic):
         return math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parts:
     """Public cuts of each class at a point and along axes: which part a row belongs to.
 
