@@ -75,14 +75,13 @@ def test_a_clip_beyond_the_slopes_of_the_loss_costs_no_noise(name, n_classes, bo
     paid = budget.gradients(1.9, 10, 4 * loss.n_scores, 100).sensitivity
     assert paid == pytest.approx(2 * bound)  # 3.8 before
     limit, farthest = budget.slope_limit(1.9), 0.0
-    rows = RowMap(Bounds(norm=1.0), False)(np.vstack([rng.normal(0, 2, (40, 4)), np.eye(4)]))
+    raw = np.vstack([rng.normal(0, 2, (40, 4)), np.eye(4)])
+    rows = LinearRows(4, False)(IntoUnitBall(Bounds(norm=1.0), 4)(raw))
     rows = np.vstack([rows, -rows])
     for scale in (1.0, 100.0):
         weights = on_weight_grid(rng.normal(0, scale, (loss.n_scores, 4)))
         terms = [
-            clipped_gradient(
-                loss, limit, row[None], loss.targets(np.array([c]), row[None]), weights
-            )
+            clipped_gradient(loss, limit, row[None], np.array([c]), weights)
             for row in rows
             for c in range(n_classes)
         ]
