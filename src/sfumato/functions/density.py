@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions.bandwidth import normal_rule, private_quartiles, quartile_mechanisms
+from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
 from sfumato.functions.domain import Domain
 from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.plotting import plot_density
@@ -60,13 +60,13 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     ----------
     bandwidth : float, array-like or "private", default="private"
         One h for all features, one a feature, or a full matrix H (in squared units). It must not
-        come from the rows. "private" buys the quartiles of each feature with a share of epsilon
+        come from the rows. "private" buys the spread of each feature with a share of epsilon
         and takes the normal rule; it needs the number of rows, hence "replace_one".
     space : {"gaussian", "sobolev"}, default="gaussian"
         Where the noise lives: smooth noise with the kernel of the estimate (section 4.1 of the
         paper), or rough noise with an exponential kernel (section 4.2, up to three features).
     bandwidth_share : float, default=0.1
-        Share of epsilon for the quartiles; not used where the bandwidth is given.
+        Share of epsilon for the spreads; not used where the bandwidth is given.
     n_fourier : int, default=2048
         Random Fourier features, used where the exact features of the kernel would be too many
         (from four features on, or for a bandwidth that is small for its box).
@@ -109,10 +109,10 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     -------
     Unit and relation : record, label included; replace_one or add_or_remove_one.
     Released : the sum of kernels of each class as a finite vector, with Gaussian noise; before
-        it, the quartiles of each feature if they are asked for.
+        it, the spread of each feature if they are asked for.
     Sensitivity : ``sqrt(2 - 2 k_min) <= √2`` (replace) or 1 (add or remove) in the space of the
         kernel, for any number of classes together; in the Sobolev space computed numerically.
-    Guarantee : mu-GDP by the Gaussian process mechanism, plus pure epsilon for the quartiles.
+    Guarantee : mu-GDP by the Gaussian process mechanism, plus bounded range for the spreads.
     Assumptions and numerics : bounds, bandwidth and label set are public; coordinates carry 2⁻¹⁰
         for rounding, noise is float-safe. Proof: docs/guarantees/density.md.
 
@@ -205,11 +205,11 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         self._try_space(rows.shape[1])
 
         rows = bounds.clip(rows)  # [D1] rows inside the public box
-        quartiles, mechanism = self._mechanisms(rows.shape[1])  # [D2] the budget divided
+        spreads, mechanism = self._mechanisms(rows.shape[1])  # [D2] the budget divided
         largest = max(self.n_fourier, MOST_COORDINATES)  # whatever the bandwidth will be
         mechanism.for_size(largest * len(self.classes_))
-        receipt = self._prepay(*quartiles, mechanism)  # [D3] charge all, then draw
-        self.bandwidth_ = self._bandwidth(rows, quartiles, receipt)  # [D4] quartiles, if bought
+        receipt = self._prepay(*spreads, mechanism)  # [D3] charge all, then draw
+        self.bandwidth_ = self._bandwidth(rows, spreads, receipt)  # [D4] spreads, if bought
         space = self._public_space(rows.shape[1])
         bound = space.sensitivity(self.relation, len(self.classes_), self.mode)
         sums = space.statistic(rows, np.eye(len(self.classes_))[codes])  # one column a class
@@ -256,7 +256,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     def _mechanisms(
         self, n_features: int
     ) -> tuple[list[ExponentialMechanism], GaussianProcessMechanism]:
-        """Divide epsilon between the quartiles and the function (in units of its sensitivity)."""
+        """Divide epsilon between the spreads and the function (in units of its sensitivity)."""
         share = self.bandwidth_share if self._buys_bandwidth() else 0.0
         mechanism = GaussianProcessMechanism.calibrate(
             sensitivity=1.0,
@@ -266,7 +266,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         )
         if not share:
             return [], mechanism
-        return quartile_mechanisms(self.epsilon * share * ROUNDED_DOWN, n_features), mechanism
+        return spread_mechanisms(self.epsilon * share * ROUNDED_DOWN, n_features), mechanism
 
     def _try_space(self, n_features: int) -> None:
         """Find out whether the space can be built before anything is charged."""
@@ -278,14 +278,12 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return np.asarray(GaussianKernel(self.bandwidth).bandwidth, dtype=np.float64)
 
     def _bandwidth(
-        self, rows: Array, quartiles: list[ExponentialMechanism], receipt: Receipt
+        self, rows: Array, spreads: list[ExponentialMechanism], receipt: Receipt
     ) -> Array:
-        if not quartiles:
+        if not spreads:
             return self._given_bandwidth()
         domain = self._domain(rows.shape[1])
-        return normal_rule(
-            private_quartiles(rows, domain, quartiles, receipt), len(rows), domain.width
-        )
+        return normal_rule(private_spreads(rows, domain, spreads, receipt), len(rows), domain.width)
 
     def _domain(self, n_features: int) -> Domain:
         assert self.bounds is not None  # noqa: S101 - checked by fit
