@@ -237,7 +237,9 @@ def test_rounding_is_paid_for() -> None:
     assert 2 * rough.residual / 3.0 / noise.std() == pytest.approx(mu, rel=0.02)
     fields = {"sensitivity": 4.0, "kappa": 0.1, "strong_convexity": 3.0, "epsilon": 2.0}
     pure = GammaObjectiveMechanism(**fields, size=18)
-    raised = pure.with_rounding(lambda norm: 4.0 * 2**-14 * norm * pure.rate / 18)
+    raised = pure.with_rounding(
+        lambda norm: 4.0 * 2**-14 * norm * pure.rate / 18, lambda norm: norm
+    )
     assert raised.rounding >= 4.0 * 2**-14
     assert raised.rate == pytest.approx((2 * (1 - raised._share) - 0.1) / 4)
     assert raised._share > 2**-7 == pure._share
@@ -258,6 +260,8 @@ def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     with seeded_noise(1):
         linear = mechanism._linear_term(data.shape)
     radius = data.radius(float(np.linalg.norm(linear)), mechanism.strong_convexity)
+    assert radius < mechanism._radius  # what is drawn is not moved into the ball
+    assert math.isfinite(mechanism._radius) == (delta == 0)
     t = rng.normal(size=data.shape)
     assert data.gradient_error(3 * radius * t / np.linalg.norm(t)) <= mechanism.residual / 2
     assert huge.ellipsoids().rounding > mechanism.rounding

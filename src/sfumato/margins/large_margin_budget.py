@@ -112,15 +112,21 @@ class LargeMarginBudget:
             epsilon=self.epsilon,
             size=self._size,
         )
-        return mechanism.with_rounding(lambda longest: self._rounding(longest, convexity))
+        return mechanism.with_rounding(
+            lambda longest: self._rounding(longest, convexity),
+            lambda longest: self._limits.farthest(longest, convexity),
+        )
 
     @property
     def _size(self) -> int:
         return self.n_classes * self.order * (self.order + 1) // 2
 
+    @property
+    def _limits(self) -> MarginLimits:
+        return MarginLimits(self.loss, self.n_classes, self.n_rows, self._size // self.n_classes)
+
     def _rounding(self, longest: float, convexity: float) -> float:
-        limits = MarginLimits(self.loss, self.n_classes, self.n_rows, self._size // self.n_classes)
-        return limits.rounding(longest, convexity)
+        return self._limits.rounding(longest, convexity)
 
     def _convexity(self, deviation: float) -> float:
         if self.regularization is not None:

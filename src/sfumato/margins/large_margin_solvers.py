@@ -106,8 +106,7 @@ class PerturbableSum(LargeMarginObjective):
 
     def radius(self, linear: float, strong_convexity: float) -> float:
         """Bound on the norm of the minimiser for linear terms of this norm."""
-        limits = self._limits
-        return farthest_minimiser(limits.slopes, limits.at_zero, linear, strong_convexity)
+        return self._limits.farthest(linear, strong_convexity)
 
     @property
     def _limits(self) -> MarginLimits:
@@ -153,6 +152,10 @@ class MarginLimits:
         per_score = 2 * (self.n_features + 4) * longest * self.loss.largest_curvature
         terms = BLOCK + GROUP + self.n_rows / (BLOCK * GROUP) + 16
         return 1.01 * 2.0**-53 * self.slopes * (per_score + terms)
+
+    def farthest(self, linear: float, strong_convexity: float) -> float:
+        """Bound on the norm of the minimiser for linear terms of this norm."""
+        return farthest_minimiser(self.slopes, self.at_zero, linear, strong_convexity)
 
     def rounding(self, linear: float, strong_convexity: float) -> float:
         """Bound on that rounding for all data: from public numbers alone."""

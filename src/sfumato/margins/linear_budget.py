@@ -15,7 +15,7 @@ from sfumato.events import Event, RepeatedEvent
 from sfumato.guarantee import Relation
 from sfumato.margins.losses import Loss
 from sfumato.margins.noisy_gradient import GradientSum
-from sfumato.margins.objective import largest_rounding
+from sfumato.margins.objective import largest_minimiser, largest_rounding
 from sfumato.margins.rows import MOST_MINIMISED
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gamma import GammaMechanism
@@ -115,7 +115,8 @@ class LinearBudget:
             size=size,
         )
         return mechanism.with_rounding(
-            lambda longest: self._rounding(size, n_rows, longest, convexity)
+            lambda longest: self._rounding(size, n_rows, longest, convexity),
+            lambda longest: largest_minimiser(self.loss, n_rows, longest, convexity),
         )
 
     def _gaussian(self, multiplier: float, size: int, n_rows: int) -> GaussianObjectiveMechanism:

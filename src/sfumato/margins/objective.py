@@ -12,7 +12,7 @@ from sfumato.margins.losses import Loss
 from sfumato.margins.solvers import newton
 from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 
-__all__ = ["LinearObjective", "gradient_rounding", "largest_rounding"]
+__all__ = ["LinearObjective", "gradient_rounding", "largest_minimiser", "largest_rounding"]
 
 Array = NDArray[np.float64]
 
@@ -62,6 +62,20 @@ def largest_rounding(
         linear,
         strong_convexity,
     )
+
+
+def largest_minimiser(loss: Loss, n_rows: int, linear: float, strong_convexity: float) -> float:
+    """Bound on the norm of the minimiser for all data of `n_rows` at most.
+
+    Parameters
+    ----------
+    loss : Loss
+    n_rows : int
+    linear, strong_convexity : float
+        See `largest_rounding`.
+    """
+    slopes, at_zero = n_rows * loss.slope_bound, n_rows * loss.value_at_zero
+    return farthest_minimiser(slopes, at_zero, linear, strong_convexity)
 
 
 def _group(n_columns: int) -> int:
@@ -122,9 +136,7 @@ class LinearObjective:
 
     def radius(self, linear: float, strong_convexity: float) -> float:
         """Bound on the norm of the minimiser for linear terms of this norm."""
-        n_rows = len(self.rows)
-        slopes, at_zero = n_rows * self.loss.slope_bound, n_rows * self.loss.value_at_zero
-        return farthest_minimiser(slopes, at_zero, linear, strong_convexity)
+        return largest_minimiser(self.loss, len(self.rows), linear, strong_convexity)
 
     def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
         """Minimise ``sum loss + <linear, W> + strong_convexity/2 ||W||²``."""

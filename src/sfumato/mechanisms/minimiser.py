@@ -14,6 +14,7 @@ __all__ = [
     "farthest_minimiser",
     "near_minimiser",
     "norm_quantile",
+    "projected",
     "rounding_met",
 ]
 
@@ -91,8 +92,12 @@ def rounding_met(
     slopes, at_zero, linear, strong_convexity : float
         See `farthest_minimiser`.
     """
-    reach = REACH * farthest_minimiser(slopes, at_zero, linear, strong_convexity)
-    return error(reach) + _rounding_of_sum(slopes, linear, strong_convexity * reach)
+    farthest = farthest_minimiser(slopes, at_zero, linear, strong_convexity)
+    # Longer linear terms have minimisers that near only if the slopes balance them.
+    balanced = slopes + strong_convexity * farthest
+    reach = REACH * farthest
+    summed = _rounding_of_sum(slopes, max(linear, balanced), strong_convexity * reach)
+    return error(reach) + summed
 
 
 def _rounding_of_sum(*norms: float) -> float:
@@ -116,9 +121,17 @@ def norm_quantile(law: str, size: int, scale: float) -> float:
 
 
 def near_minimiser(
-    objective: PerturbableObjective, linear: Array, strong_convexity: float, tolerance: float
+    objective: PerturbableObjective,
+    linear: Array,
+    strong_convexity: float,
+    tolerance: float,
+    radius: float = math.inf,
 ) -> Array:
     """Give a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
+
+    With a finite `radius`, both are moved into the ball of that radius, and the bound holds for
+    linear terms of any length: rounding grows in proportion to the norm of a point, and moving
+    that point into the ball shrinks it again by as much.
 
     A quarter of the tolerance is left for the rounding of `linear`. What the quick solver gives is
     taken if its gradient, rounding included, is small enough. If not, gradient descent with steps
@@ -134,6 +147,8 @@ def near_minimiser(
         Λ.
     tolerance : float
         At least twice the rounding of gradients in the ball of the descent, see `rounding_met`.
+    radius : float, default=inf
+        Public; `farthest_minimiser` of the linear terms for which `rounding_met` was asked.
     """
 
     def gradient_and_bound(t: Array) -> tuple[Array, float]:
@@ -143,21 +158,43 @@ def near_minimiser(
         doubt = objective.gradient_error(t) + _rounding_of_sum(*norms)
         return gradient, float(np.linalg.norm(gradient)) + doubt
 
+    def is_near(t: Array, bound: float) -> bool:
+        norm = float(np.linalg.norm(t))
+        if norm <= radius:
+            return bound <= 0.75 * tolerance
+        # A tenth is left for the rounding of the move into the ball.
+        return bound <= 0.65 * tolerance * max(1.0, (norm - bound / strong_convexity) / radius)
+
     with np.errstate(all="ignore"):  # a warning about the numbers would be one about the records
         # Rounding may take half of the tolerance, the check three quarters: an eighth is enough.
         t = objective.minimise(linear, strong_convexity, tolerance / 8)
-        if gradient_and_bound(t)[1] <= 0.75 * tolerance:
-            return t
+        if is_near(t, gradient_and_bound(t)[1]):
+            return projected(t, radius)
         steepest = (objective.smoothness + strong_convexity) * (1 + 2.0**-20)
-        radius = objective.radius(float(np.linalg.norm(linear)), strong_convexity)
-        t = _into_ball(t, radius)
-        far = max(math.e, 16 * radius * strong_convexity / tolerance)
+        holds = objective.radius(float(np.linalg.norm(linear)), strong_convexity)
+        t = _into_ball(t, holds)
+        far = max(math.e, 16 * holds * strong_convexity / tolerance)
         for _ in range(math.ceil(steepest / strong_convexity * math.log(far))):
             gradient, bound = gradient_and_bound(t)
-            if bound <= 0.75 * tolerance:
+            if is_near(t, bound):
                 break
             t = t - gradient / steepest
-    return t
+    return projected(t, radius)
+
+
+def projected(t: Array, radius: float) -> Array:
+    """Give the point of the ball of this radius that is nearest to t, to 4 units of rounding.
+
+    Parameters
+    ----------
+    t : ndarray
+    radius : float
+    """
+    largest = float(np.abs(t).max(initial=0.0))
+    if largest == 0:
+        return t
+    norm = largest * math.sqrt(math.fsum(((t / largest) ** 2).ravel().tolist()))
+    return t if norm <= radius else np.asarray(t * (radius / norm))
 
 
 def _into_ball(t: Array, radius: float) -> Array:

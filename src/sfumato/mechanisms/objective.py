@@ -35,6 +35,7 @@ TEN_DEVIATIONS = 10.0  # a normal variable passes them with probability 8e-24
 GAMMA_RESIDUAL = 2.0**-15  # a wider one, for vectors of so large a norm are drawn on a coarser grid
 GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output with that residual
 LARGEST_SHARE = 0.5
+LEAST_BALL = 64  # residuals over Λ in the radius of the ball that points are moved into
 ENLARGEMENT = 2.0**-10  # the share of the miss that rounding to a grid costs at most
 
 
@@ -60,6 +61,11 @@ class ObjectiveMechanism(Mechanism):
     def residual(self) -> float:
         """τ: the point that is found lies within ``τ / Λ`` of the minimiser."""
 
+    @property
+    def _radius(self) -> float:
+        """Radius of the ball that a point is moved into."""
+        return math.inf
+
     def _check_rounding(self, rounding: float) -> None:
         if not (math.isfinite(rounding) and rounding >= 0):
             raise InvalidInputError(f"'rounding' must be finite and >= 0. Got {rounding} instead.")
@@ -74,7 +80,7 @@ class ObjectiveMechanism(Mechanism):
         linear = self._linear_term(value.shape)
         if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
             return value.minimise(linear, self.strong_convexity, self.residual / 2)
-        t = near_minimiser(value, linear, self.strong_convexity, self.residual)
+        t = near_minimiser(value, linear, self.strong_convexity, self.residual, self._radius)
         return self._with_output_noise(t)
 
     @abstractmethod
@@ -210,6 +216,10 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         Number of coordinates of a point: the law depends on it.
     rounding : float, default=0.0
         See `GaussianObjectiveMechanism`; 0 promises that it is below ``2⁻¹⁶ D``.
+    ball : float, default=inf
+        Public radius of a ball that the point is moved into before the output noise; `rounding`
+        is then a bound for all linear terms, however long, and epsilon holds without a delta.
+        See `with_rounding`.
 
     Privacy
     -------
@@ -225,6 +235,7 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
     epsilon: float
     size: int
     rounding: float = 0.0
+    ball: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,7 +248,8 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
                 "'regularization'."
             )
         linear = self.rate * self.residual / (4 * ENLARGEMENT)
-        if self.size**1.5 > LARGEST_NORM * min(linear, self._share * self.epsilon):
+        is_rough = self.residual > self.strong_convexity * self.ball / LEAST_BALL
+        if is_rough or self.size**1.5 > LARGEST_NORM * min(linear, self._share * self.epsilon):
             raise InvalidInputError(
                 "'epsilon' leaves too little for noise of that size to be drawn; use a larger "
                 "'epsilon' or a larger 'regularization'."
@@ -249,23 +261,33 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         wider = self.residual / (GAMMA_RESIDUAL * self.sensitivity)
         return min(LARGEST_SHARE, GAMMA_SHARE * math.sqrt(wider))
 
-    def with_rounding(self, rounding_of: Callable[[float], float]) -> GammaObjectiveMechanism:
+    def with_rounding(
+        self, rounding_of: Callable[[float], float], ball_of: Callable[[float], float]
+    ) -> GammaObjectiveMechanism:
         """Give the mechanism that pays for the rounding of gradients.
 
         What is paid for makes the noise larger, and larger noise the rounding: both are raised
-        until they fit.
+        until they fit. The ball holds the minimisers of all linear terms but for a probability of
+        9e-27; what lies beyond is moved to its edge.
 
         Parameters
         ----------
         rounding_of : callable
             Gives `rounding` for linear terms up to a norm.
+        ball_of : callable
+            Gives the radius of the ball that holds their minimisers.
         """
         found = self
         while True:
-            rounding = rounding_of(norm_quantile("gamma", self.size, 1 / found.rate))
+            longest = norm_quantile("gamma", self.size, 1 / found.rate)
+            rounding = rounding_of(longest)
             if rounding <= found.rounding:
-                return found
+                return replace(found, ball=ball_of(longest))
             found = replace(found, rounding=1.01 * rounding)
+
+    @property
+    def _radius(self) -> float:
+        return self.ball
 
     @property
     def rate(self) -> float:
