@@ -179,6 +179,11 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[Records, NDArray[Any]]:
         """Check rows and labels and give them as records, in their own units."""
         if isinstance(X, Records):
+            if X.relation is not Relation(self.relation):  # its sensitivities are for other pairs
+                raise InvalidInputError(
+                    f"The records are for relation {str(X.relation)!r}, "
+                    f"{type(self).__name__} has relation {str(self.relation)!r}."
+                )
             self.n_features_in_ = X.width
             if bounds.labels == PUBLIC_LABELS:
                 raise MissingBoundsError(
