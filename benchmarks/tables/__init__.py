@@ -11,6 +11,7 @@ from benchmarks.recording import RESULTS
 from benchmarks.tables import (
     auditing,
     fabrication,
+    faults,
     federated,
     foundations,
     functions,
@@ -23,6 +24,7 @@ from benchmarks.tables.page import HEAD, Sections, section
 
 FAMILIES = (
     *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
+    faults,
 )
 SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
 

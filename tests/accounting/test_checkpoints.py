@@ -195,6 +195,24 @@ def test_a_false_checkpoint_at_the_end_of_a_true_chain_is_found_by_verify(writte
         Ledger(path).verify(noted)
 
 
+@pytest.mark.parametrize("state", [b"", b"{}", b"[]\n1234", b'{"epsilon": "x"}'])
+def test_a_sealed_state_that_is_rubbish_is_told_as_such(path, state):
+    budget = Ledger(path).create("rows", epsilon=2.0, delta=1e-6)
+    seal = ledger_chain.sha256(state).hexdigest()
+    (line,) = budget._known.next_lines("rows", [encode_event(event(0))], ledger_chain.stamp(), seal)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "INSERT INTO sfumato_charges VALUES (?, ?, ?, ?, ?, ?)",
+            (line.dataset, line.position, line.time, line.event, line.previous, line.hash),
+        )
+        connection.execute("UPDATE sfumato_budgets SET count = 1, head = ?", (line.hash,))
+        connection.execute("INSERT INTO sfumato_checkpoints VALUES ('rows', 1, ?)", (state,))
+        connection.commit()
+    for use in (Ledger(path).verify, lambda: Ledger(path).dataset("rows")):
+        with pytest.raises(LedgerTamperedError, match="cannot be read"):
+            use()
+
+
 def _as_written_by_the_first_version(path, n_lines):
     """Lines without marks, and no table of checkpoints."""
     budget = Ledger(path).create("rows", epsilon=2.0, delta=1e-6)

@@ -181,9 +181,11 @@ class DatasetBudget:
         """Read every line of the chain, all of them checked."""
 
         def read(ledger: Transaction) -> list[Charge]:
-            record = self._record(ledger)
+            known, record = self._known, self._record(ledger)
             lines = ledger_store.charges(ledger, self.name)
             check_chain(record, lines)
+            if known is not None:
+                known.refuse_replaced(record, lines[known.count - 1 : known.count])
             return lines
 
         return self._database.read(read)

@@ -146,7 +146,10 @@ class History:
             raise _tampered(name, line.position, "its text does not match its hash")
         if line.seal != sha256(state).hexdigest():
             raise _tampered(name, line.position, "the checkpoint is not the one that it seals")
-        base = Spending.from_bytes(state)
+        try:
+            base = Spending.from_bytes(state)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            raise _tampered(name, line.position, "the checkpoint cannot be read") from None
         return replace(start, count=line.position, head=line.hash, base=base)
 
     @cached_property

@@ -47,6 +47,7 @@ ROUNDING = 2.0**-48  # relative, of a few operations in doubles
 CURVE_ROUNDING = 1e-6  # relative, of the Gaussian curve for any mu that is used
 SMALLEST_MU = 1e-5
 TAIL = 1e-15
+LARGEST_WIDTH = 1e6  # beyond it a release counts as one that tells everything
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class Losses:
         return float(self.infinite + self.masses @ curve) * (1 + CURVE_ROUNDING)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def losses_of(event: Event, interval: float) -> Losses:
     """Give a measure that bounds one release, on a grid of `interval` or a coarser one.
 
@@ -143,6 +144,8 @@ def losses_of(event: Event, interval: float) -> Losses:
         raise UnsupportedEventError(f"No privacy losses are known for a {event.kind!r} event.")
     width = 2 * loss_range(event, TAIL)[1] if isinstance(event, ObjectivePerturbationEvent) else 0.0
     width = max(width, 2 * float(getattr(event, "epsilon", 0.0)))
+    if width > LARGEST_WIDTH:
+        return Losses(interval, 0, np.zeros(1), 1.0)
     while width / interval > MOST_CELLS / 2:
         interval *= 2
     return handler(event, interval)

@@ -9,6 +9,7 @@ file that cannot be used, or somebody ahead who does not move, costs the order a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -57,12 +58,16 @@ def take_turn(database: Path, deadline: float) -> FileIO | None:
 
 
 def _opened(database: Path) -> FileIO | None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         mode = database.stat().st_mode & 0o666
-        place = os.open(f"{database}{SUFFIX}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
-        return FileIO(place, "r+")
+        place = os.open(f"{database}{SUFFIX}", flags, mode)
     except OSError:
         return None
+    with contextlib.suppress(OSError):  # made by somebody else, who has seen to it
+        if os.fstat(place).st_mode & 0o666 != mode:
+            os.fchmod(place, mode)
+    return FileIO(place, "r+")
 
 
 def _draw_ticket(queue: FileIO) -> int:
