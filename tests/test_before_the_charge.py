@@ -14,6 +14,7 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
+from sfumato.sums import BatchRecords
 from sfumato.testing.case import fit
 from tests.test_common import CASES
 from tests.test_row_counts import SECRET_CASES
@@ -57,11 +58,28 @@ def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
     refused(clone(case.estimator).set_params(bounds=bounds), case.X, case.y, f"{d} features")
 
 
+@pytest.mark.parametrize("name", ["PrivatePCA", "PrivateMoments", "PrivateGaussianClassifier"])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: str) -> None:
+    estimator = clone(CASES[name][0].estimator).set_params(relation=relation, delta=1e-3)
+    block = np.zeros((5, 3)), np.zeros(5, dtype=np.intp)
+    records = BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=5)
+    if relation == "replace_one":  # the number is public, so its warning may be given
+        with pytest.warns(UserWarning, match="above 1/number of rows"):
+            clone(estimator).set_params(delta=0.5).fit(records)
+    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0], labels=[0, 1])
+    refused(clone(estimator).set_params(bounds=bounds), records, None, "2 features")
+    other = {"replace_one": "add_or_remove_one", "add_or_remove_one": "replace_one"}[relation]
+    refused(clone(estimator).set_params(relation=other), records, None, "for relation")
+    with pytest.raises(InvalidInputError, match="records cannot be summed"):
+        BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=2**40)
+
+
 @pytest.mark.parametrize("data", SECRET_CASES)
 def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(data[0]), "_most_rows", property(lambda _: 64))
     refused(*data, "At most 64 rows")
-    fit(clone(data[0]), data[1][:64], None if data[2] is None else data[2][:64])
+    clone(data[0])._check_number(64)  # is not refused
 
 
 @pytest.mark.parametrize("case", FITTED)

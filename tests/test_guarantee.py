@@ -139,6 +139,11 @@ def test_a_change_of_an_entry_is_told_in_units_that_the_reader_knows() -> None:
     old = {k: v for k, v in some.to_dict().items() if k != "whole_range"}
     assert Guarantee.from_dict(old) == some
     assert not some <= replace(some, whole_range=True)
+    table = replace(
+        some, entry_bound=1.0, public=("names, types, ranges and categories of the columns",)
+    )
+    old = {k: v for k, v in table.to_dict().items() if k != "whole_range"}
+    assert "to any other within its public range" in str(Guarantee.from_dict(old))
 
 
 def test_a_stored_sentence_is_not_believed() -> None:

@@ -15,7 +15,7 @@ from sfumato.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from sfumato.accounting.attacker import Attacker
 
-__all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit"]
+__all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit", "rounded_up"]
 
 
 class _Word(StrEnum):
@@ -214,10 +214,10 @@ class Guarantee:
             return f"refuted as printed, no finite epsilon is proved{claim}. For study only."
         if math.isinf(self.epsilon):
             return "epsilon is infinite; nothing was hidden."
-        factor = f"exp({_rounded_up(self.epsilon, 4)})"
+        factor = f"exp({rounded_up(self.epsilon, 4)})"
         if self.epsilon < 20:
-            factor += f" = {_rounded_up(math.exp(self.epsilon), 3)}"
-        plus = f", plus {_rounded_up(self.delta, 6)}" if self.delta else ""
+            factor += f" = {rounded_up(math.exp(self.epsilon), 3)}"
+        plus = f", plus {rounded_up(self.delta, 6)}" if self.delta else ""
         return (
             f"{self._change()} changes the probability of any outcome by at most the factor "
             f"{factor}{plus}."
@@ -380,10 +380,13 @@ class Guarantee:
         if values.get("record_reading") is not None:
             reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
             values["record_reading"] = RecordReading(**reading)
+        # Version 0.1.0 gave the bound of a table's entries in scaled units: 1, the whole range.
+        values.setdefault("whole_range", _OF_A_TABLE in values.get("public", ()))
         values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
         return cls(**values)
 
 
+_OF_A_TABLE = "names, types, ranges and categories of the columns"
 _OPENING = {
     Status.PROVED: "Proved",
     Status.CONDITIONAL: "CONDITIONAL",
@@ -395,16 +398,16 @@ _OPENING = {
 def _whole_record(reading: RecordReading) -> str:
     sentence = (
         f"For a whole record of {reading.n_entries} numbers, each changed as far, the same release "
-        f"has epsilon {_rounded_up(reading.epsilon, 4)} at delta {_rounded_up(reading.delta, 3)} "
-        f"(pure: {_rounded_up(reading.pure_epsilon, 4)})"
+        f"has epsilon {rounded_up(reading.epsilon, 4)} at delta {rounded_up(reading.delta, 3)} "
+        f"(pure: {rounded_up(reading.pure_epsilon, 4)})"
     )
     if reading.atom_probability:
-        chance = _rounded_up(reading.atom_probability, 2)
+        chance = rounded_up(reading.atom_probability, 2)
         sentence += f", and publishes at least one of them exactly with probability {chance}"
     return sentence + "."
 
 
-def _rounded_up(value: float, digits: int) -> str:
+def rounded_up(value: float, digits: int) -> str:
     """Write a figure no smaller than it is; 0.1 stays 0.1."""
     if not math.isfinite(value):
         return f"{value:g}"

@@ -185,6 +185,8 @@ class PrivateEstimator(BaseEstimator):
                     f"{type(self).__name__} has relation {str(self.relation)!r}."
                 )
             self.n_features_in_ = X.width
+            if X.public_rows is not None:
+                self._warn_if_weak(X.public_rows)
             if bounds.labels == PUBLIC_LABELS:
                 raise MissingBoundsError(
                     "Records that are not in memory need their labels listed in the bounds."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.accounting.attacker import percent
 from sfumato.events import flatten
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.guarantee import Guarantee, Relation, Unit, rounded_up
 from sfumato.report.chart import aligned, number
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ LIMITS = (
     "counts it.",
     "The rows themselves, where they are stored, and everything that is marked as sensitive here.",
     "What delta allows. The probability of any one outcome may change by delta beyond the factor, "
-    "and the factor itself is exceeded somewhat more often than with probability delta.",
+    "and the factor itself is exceeded more often than with probability delta; each guarantee "
+    "says how often.",
 )
 MARKED = "A guarantee covers what was released. What was measured on rows is marked as sensitive."
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -106,7 +107,7 @@ def _scientific(value: float) -> str:
 
 def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     """Give the figures of a guarantee as pairs of name and text."""
-    epsilon = "none proved" if guarantee.epsilon is None else number(guarantee.epsilon)
+    epsilon = "none proved" if guarantee.epsilon is None else _epsilon(guarantee.epsilon)
     found = [("Epsilon", epsilon)]
     if guarantee.claimed_epsilon is not None:
         found.append(("Epsilon as printed, not proved", number(guarantee.claimed_epsilon)))
@@ -117,10 +118,14 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
         found.append(
             (
                 f"For a whole record of {reading.n_entries} numbers",
-                f"epsilon {number(reading.epsilon)}, delta {_scientific(reading.delta)}",
+                f"epsilon {_epsilon(reading.epsilon)}, delta {_scientific(reading.delta)}",
             )
         )
     return [*found, *attacker_facts(guarantee), ("Status", standing(guarantee))]
+
+
+def _epsilon(value: float) -> str:
+    return rounded_up(value, 4) if math.isfinite(value) else number(value)
 
 
 def attacker_facts(guarantee: Guarantee) -> list[tuple[str, str]]:

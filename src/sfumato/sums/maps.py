@@ -44,6 +44,9 @@ class IntoUnitBall:
     bounds: Bounds
     width: int
 
+    def __post_init__(self) -> None:
+        self.bounds.box(self.width)  # bounds of another width are refused before any charge
+
     def __call__(self, rows: Array) -> Array:
         """Map raw rows; no value makes it raise."""
         if is_foreign(rows):
