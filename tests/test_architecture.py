@@ -16,7 +16,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 FLOORS: list[set[str]] = [
     {"exceptions"},
     {"cells"},
-    {"atomic_file", "events", "bounds", "parallel"},
+    {"atomic_file", "memory", "events", "bounds", "parallel"},
     {"tables"},
     {"guarantee"},
     {"accounting"},

@@ -74,6 +74,7 @@ def release_to_store(
     mechanism = GaussianProcessMechanism.calibrate(
         sensitivity=math.sqrt(2) * scale, epsilon=promise.epsilon, delta=promise.delta
     )
+    mechanism.for_size(features.size)
     AnswerStore(store).require_new(name)  # before anything is charged
     receipt = prepay(
         promise.ledger, mechanism.event(), unit=promise.unit, relation=promise.relation

@@ -213,6 +213,7 @@ class PrivateEstimator(BaseEstimator):
                 asked=cost,
                 left=float(self.epsilon),
             )
+        self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail from here on
         return prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
 
     def _guarantee(self, receipt: Receipt, *public: str) -> Guarantee:

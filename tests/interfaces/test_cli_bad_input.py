@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato import Ledger
+from sfumato import Ledger, load
 from sfumato.interfaces.cli import fit as fit_command
 from sfumato.tables.files import write_table
 from tests.interfaces.running import confirmed, done, patients, refused, run
@@ -212,3 +214,34 @@ def test_ctrl_c_in_the_middle(folder: Path) -> None:
     assert spent() > 0
     assert nothing_was_written()
     assert "The chain holds: 1 dataset" in done("budget", "verify", "budget.db")
+
+
+def test_a_full_disk_is_refused_before_the_charge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e6))
+    assert "1.0 MB free" in refused(*fitted("patients.csv"))
+    assert spent() == 0
+    assert nothing_was_written()
+
+
+def test_what_was_paid_for_is_written_elsewhere_if_its_own_place_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = folder / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    real = Path.replace
+
+    def full(self: Path, target: Path) -> Path:
+        if Path(target).name == "model.sfumato":
+            raise OSError(28, "No space left on device")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    line = refused(*fitted("patients.csv"))
+    assert "No space left" in line
+    assert "rescued-model.sfumato" in line
+    assert spent() > 0
+    assert load(home / "rescued-model.sfumato").guarantee_.epsilon == 1.0
+    assert nothing_was_written()

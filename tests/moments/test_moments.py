@@ -27,6 +27,7 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Relation
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.moments import pca as pca_module
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.sums.grid import MOST_ROWS
@@ -391,3 +392,18 @@ def test_a_fit_is_an_event_that_other_libraries_can_count(seed: int) -> None:
         figures.append(accountant.get_epsilon(1e-5))
     assert figures[0] == pytest.approx(2.0, rel=1e-3)
     assert figures[1] > 4.0  # the library doubles the sensitivity: safe, and not exact
+
+
+def test_equal_eigenvalues_that_lapack_loses_are_found_again(monkeypatch) -> None:
+    real = pca_module.eigh
+
+    def loses_two(matrix, subset_by_index):
+        values, vectors = real(matrix, subset_by_index=subset_by_index)
+        return values[2:], vectors[:, 2:]
+
+    matrix = np.diag([5.0, 4.0, 4.0, 4.0, 4.0, 1.0])
+    wanted = top_eigenvectors(matrix, 5)[0]
+    monkeypatch.setattr(pca_module, "eigh", loses_two)
+    values, vectors = top_eigenvectors(matrix, 5)
+    np.testing.assert_allclose(values, wanted)
+    np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-12)

@@ -209,6 +209,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         entries = scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
         if self.mode == Mode.PAPER:
             return self._release_as_printed(scale, mechanism, entries, codes), codes
+        mechanism.for_size(entries.size)
         receipt = self._prepay(mechanism)  # [F5] charge one entry, then draw
         units = scale.entry_units(self.entry_bound)
         noisy = mechanism.release(entries * units, ledger=receipt)  # [F6] the only release

@@ -22,6 +22,7 @@ from sfumato.mappings.gaussians import (
 )
 from sfumato.mappings.many import seed_from
 from sfumato.mechanisms.entry import EntryMechanism
+from sfumato.memory import require_memory
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.private import PrivateEstimator
@@ -32,6 +33,7 @@ __all__ = ["PAPER_COMPONENTS", "TransferSource"]
 
 Array = NDArray[np.float64]
 PAPER_COMPONENTS, PAPER_LAYERS = 20, 5  # section 5 of the paper
+DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 
 
 class TransferSource(PrivateEstimator):
@@ -129,6 +131,8 @@ class TransferSource(PrivateEstimator):
             rounding=scale.entry_rounding(self.entry_bound),
         )
         entries = scale.scaled_entries(rows)  # [T5] entries bounded, each by itself
+        mechanism.for_size(entries.size)
+        require_memory(DIRECTION_COPIES * float(rows.shape[1]) ** 2, "The subspace of the source")
         receipt = self._prepay(mechanism)  # [T6] charge one entry, then draw
         units = scale.entry_units(self.entry_bound)
         noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release

@@ -81,7 +81,7 @@ class LargeMarginBudget:
     def ellipsoids(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
         """Give the release of the matrices, with all of the budget that is left."""
         if self.delta == 0 and math.isfinite(self.epsilon):
-            return self._pure()
+            return self._pure().for_size(self._size)
         multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
         return self._gaussian(multiplier).for_size(self._size)
 

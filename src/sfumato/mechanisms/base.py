@@ -6,14 +6,21 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from sfumato.accounting.receipt import Chargeable, prepay
+from sfumato.accounting.receipt import Chargeable, Receipt, prepay
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
 from sfumato.mechanisms.tape import is_taped, on_tape
+from sfumato.memory import RELEASED_COPIES, require_memory
 
-__all__ = ["Mechanism", "noise_status", "require_epsilon", "require_sensitivity"]
+__all__ = [
+    "Mechanism",
+    "noise_status",
+    "require_epsilon",
+    "require_room",
+    "require_sensitivity",
+]
 
 
 class Mechanism(ABC):
@@ -41,14 +48,25 @@ class Mechanism(ABC):
     def variance(self) -> float:
         """Variance of the noise on one coordinate."""
 
-    def _charge(self, ledger: Chargeable | None) -> None:
-        """Pay for one release; raises before any noise is drawn."""
+    def _charge(self, ledger: Chargeable | None, size: int = 0) -> None:
+        """Pay for one release of `size` numbers; raises before any noise is drawn.
+
+        What a receipt stands for was asked for its memory when it was paid (`for_size`); after
+        that nothing is refused.
+        """
+        if size and not isinstance(ledger, Receipt):
+            require_room(size)
         prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
 
 
 def noise_status() -> Status:
     """Give the status of a release made now: "testing" while noise is seeded or on tape."""
     return Status.TESTING if is_seeded() or is_taped() else Status.PROVED
+
+
+def require_room(size: int) -> None:
+    """Refuse a release of so many numbers that memory would run out after the charge."""
+    require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
 
 
 def require_sensitivity(sensitivity: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from sfumato.accounting.receipt import Chargeable
 from sfumato.events import EntryEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon, require_room
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
 from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
 
@@ -167,7 +167,7 @@ class EntryMechanism(Mechanism):
             The noisy entries, in the shape of `value`.
         """
         table = as_statistic(value)
-        self._charge(ledger)
+        self._charge(ledger, table.size)
         if math.isinf(self.epsilon):
             return table
         step, scale = self._grid()
@@ -175,6 +175,22 @@ class EntryMechanism(Mechanism):
         if self.delta:
             noise[bernoulli(lambda exact: exact.mpf(self.delta), table.size)] = 0.0
         return add_on_grid(to_grid(table, step), noise.reshape(table.shape), step)
+
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism, or refuse by public numbers what memory cannot hold.
+
+        Parameters
+        ----------
+        size : int
+            Number of entries.
+
+        Returns
+        -------
+        EntryMechanism
+            The mechanism itself, for a check before the charge.
+        """
+        require_room(size)
+        return self
 
     def _grid(self) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""

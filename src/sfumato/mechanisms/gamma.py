@@ -110,7 +110,7 @@ class GammaMechanism(Mechanism):
         statistic = as_statistic(value)
         if statistic.size != self.size:
             raise InvalidInputError(f"The noise is for {self.size} numbers. Got {statistic.size}.")
-        self._charge(ledger)
+        self._charge(ledger, statistic.size)
         if math.isinf(self.epsilon):
             return statistic
         root = math.sqrt(self.size)

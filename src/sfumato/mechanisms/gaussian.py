@@ -13,7 +13,12 @@ from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
+from sfumato.mechanisms.base import (
+    Mechanism,
+    require_epsilon,
+    require_room,
+    require_sensitivity,
+)
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 
@@ -129,7 +134,8 @@ class GaussianMechanism(Mechanism):
             The noisy values, in the shape of `value`.
         """
         statistic = as_statistic(value)
-        self.for_size(statistic.size)._charge(ledger)
+        self._require_scale(statistic.size)
+        self._charge(ledger, statistic.size)
         if self.noise_multiplier == 0:
             return statistic
         step, scale = self._grid(math.sqrt(statistic.size))
@@ -160,7 +166,8 @@ class GaussianMechanism(Mechanism):
         statistic = as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
             raise InvalidInputError("A symmetric release needs square matrices.")
-        self.for_size(statistic.size)._charge(ledger)
+        self._require_scale(statistic.size)
+        self._charge(ledger, statistic.size)
         if self.noise_multiplier == 0:
             return statistic
         step, scale = self._grid(math.sqrt(statistic.size))
@@ -181,10 +188,14 @@ class GaussianMechanism(Mechanism):
         GaussianMechanism
             The mechanism itself, for a check before the charge.
         """
+        self._require_scale(size)
+        require_room(size)
+        return self
+
+    def _require_scale(self, size: int) -> None:
         if self.noise_multiplier > 0:
             step, scale = self._grid(math.sqrt(size))
             require_scale(scale / step)
-        return self
 
     def _grid(self, spread: float) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""

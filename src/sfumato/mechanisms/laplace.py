@@ -110,7 +110,7 @@ class LaplaceMechanism(Mechanism):
             The noisy values, in the shape of `value`.
         """
         statistic = as_statistic(value)
-        self._charge(ledger)
+        self._charge(ledger, statistic.size)
         if math.isinf(self.epsilon):
             return statistic
         touched = statistic.size if self.touched is None else min(self.touched, statistic.size)

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
+from sfumato.mechanisms.base import (
+    Mechanism,
+    require_epsilon,
+    require_room,
+    require_sensitivity,
+)
 from sfumato.mechanisms.gamma import LARGEST_NORM
 from sfumato.mechanisms.grid import add_on_grid, grid_step, to_grid
 from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
@@ -76,7 +81,9 @@ class ObjectiveMechanism(Mechanism):
 
     def release(self, value: PerturbableObjective, *, ledger: Chargeable | None) -> Array:
         """Charge the ledger, then release the minimiser of the perturbed objective `value`."""
-        self.for_size(math.prod(value.shape))._charge(ledger)
+        size = math.prod(value.shape)
+        self._require_scale(size)
+        self._charge(ledger, size)
         linear = self._linear_term(value.shape)
         if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
             return value.minimise(linear, self.strong_convexity, self.residual / 2)
@@ -84,8 +91,12 @@ class ObjectiveMechanism(Mechanism):
         return self._with_output_noise(t)
 
     @abstractmethod
+    def _require_scale(self, size: int) -> None:
+        """Refuse noise of which some could not be drawn exactly."""
+
+    @abstractmethod
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+        """Give this mechanism, or refuse by public numbers what cannot be drawn.
 
         Parameters
         ----------
@@ -165,12 +176,16 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         return math.sqrt(self.residual / self.sensitivity)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly."""
+        """Give this mechanism, or refuse by public numbers what cannot be drawn."""
+        self._require_scale(size)
+        require_room(size)
+        return self
+
+    def _require_scale(self, size: int) -> None:
         if self.noise_multiplier > 0:
             require_scale(self._linear_cells(size))
             step, scale = self._output_grid(size)
             require_scale(scale / step)
-        return self
 
     def _linear_cells(self, size: int) -> float:
         """Deviation of a coordinate of b, in cells of its grid."""
@@ -309,9 +324,13 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
 
     def for_size(self, size: int) -> Self:
         """Give this mechanism; sizes that cannot be drawn were refused when it was made."""
+        self._require_scale(size)
+        require_room(size)
+        return self
+
+    def _require_scale(self, size: int) -> None:
         if size != self.size:
             raise InvalidInputError(f"The noise is for {self.size} numbers. Got {size}.")
-        return self
 
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
         step = self._step(self.size)

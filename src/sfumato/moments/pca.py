@@ -190,6 +190,8 @@ def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
     """
     last = len(matrix) - 1
     values, vectors = eigh(matrix, subset_by_index=[last + 1 - n_components, last])
+    if len(values) < n_components:  # LAPACK may lose some of many equal ones
+        values, vectors = (found[..., -n_components:] for found in np.linalg.eigh(matrix))
     values, vectors = values[::-1], vectors[:, ::-1]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
     return values, vectors * np.where(signs == 0, 1.0, signs)

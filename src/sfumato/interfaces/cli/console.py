@@ -7,6 +7,7 @@ ever goes to standard output, so that it can be piped.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +21,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 
-__all__ = ["console_table", "printed_json", "progress_bar", "ready_to_write", "remark", "told"]
+__all__ = [
+    "console_table",
+    "printed_json",
+    "progress_bar",
+    "ready_to_write",
+    "remark",
+    "told",
+    "written_somewhere",
+]
+
+LEAST_SPACE = 2**24  # bytes that must be free where something is to be written
 
 
 def printed_json(record: Any) -> None:
@@ -79,8 +90,35 @@ def ready_to_write(path: Path, *suffixes: str) -> None:
         )
     try:
         with tempfile.TemporaryFile(dir=folder):
-            pass
+            free = shutil.disk_usage(folder).free
     except OSError as error:
         raise InvalidInputError(
             f"The folder '{folder}' of the output cannot be written to: {error.strerror}."
         ) from None
+    if free < LEAST_SPACE:
+        raise InvalidInputError(
+            f"The disk of '{folder}' has {free / 1e6:.1f} MB free, and {LEAST_SPACE / 1e6:.0f} MB "
+            "are asked for before anything is charged. Free some space or choose another folder."
+        )
+
+
+def written_somewhere(write: Callable[[Path], Any], path: Path) -> Any:
+    """Write what was paid for, elsewhere if its own place fails: it cannot be drawn again.
+
+    A released file may lie anywhere, because all that is in it is released.
+    """
+    try:
+        return write(path)
+    except FileNotWrittenError as error:
+        for folder in (Path.home(), Path(tempfile.gettempdir()), Path.cwd()):
+            elsewhere = folder / f"rescued-{path.name}"
+            if elsewhere.exists():
+                continue
+            try:
+                write(elsewhere)
+            except (FileNotWrittenError, InvalidInputError):
+                continue
+            raise FileNotWrittenError(
+                f"{error} What was paid for is not lost: it is in '{elsewhere}'. Move it."
+            ) from None
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told, written_somewhere
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
 from sfumato.persistence import save
@@ -60,8 +61,8 @@ def fabricate(
             )
             record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
             if model is not None:
-                save(fabricator, model)
-            beside = write_table(made, output, record)
+                written_somewhere(partial(save, fabricator), model)
+            beside = written_somewhere(lambda path: write_table(made, path, record), output)
     stated(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         told(f"Its guarantee: {beside}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,14 @@ import typer
 
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import printed_json, progress_bar, ready_to_write, remark, told
+from sfumato.interfaces.cli.console import (
+    printed_json,
+    progress_bar,
+    ready_to_write,
+    remark,
+    told,
+    written_somewhere,
+)
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.persistence import save
 from sfumato.pipeline import Promise, fit_table, offered_models
@@ -67,7 +75,7 @@ def fit(
                 options=chosen,
                 progress=advance,
             )
-            save(fitted, output)
+            written_somewhere(partial(save, fitted), output)
     stated(fitted, output, promise, as_json=as_json)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from sfumato.guarantee import Relation
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told, written_somewhere
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
 from sfumato.interfaces.cli.release_store import release_store
@@ -76,7 +77,7 @@ def _command(function: str, text: str) -> Callable[..., None]:
                     columns=options.names_from(columns),
                     options=options.settings_from(settings),
                 )
-                save(released, output)
+                written_somewhere(partial(save, released), output)
                 if grid is not None:
                     write_table(grid_table(released, grid_size), grid, _record(released))
         stated(released, output, promise, as_json=as_json)

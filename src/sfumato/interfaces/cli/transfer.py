@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import progress_bar, ready_to_write
+from sfumato.interfaces.cli.console import progress_bar, ready_to_write, written_somewhere
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import ModelOutput, stated
 from sfumato.persistence import save
@@ -82,7 +83,7 @@ def transfer(
             fitted = transfer_table(
                 private, labelled, known, promise, target_promise=of_target, options=chosen
             )
-            save(fitted, output)
+            written_somewhere(partial(save, fitted), output)
     stated(fitted, output, promise, of_target, as_json=as_json)
 
 

@@ -1,0 +1,212 @@
+"""Memory is asked for before a ledger is charged; what fails after the charge leaves it whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato.private as private_module
+from sfumato import (
+    Bounds,
+    Ledger,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateMoments,
+    PrivatePCA,
+    memory,
+)
+from sfumato.exceptions import NotEnoughMemoryError
+from sfumato.mechanisms import EntryMechanism, GaussianMechanism
+from sfumato.memory import RELEASED_COPIES, free_memory, require_memory
+
+BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+PRIVATE = {"epsilon": 1.0, "delta": 1e-4, "bounds": BOX}
+
+WIDE = """
+import json, resource, sys, warnings
+import numpy as np
+import sfumato
+from sfumato import Bounds, Ledger
+from sfumato.exceptions import NotEnoughMemoryError
+warnings.simplefilter("ignore")
+resource.setrlimit(resource.RLIMIT_AS, (4 * 10**9, 4 * 10**9))
+X = np.random.default_rng(0).uniform(size=(20, 100_000))
+y = np.arange(20) % 2
+box = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
+found = {}
+for number, (name, options) in enumerate(json.loads(sys.argv[2])):
+    budget = Ledger(sys.argv[1]).create(f"wide {number}", epsilon=100.0, delta=1e-3)
+    model = getattr(sfumato, name)(epsilon=1.0, delta=1e-4, bounds=box, ledger=budget, **options)
+    try:
+        model.fit(X, y)
+        outcome = "fitted"
+    except NotEnoughMemoryError as error:
+        outcome = "refused"
+    except Exception as error:
+        outcome = repr(error)[:200]
+    found[f"{name} {options}"] = [outcome, len(budget.events())]
+print(json.dumps(found))
+"""
+ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
+    ("PrivatePCA", {}),
+    ("PrivateMoments", {}),
+    ("PrivateGaussianClassifier", {}),
+    ("PrivateGaussianClassifier", {"n_components": None}),
+    ("PrivateGaussianClassifier", {"relation": "add_or_remove_one"}),
+    ("Fabricator", {}),
+    ("PrivateAffineHullClassifier", {}),
+    ("PrivateTransferClassifier", {}),
+    ("PrivateTransferClassifier", {"unit": "entry"}),
+    ("PrivateLargeMarginGaussianClassifier", {}),
+    ("PrivateLargeMarginGaussianClassifier", {"n_components": 5}),
+    ("PrivateLinearClassifier", {"n_components": 5}),
+    ("PrivateLinearClassifier", {"n_steps": 2}),
+]
+
+
+def test_what_memory_cannot_hold_is_refused_before_the_charge(tmp_path):
+    """20 rows of 100,000 numbers under 4 GB: six estimators used to charge and then die."""
+    command = [sys.executable, "-c", WIDE, str(tmp_path / "l.db"), json.dumps(ESTIMATORS)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(run.stdout.splitlines()[-1])
+    charged_and_failed = {k: v for k, v in found.items() if v[1] and v[0] != "fitted"}
+    assert not charged_and_failed
+    assert {outcome for outcome, _ in found.values()} <= {"fitted", "refused"}
+    assert sum(outcome == "refused" for outcome, _ in found.values()) >= 10
+    assert found["PrivateLinearClassifier {'n_steps': 2}"][0] == "fitted"  # it needs no matrix
+
+
+def test_the_error_says_what_is_needed_and_what_is_free(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
+    with pytest.raises(
+        NotEnoughMemoryError, match=r"3,?\.?2 GB.*2 GB are free.*Nothing was charged"
+    ):
+        require_memory(4e8, "A release")
+    require_memory(2e8, "A release")
+    with pytest.raises(MemoryError):
+        GaussianMechanism(1.0, 1.0).for_size(10**8)
+
+
+def test_the_least_limit_counts(tmp_path, monkeypatch):
+    (tmp_path / "memory.max").write_text("3000000\n")
+    (tmp_path / "memory.current").write_text("1000000\n")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    assert free_memory() == 2e6
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory() > 2e6
+    monkeypatch.setattr(memory, "MEMORY_OF_SYSTEM", tmp_path / "none")
+    assert free_memory() > 2e6  # where nothing is known nothing is refused
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (PrivatePCA(5, **PRIVATE), 400**2),
+        (PrivateMoments(**PRIVATE), 3 * 401**2),
+        (PrivateGaussianClassifier(5, **PRIVATE), 400**2),
+        (PrivateGaussianClassifier(None, gaussians_per_class=1, **PRIVATE), 3 * 401**2),
+    ],
+    ids=["components", "moments", "gaussians in components", "gaussians"],
+)
+def test_what_is_asked_for_is_what_is_used(monkeypatch, model, size):
+    X = np.random.default_rng(0).uniform(size=(30, 400))
+    at_charge = []
+    real = private_module.prepay
+
+    def noted(*events, **words):
+        receipt = real(*events, **words)
+        tracemalloc.reset_peak()
+        at_charge.append(tracemalloc.get_traced_memory()[0])
+        return receipt
+
+    model.fit(X, np.arange(30) % 3)  # what is imported or cached once is not counted
+    monkeypatch.setattr(private_module, "prepay", noted)
+    tracemalloc.start()
+    try:
+        model.fit(X, np.arange(30) % 3)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    used = (peak - at_charge[0]) / 8 / size
+    assert RELEASED_COPIES / 2 < used <= RELEASED_COPIES + 0.1
+
+
+def test_releases_of_numbers_use_less(monkeypatch):
+    entry = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=0.0)
+    for mechanism in (GaussianMechanism(1.0, 1.0), entry):
+        values = np.zeros(300_000)
+        tracemalloc.start()
+        mechanism.release(values, ledger=None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak / values.nbytes <= RELEASED_COPIES
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
+    for mechanism in (GaussianMechanism(1.0, 1.0), entry):
+        with pytest.raises(NotEnoughMemoryError):
+            mechanism.release(values, ledger=None)  # no receipt: asked before its own charge
+
+
+# Every allocation fails once ------------------------------------------------------------------
+
+ALLOCATING = ("array", "asarray", "column_stack", "concatenate", "empty", "eye", "ones", "zeros")
+
+
+class FailingOnce:
+    """NumPy's functions that allocate, of which the call number `fails` finds no memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: int) -> None:
+        self.calls, self.fails = 0, fails
+        for name in ALLOCATING:
+            monkeypatch.setattr(np, name, self._counted(getattr(np, name)))
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **options: Any) -> Any:
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("sfumato."):
+                self.calls += 1
+                if self.calls == self.fails:
+                    raise MemoryError
+            return function(*args, **options)
+
+        return counted
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivatePCA(2, **PRIVATE),
+        PrivateGaussianClassifier(2, **PRIVATE),
+        PrivateLinearClassifier(n_steps=2, **PRIVATE),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_every_allocation_that_fails_leaves_all_or_nothing(tmp_path, monkeypatch, model):
+    """What is left: nothing charged; or all of it charged, nothing released, and no promise."""
+    X, y = np.random.default_rng(0).uniform(size=(40, 4)), np.arange(40) % 3
+    with monkeypatch.context() as patch:
+        allocations = FailingOnce(patch, 0)
+        model.fit(X, y)
+    full, n_calls = len(model.guarantee_.events), allocations.calls
+    ledger = Ledger(tmp_path / "l.db")
+    left = {"nothing charged": 0, "charged, nothing released": 0}
+    for fails in range(1, n_calls + 1, max(1, n_calls // 25)):
+        model.ledger = ledger.create(f"{fails}", epsilon=100.0, delta=1e-3)
+        with monkeypatch.context() as patch:
+            FailingOnce(patch, fails)
+            with pytest.raises(MemoryError):
+                model.fit(X, y)
+        spent = model.ledger.events()
+        assert len(spent) in (0, full)
+        left["charged, nothing released" if spent else "nothing charged"] += 1
+        if spent:
+            assert not hasattr(model, "guarantee_")
+    assert all(left.values()), left
+    Ledger(tmp_path / "l.db").verify()
+    model.ledger = None
+    assert model.fit(X, y).guarantee_.epsilon == 1.0  # it works again
