@@ -12,6 +12,7 @@ import pytest
 import sfumato
 from sfumato import Ledger, PrivateGaussianClassifier, pipeline
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.tape import taped
 from sfumato.pipeline import (
     MODELS,
     Promise,
@@ -24,6 +25,7 @@ from sfumato.pipeline import (
 from sfumato.tables.bounds_file import Column, TableBounds, Target
 from sfumato.tables.files import TableFile, write_table
 from sfumato.testing import seeded_noise
+from sfumato.testing.laws import moved_share
 
 pa = pytest.importorskip("pyarrow")
 BOUNDS = TableBounds(
@@ -297,3 +299,56 @@ def test_single_entries_can_be_protected_without_categories(tmp_path: Path) -> N
     made, fabricator = fabricate_table(source, plain, promise)
     assert made.column_names == ["label", "age", "share"]
     assert fabricator.guarantee_.unit == "entry"
+
+
+# Labels and categories beyond the doubles --------------------------------------------------------
+
+BIG = 2**53
+
+
+def _far(suffix: str, folder: Path, codes: list[Any]) -> TableFile:
+    """Write whole numbers as labels and as categories; a missing one is stored beside them."""
+    table = {"share": rows(len(codes))["share"], "label": codes, "code": codes}
+    write_table(pa.table(table), folder / f"rows{suffix}")
+    return TableFile(folder / f"rows{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_one_missing_label_moves_no_sum_further_than_was_paid(tmp_path: Path, suffix: str) -> None:
+    """Stored as doubles, 2**53 and 2**53 + 1 fell together, and half of the rows changed class."""
+    bounds = TableBounds(
+        (
+            Column("share", "double", lower=0.0, upper=1.0),
+            Column("code", "int64", categories=(BIG, BIG + 1)),
+        ),
+        Target("label", "string", (str(BIG), str(BIG + 1))),
+        confirmed=True,
+    )
+    whole: list[Any] = [BIG + i % 2 for i in range(600)]
+    tapes = []
+    for codes in (whole, [*whole[:-1], None]):
+        source = _far(suffix, tmp_path, codes)
+        with seeded_noise(0), taped(playback=tapes[0] if tapes else None) as tape:
+            fit_table(source, bounds, GENEROUS)
+        tapes.append(tape)
+    for here, there in zip(tapes[0].releases, tapes[1].releases, strict=True):
+        assert 0 < moved_share(here, there) <= 1 + 1e-9
+
+
+def test_labels_that_are_one_double_are_refused(tmp_path: Path) -> None:
+    source = _far(".parquet", tmp_path, [BIG + i % 2 for i in range(600)])
+    columns = (Column("share", "double", lower=0.0, upper=1.0),)
+    for labels in ((BIG, BIG + 1), "public"):
+        bounds = TableBounds(columns, Target("label", "int64", labels), confirmed=True)
+        with pytest.raises(InvalidInputError, match="differ as doubles"):
+            fit_table(source, bounds, GENEROUS)
+
+
+def test_labels_declared_public_are_those_found_without_missing_ones(tmp_path: Path) -> None:
+    columns = (Column("share", "double", lower=0.0, upper=1.0),)
+    bounds = TableBounds(columns, Target("label", "int64", "public"), confirmed=True)
+    source = _far(".csv", tmp_path, [3, None, 5] * 200)
+    for model in ("gaussian", "linear"):
+        fitted = fit_table(source, bounds, GENEROUS, model=model)
+        assert fitted.classes_.tolist() == [3, 5]
+        assert "set of labels found in the data" in fitted.guarantee_.public
