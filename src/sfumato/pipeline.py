@@ -199,7 +199,8 @@ def labels_of(column: Any, known: NDArray[Any]) -> NDArray[Any]:
     A cell that is none of them, missing or not, becomes the first: one odd label changes neither
     the type of the others nor what they are.
     """
-    return np.asarray(known[np.maximum(codes_of(column, known.tolist()), 0)])
+    codes = codes_of(column, known.tolist())
+    return np.asarray(known[np.maximum(codes, 0)])  # [Z2]
 
 
 def _label_set(source: TableFile, target: Target) -> NDArray[Any]:

@@ -145,9 +145,38 @@ def test_a_line_too_long_is_let_go(
 
 
 def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
-    records = [json.dumps({"n": 2**53 + 1}), '{"n": 9007199254740993.0}', '{"n": "5"}']
-    source = written(tmp_path, "jsonl", [each.encode() for each in records])
-    assert source.read(["n"])["n"].to_pylist() == [2**53 + 1, 2**53 + 1, 5]
+    for further in ([], ['{"n": "5"}', '{"n": "x"}']):
+        records = [json.dumps({"n": 2**53 + 1}), '{"n": 31}', '{"n": 31.0}', *further]
+        source = written(tmp_path, "jsonl", [each.encode() for each in records])
+        found = source.read(["n"])["n"].to_pylist()
+        assert found == [2**53 + 1, 31, 31, 5, None][: len(records)]
+
+
+NUMBERS = st.one_of(
+    st.from_regex(r"\A[ +-]?[0-9]{0,25}(\.[0-9]{0,4})?([eE][+-]?[0-9]{1,4})?\Z"),
+    st.sampled_from(["true", "False", "nan", "inf", "0x1F", "1.", ".5", "NA", "", " 1", "1_0"]),
+)
+ANY_TYPE = st.sampled_from(["double", "float", "int64", "uint8", "bool", "string"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(cell=NUMBERS, told=ANY_TYPE)
+def test_a_cell_is_read_alike_beside_odd_ones(
+    tmp_path_factory: pytest.TempPathFactory, cell: str, told: str
+) -> None:
+    """Blocks that Arrow reads as a whole and blocks that are read cell by cell agree."""
+    folder = tmp_path_factory.mktemp("rows")
+    odd = b"\xff"
+    for kind, line in (("csv", "{},1,c"), ("jsonl", '{{"n": {}}}')):
+        shown = cell if kind == "csv" else json.dumps(cell)
+        records = [line.format(shown).encode(), GOOD[kind]]
+        further = odd + b",1,c" if kind == "csv" else b'{"n": "\xff"}'
+        found = []
+        for lines_ in (records, [*records, further]):
+            path = written(folder, kind, lines_).path
+            column = TableFile(path, {"n": told}).read(["n"])["n"][:2]
+            found.append(repr([None if each != each else each for each in column.to_pylist()]))
+        assert found[0] == found[1]
 
 
 def test_columns_without_a_declared_type_are_texts(tmp_path: Path) -> None:

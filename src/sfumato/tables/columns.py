@@ -30,6 +30,8 @@ __all__ = [
     "as_numbers",
     "codes_of",
     "read_as",
+    "text_of",
+    "texts",
     "type_of",
     "type_of_value",
 ]
@@ -116,7 +118,7 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
         listed = [str(values[i]) if told == "string" else values[i] for i in places]
         options = arrow().array(listed, type_of(told))
         inside = arrow("compute").index_in(read_as(column, told, place), value_set=options)
-        codes = np.asarray(inside.fill_null(-1), dtype=np.intp)
+        codes = np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
         found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
     return found
 
@@ -232,7 +234,7 @@ def read_as(column: Any, told: str, place: str = "The column") -> Any:
         column = _decoded(column)
     elif not arrow_kind(str(stored)) and told != "string":
         raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {told}.")
-    return _READERS.get(kind, _as_other)(column, wanted)
+    return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
 
 
 def _is_text(stored: Any) -> bool:

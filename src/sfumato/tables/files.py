@@ -182,10 +182,11 @@ class TableFile:
     def _arrow_batches(self, names: list[str]) -> Iterator[Any]:
         table = arrow().Table
         if self._is_read_by_lines:
+            types = {name: self.types.get(name, "string") for name in names}
             yield from (
-                csv_batches(self.path, self.schema.names, names)
+                csv_batches(self.path, self.schema.names, types)
                 if self.format == "csv"
-                else json_batches(self.path, names)
+                else json_batches(self.path, types)
             )
         elif self.format == "parquet":
             file = self._parquet()

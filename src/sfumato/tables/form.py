@@ -104,7 +104,7 @@ class TableForm:
         listed = {str(name): tuple(values) for name, values in (categories or {}).items()}
         columns = tuple(str(name) for name in _column_names(table))
         _check_names(columns, listed)
-        told = _declared(columns, listed, types)
+        told = _declared(columns, listed, types)  # [Z5] types are declared, not found
         library = _library_of(table)
         names, kinds = [], []
         for place, name in enumerate(columns):

@@ -8,17 +8,19 @@ Cells come as texts or bytes; `columns.read_as` makes them what was declared.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, texts
+from sfumato.tables.columns import arrow, arrow_kind, text_of, texts, type_of
 
 __all__ = ["count_lines", "csv_batches", "csv_header", "json_batches", "json_names"]
 
@@ -35,6 +37,8 @@ OTHER_FORMATS = (
     b"PAR1",
     b"ARROW1",
 )
+# What the cells of JSON are in Python where their column holds nothing odd.
+PLAIN = {"f": {float, NoneType}, "i": {int, NoneType}, "u": {int, NoneType}, "b": {bool, NoneType}}
 # A field as Arrow reads it: in quotes from its beginning, or not; quotes inside it mean nothing.
 FIELD = r'(?:[^",\n][^,\n]*|"(?:[^"\n]|"")*"(?:[^",\n][^,\n]*)?|)'
 CLOSED = f"^{FIELD}(?:,{FIELD})*\n$"
@@ -65,7 +69,7 @@ def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
                 begun += block[: end or len(block)]
             if not end:
                 continue
-            cut = block.rfind(b"\n") + 1
+            cut = block.rfind(b"\n") + 1  # [Z3] a line ends where it ends, whatever it holds
             yield (bytes(begun) if size <= LONGEST_LINE else b"\n") + block[end:cut]
             begun, size = bytearray(block[cut:]), len(block) - cut
         if size:
@@ -91,15 +95,23 @@ def csv_header(path: Path, longest: int) -> list[str]:
     return names
 
 
-def csv_batches(path: Path, names: Sequence[str], wanted: Sequence[str]) -> Iterator[Any]:
-    """Give tables of the wanted columns, as bytes."""
+def csv_batches(path: Path, names: Sequence[str], types: Mapping[str, str]) -> Iterator[Any]:
+    """Give tables of the columns in `types`: of these types where Arrow can, else of bytes.
+
+    Where Arrow can read all cells of a block, it reads each of them as `read_as` would.
+    """
+    told = {name: type_of(each) for name, each in types.items()}
+    plain = dict.fromkeys(types, arrow().binary())
     for block in _blocks(path, header=True):
-        yield _read_block(_readable(block, len(names)), names, wanted)
+        readable = _readable(block, len(names))
+        try:
+            yield _read_block(readable, names, told)
+        except arrow().ArrowException:
+            yield _read_block(readable, names, plain)
 
 
-def _read_block(block: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
+def _read_block(block: Any, names: Sequence[str], types: Mapping[str, Any]) -> Any:
     reader = arrow("csv")
-    plain = {name: arrow().binary() for name in wanted}
     return reader.read_csv(
         arrow().BufferReader(block),
         read_options=reader.ReadOptions(
@@ -107,9 +119,8 @@ def _read_block(block: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
         ),
         parse_options=reader.ParseOptions(ignore_empty_lines=False),
         convert_options=reader.ConvertOptions(
-            column_types=plain,
-            include_columns=list(wanted),
-            check_utf8=False,
+            column_types=types,
+            include_columns=list(types),
             strings_can_be_null=True,  # an empty cell is a missing one
             null_values=[""],
         ),
@@ -131,6 +142,7 @@ def _readable(block: bytes, n_fields: int) -> Any:
         is_good = compute.and_(is_closed, is_full)
     if is_good.true_count == len(lines):
         return pa.py_buffer(block)
+    # [Z4] each line by itself; the others are kept as they are
     good = compute.if_else(is_good, lines, pa.scalar(b"\n", pa.large_binary()))
     return pa.py_buffer(b"".join(good.to_pylist()))
 
@@ -161,33 +173,25 @@ def json_names(path: Path) -> list[str]:
     return list(_record(first))
 
 
-def json_batches(path: Path, wanted: Sequence[str]) -> Iterator[Any]:
-    """Give tables of the wanted columns, as texts."""
+def json_batches(path: Path, types: Mapping[str, str]) -> Iterator[Any]:
+    """Give tables of the columns in `types`: of these types where all cells are, else of texts."""
     for block in _blocks(path, header=False):
         records = [_record(line) for line in block.split(b"\n")[:-1]]
-        columns = {name: texts([_text(each.get(name)) for each in records]) for name in wanted}
+        columns = {name: _column([r.get(name) for r in records], types[name]) for name in types}
         yield arrow().table(columns)
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    """Read one object; numbers stay as they are written, so that none loses a digit."""
     try:
-        found = json.loads(
-            line.decode("utf-8", "replace"),
-            parse_int=str,
-            parse_float=_number,
-            parse_constant=str,
-        )
+        found = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _number(text: str) -> str:
-    return text.removesuffix(".0")  # a whole number, as it is where all are whole
-
-
-def _text(cell: Any) -> str | None:
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    return cell if isinstance(cell, str) else None
+def _column(cells: list[Any], told: str) -> Any:
+    kinds = set(map(type, cells))
+    if kinds <= PLAIN.get(arrow_kind(told), {str, NoneType}):  # then Arrow reads each as `read_as`
+        with contextlib.suppress(arrow().ArrowException, OverflowError, UnicodeError):
+            return arrow().array(cells, type_of(told))
+    return texts([text_of(cell) for cell in cells])
