@@ -49,9 +49,29 @@ def _crowd(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+def _damaged(numbers: list[dict[str, Any]]) -> str:
+    text = (
+        "Every second file has one flipped bit; the others have several, 64 other bytes, 8 bytes "
+        "of zeros or ones, a part twice, or an end too early. Files named after a format alone "
+        "are written by Sfumato, those of Parquet and Feather with checksums; text has none.\n\n"
+    )
+    return text + outcomes(numbers)
+
+
+def _fuzzed(numbers: dict[str, Any]) -> str:
+    shown = ", ".join(f"{count:,} by {way}" for way, count in sorted(numbers["tables"].items()))
+    return (
+        f"Tables with one odd cell or line beside the table without it, every release held fixed "
+        f"({shown}): {len(numbers['differences'])} pairs differ in a model, file, table, word or "
+        f"error. {numbers['cpu_s']:,} s of CPU."
+    )
+
+
 SECTIONS: Sections = {
     "faults_interrupts": ("Faults: interrupts of a ledger", outcomes),
     "faults_kills": ("Faults: kills of processes that charge", outcomes),
     "faults_latency": ("Faults: a charge after a long history", _latency),
     "faults_crowd": ("Faults: many processes on one ledger", _crowd),
+    "faults_tables": ("Faults: damaged tables", _damaged),
+    "fuzzed_tables": ("Tables with one odd cell", _fuzzed),
 }
