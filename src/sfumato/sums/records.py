@@ -43,7 +43,7 @@ class Records(ABC):
         if is_public and public_rows is None:
             raise InvalidInputError("Relation 'replace_one' makes the number of records public.")
         if is_public and public_rows == 0:
-            raise InvalidInputError("There are no records to learn from.")
+            raise InvalidInputError("There are no records to learn from: the table has no rows.")
         if public_rows is not None and public_rows > MOST_ROWS:  # a public cap, secret or not
             raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
         self.public_rows = public_rows if is_public else None
