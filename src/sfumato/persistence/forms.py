@@ -348,6 +348,7 @@ _COMMON: Form = {
     "feature_names_in_": optional(words("d")),
     "guarantee_": optional(_guarantee),
     "encoding_": optional(_encoding),
+    "columns_": optional(words("d")),
     "bounds": optional(known_bounds),
     "n_jobs": optional(_workers),
 }

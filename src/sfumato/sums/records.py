@@ -54,7 +54,18 @@ class Records(ABC):
         return MOST_ROWS if self.public_rows is None else self.public_rows
 
     def sensitivity(self, statistic: Statistic) -> float:
-        """How far one record can move the sum of `statistic` over these records."""
+        """How far one record can move the sum of `statistic` over these records.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is added up.
+
+        Returns
+        -------
+        float
+            The sensitivity, in the Euclidean norm.
+        """
         return statistic.sensitivity(self.relation, self.most_rows)
 
     def release(
@@ -87,13 +98,29 @@ class Records(ABC):
         return released
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, computed block by block on each pass."""
+        """Give the records seen through a public map, computed block by block on each pass.
+
+        Parameters
+        ----------
+        row_map : RowMap
+            A map of blocks of rows.
+
+        Returns
+        -------
+        Records
+            The same records, mapped.
+        """
         return _MappedRecords(self, row_map)
 
     def kept(self) -> ArrayRecords:
         """Give the records with their maps computed once and kept, on the grid of sums.
 
         Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them.
+
+        Returns
+        -------
+        ArrayRecords
+            The same records, in memory.
         """
         kept, codes = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0, dtype=np.intp)]
         for rows, numbers in self._blocks():

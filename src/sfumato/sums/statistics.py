@@ -60,11 +60,27 @@ class Statistic(ABC):
             Rows of the unit ball.
         codes : ndarray of shape (n,)
             Number of each record's class.
+
+        Returns
+        -------
+        array
+            The sum, of the shape of the statistic.
         """
 
     @abstractmethod
     def term_sensitivity(self, relation: Relation) -> float:
-        """Largest distance of the exact sums of two neighbours, in the Euclidean norm."""
+        """Largest distance of the exact sums of two neighbours, in the Euclidean norm.
+
+        Parameters
+        ----------
+        relation : Relation
+            The neighbours.
+
+        Returns
+        -------
+        float
+            The distance.
+        """
 
     def sensitivity(self, relation: str | Relation, most_rows: int) -> float:
         """Largest distance of the sums of two neighbours once they are doubles.
@@ -75,6 +91,11 @@ class Statistic(ABC):
             The neighbours.
         most_rows : int
             The public number of records, or a public bound on it.
+
+        Returns
+        -------
+        float
+            The distance.
         """
         rounding = double_rounding(self.size, self.largest_term * most_rows)
         return self.term_sensitivity(Relation(relation)) + rounding
@@ -85,6 +106,11 @@ class ClassCounts(Statistic):
     """Number of records of each class: ``sum e_y``.
 
     Adding a record moves one count by 1. Replacing one moves two counts by 1 each: √2.
+
+    Parameters
+    ----------
+    n_classes : int
+        Classes.
     """
 
     n_classes: int
@@ -109,6 +135,11 @@ class MeanAndSquares(Statistic):
 
     Adding a row moves it by ``sqrt(|z|² + |z|⁴ + 1) <= √3``. Replacing z by v, with lengths a
     and b, moves it by at most ``sqrt((a + b)² (1 + (a - b)²)) <= 2``.
+
+    Parameters
+    ----------
+    width : int
+        Numbers of a row.
     """
 
     width: int
@@ -135,6 +166,11 @@ class SecondMoment(Statistic):
 
     Adding a row moves it by ``||z zᵀ||_F = |z|² <= 1``. Replacing one moves it by
     ``||z zᵀ - v vᵀ||_F = sqrt(|z|⁴ + |v|⁴ - 2 (z.v)²) <= √2``, attained by orthonormal z, v.
+
+    Parameters
+    ----------
+    width : int
+        Numbers of a row.
     """
 
     width: int
@@ -197,7 +233,7 @@ class ClassMoments(Statistic):
     width : int
         Numbers of a row u of the unit ball.
     constant : float, default=1.0
-        w, at most 1 and a multiple of 2**-8, so that products with it are exact.
+        Weight w of the constant, at most 1 and a multiple of 2**-8: products with it are exact.
     parts : Parts, optional
         How classes are cut; by default each is one part.
     """
@@ -230,7 +266,18 @@ class ClassMoments(Statistic):
         return total
 
     def unweighted(self, sums: Array) -> Array:
-        """Give ``sum [u; 1][u; 1]ᵀ`` of released sums."""
+        """Give ``sum [u; 1][u; 1]ᵀ`` of released sums.
+
+        Parameters
+        ----------
+        sums : ndarray
+            What was released, in the shape of the statistic.
+
+        Returns
+        -------
+        ndarray
+            The sums with a constant of 1.
+        """
         column = np.append(np.ones(self.width), self.constant)
         return np.asarray(sums / np.outer(column, column))
 
