@@ -3,7 +3,9 @@
 import random
 import signal
 import sqlite3
+import statistics
 import time
+from collections import deque
 from contextlib import closing
 
 import pytest
@@ -12,7 +14,7 @@ from sfumato.accounting.ledger import Ledger
 from sfumato.events import PureEvent
 
 TINY = PureEvent(1e-6)
-INTERRUPTS = 150
+INTERRUPTS = 120
 
 
 @pytest.fixture
@@ -41,22 +43,23 @@ def interrupted_after():
 def test_no_lock_stays_after_an_interrupt(tmp_path, interrupted_after):
     path = tmp_path / "budget.db"
     budget = Ledger(path, timeout=5).create("rows", epsilon=1.0)
-    begun = time.perf_counter()
-    for _ in range(5):
-        budget.charge(TINY)
-    longest = 1.2 * (time.perf_counter() - begun) / 5
-    draws, told, kept = random.Random(0), 5, []
-    for _ in range(INTERRUPTS):
-        error = interrupted_after(lambda: budget.charge(TINY), draws.uniform(1e-5, longest))
-        kept.append(error)
-        told += error is None
+    draws, whole, kept, told = random.Random(0), deque([0.02], maxlen=5), [], 0
+    for i in range(4 * INTERRUPTS):
+        event, begun = PureEvent(1e-6 * (1 + i)), time.perf_counter()
+        wait = draws.uniform(1e-5, 1.2 * statistics.median(whole))
+        error = interrupted_after(lambda event=event: budget.charge(event), wait)
+        if error is None:  # as long as a charge takes at present, on a busy machine too
+            whole.append(time.perf_counter() - begun)
+            told += 1
+        else:
+            kept.append(error)
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # as another process would, without waiting
-        assert (path.parent / f"{path.name}-queue").stat().st_size == 0
-    assert {type(error) for error in kept} <= {type(None), KeyboardInterrupt}
-    assert sum(error is not None for error in kept) > INTERRUPTS / 4
-    made = Ledger(path).verify().charges
-    assert told <= made <= told + INTERRUPTS
+        if len(kept) == INTERRUPTS:
+            break
+    assert len(kept) > INTERRUPTS / 2
+    assert {type(error) for error in kept} == {KeyboardInterrupt}
+    assert told <= Ledger(path).verify().charges <= told + len(kept)
     budget.charge(TINY)
 
 

@@ -21,7 +21,14 @@ def database(tmp_path):
 
 
 def _wait_and_say(database, name, said, come):
-    come.send(name)
+    draw = waiting._draw_ticket
+
+    def draw_and_tell(queue):
+        ticket = draw(queue)
+        come.send(name)
+        return ticket
+
+    waiting._draw_ticket = draw_and_tell  # in this child alone
     turn = take_turn(database, time.monotonic() + 30)
     said.put(name)
     turn.close()
@@ -37,7 +44,6 @@ def queue_up(start_child, database):
         here, there = multiprocessing.Pipe(duplex=False)
         children.append(start_child(_wait_and_say, database, name, said, there))
         here.recv()
-        time.sleep(0.15)
         return children[-1]
 
     yield start, said

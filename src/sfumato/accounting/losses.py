@@ -39,7 +39,7 @@ from sfumato.exceptions import UnsupportedEventError
 
 __all__ = ["MOST_CELLS", "Losses", "losses_of"]
 
-MOST_CELLS = 2**16  # of one measure: half a megabyte, some milliseconds a convolution
+MOST_CELLS = 2**15  # of one measure: a quarter of a megabyte, a millisecond or two a convolution
 MOST_HEAVY_CELLS = 8  # convolved one by one, which is exact but for the last bit
 MOST_DIRECT_CELLS = 256  # convolved term by term
 UNIT = 2.0**-53

@@ -16,14 +16,21 @@ import time
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["SUFFIX", "take_turn"]
+__all__ = ["SUFFIX", "Turn", "take_turn"]
 
 SUFFIX = "-queue"
 PATIENCE = 10.0  # seconds behind somebody who does not move, stopped by a debugger say
 POLLS = (0.001,) * 8 + (0.004,)  # seconds between two looks, the last again and again
 
 
-def take_turn(database: Path, deadline: float) -> FileIO | None:
+class Turn(FileIO):
+    """A place in the queue; closing it lets the next one go on."""
+
+    def __del__(self) -> None:  # an interrupt may drop it before anybody could close it
+        self.close()
+
+
+def take_turn(database: Path, deadline: float) -> Turn | None:
     """Wait for those who came before, at the longest until `deadline` of the monotonic clock.
 
     Parameters
@@ -35,7 +42,7 @@ def take_turn(database: Path, deadline: float) -> FileIO | None:
 
     Returns
     -------
-    FileIO or None
+    Turn or None
         What to close when done, so that the next one can go on; None where there is no order.
     """
     queue = _opened(database)
@@ -57,7 +64,7 @@ def take_turn(database: Path, deadline: float) -> FileIO | None:
     return queue
 
 
-def _opened(database: Path) -> FileIO | None:
+def _opened(database: Path) -> Turn | None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         mode = database.stat().st_mode & 0o666
@@ -67,7 +74,7 @@ def _opened(database: Path) -> FileIO | None:
     with contextlib.suppress(OSError):  # made by somebody else, who has seen to it
         if os.fstat(place).st_mode & 0o666 != mode:
             os.fchmod(place, mode)
-    return FileIO(place, "r+")
+    return Turn(place, "r+")
 
 
 def _draw_ticket(queue: FileIO) -> int:
