@@ -337,6 +337,13 @@ def _encoding(value: Any, place: str, sizes: Sizes) -> None:
         raise refuse(place, f"the encoding of a table with {sizes['d']} numbers a row")
 
 
+def _names(value: Any, place: str, sizes: Sizes) -> None:
+    """The names of the columns that a function was released of."""
+    are_names = isinstance(value, tuple | list) and all(isinstance(each, str) for each in value)
+    if not are_names or len(value) != sizes["d"]:
+        raise refuse(place, f"the names of {sizes['d']} columns")
+
+
 def _workers(value: Any, place: str, sizes: Sizes) -> None:
     whole(least=-4096, most=4096)(value, place, sizes)
     if value == 0:
@@ -348,7 +355,7 @@ _COMMON: Form = {
     "feature_names_in_": optional(words("d")),
     "guarantee_": optional(_guarantee),
     "encoding_": optional(_encoding),
-    "columns_": optional(words("d")),
+    "columns_": optional(_names),
     "bounds": optional(known_bounds),
     "n_jobs": optional(_workers),
 }
