@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
@@ -194,3 +195,37 @@ def test_the_error_of_a_dense_factor_is_far_below_the_nugget(kernel, rng):
     factor = nugget_cholesky(kernel, points)
     error = factor @ factor.T - kernel(points, points) - NUGGET * np.eye(1000)
     assert np.linalg.norm(error) < NUGGET / 100
+
+
+@pytest.mark.parametrize(
+    ("n_features", "side", "size"), [(1, 30.0, 200), (2, 6.0, 300), (3, 4.0, 200), (4, 2.0, 400)]
+)
+def test_the_least_kernel_of_fourier_features_is_below_all_that_can_be_found(
+    n_features, side, size, rng
+):
+    """Random differences and descents from the least of them, against the proved bound."""
+    features = FourierFeatures(GaussianKernel(1.0), size, n_features=n_features, random_state=3)
+    proved = features.smallest_kernel(np.full(n_features, side))
+
+    def kernel(d):
+        return np.cos(d @ features.frequencies.T).mean(axis=-1)
+
+    d = rng.uniform(-side, side, size=(30_000, n_features))
+    found = kernel(d).min()
+    for start in d[np.argsort(kernel(d))[:5]]:
+        descent = minimize(kernel, start, bounds=[(-side, side)] * n_features)
+        found = min(found, descent.fun)
+    assert proved <= found
+    assert found < proved + 0.05  # sqrt(2 - 2 k) is attained at 97 % and more
+    # Attained by two rows of the box, in the norm of the features.
+    ends = np.stack([np.maximum(descent.x, 0), np.maximum(-descent.x, 0)])
+    apart = np.linalg.norm(np.diff(features.transform(ends), axis=0))
+    assert 0.9 * np.sqrt(2 - 2 * proved) <= apart <= np.sqrt(2 - 2 * proved)
+
+
+def test_a_search_that_proves_nothing_says_so():
+    features = FourierFeatures(GaussianKernel(1.0), 100, n_features=6, random_state=0)
+    assert features.smallest_kernel(np.full(6, 3.0)) == -1.0
+    small = FourierFeatures(GaussianKernel(1.0), 100, n_features=2, random_state=0)
+    assert small.smallest_kernel(np.full(2, 1e-3)) == pytest.approx(1.0, abs=1e-5)
+    assert small.smallest_kernel(np.full(2, 1e4)) == -1.0

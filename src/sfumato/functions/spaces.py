@@ -87,8 +87,10 @@ class GaussianSpace:
 
     def sensitivity(self, relation: str, n_classes: int, mode: str) -> float:
         """Norm by which one record moves the sums."""
-        # The kernel of Fourier features may fall below that of the rows, down to -1 for sure.
-        smallest = self._smallest_kernel() if isinstance(self.features, TaylorFeatures) else -1.0
+        if isinstance(self.features, FourierFeatures):  # a kernel of their own, which may be < 0
+            smallest = min(self.features.smallest_kernel(self.domain.width), LARGEST_OVERLAP)
+        else:
+            smallest = self._smallest_kernel()
         if Mode(mode) is Mode.PAPER:
             smallest = min(smallest, 0.0)
         if smallest < 0 and n_classes > 1:  # one class may hold both rows
