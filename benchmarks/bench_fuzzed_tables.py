@@ -4,7 +4,7 @@ python -m benchmarks.bench_fuzzed_tables [--tables 10000]
 
 Tables of random sizes go through Python (frames of pandas, polars and Arrow; files of every format)
 and through the command line. A table and its neighbours must give the same model, file, table,
-words and errors to the bit (`sfumato.testing.tables.compare_tables`).
+words and errors to the bit (`sfumato.testing.tables.compare_tables`), and the same rows but one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from benchmarks.odd_tables import (
@@ -36,15 +38,17 @@ from benchmarks.odd_tables import (
 from benchmarks.recording import write
 from sfumato import Bounds, Fabricator
 from sfumato.interfaces.cli.main import app
-from sfumato.pipeline import Promise, fabricate_table, fit_table
+from sfumato.pipeline import Promise, all_labelled_rows, fabricate_table, fit_table
 from sfumato.publishing import release_table
+from sfumato.tables import TableForm
 from sfumato.tables.files import TableFile
 from sfumato.testing.tables import compare_tables
 
-__all__ = ["WAYS", "fuzz"]
+__all__ = ["WAYS", "fuzz", "require_other_rows"]
 
 NEIGHBOURS = 10  # of each table
 FEATURES = [column.name for column in BOUNDS.used]
+Array = NDArray[Any]
 RELATIONS = ("replace_one", "add_or_remove_one")
 
 
@@ -78,20 +82,39 @@ def in_memory(chance: random.Random, folder: Path) -> None:  # noqa: ARG001 - as
     kind, base = chance.choice([*FRAMES]), _base(chance)
     relation = chance.choice(RELATIONS)
     given = {name: base[name] for name in FEATURES}
+    categories = {"colour": ["blue", "red"], "code": BOUNDS.columns[4].categories}
+    types = {"whole": "int64", "share": "double", "member": "bool"}
 
     def run(table: Any) -> tuple[Any, ...]:
         fabricator = Fabricator(
             delta=1e-5,
             relation=relation,
             bounds=Bounds(lower=(0, 0.0, 0), upper=(100, 1.0, 1), labels=[-1, 5]),
-            types={"whole": "int64", "share": "double", "member": "bool"},
-            categories={"colour": ["blue", "red"], "code": BOUNDS.columns[4].categories},
+            types=types,
+            categories=categories,
             random_state=0,
         ).fit(table, base["label"])
         return fabricator, *fabricator.fabricate()
 
-    odd = (FRAMES[kind](_with_odd_cell(given, chance)) for _ in range(NEIGHBOURS))
-    compare_tables(run, FRAMES[kind](given), odd)
+    def encoded(table: Any) -> tuple[Array, ...]:
+        return (TableForm.of(table, categories, types).encode(table),)
+
+    odd = [_with_odd_cell(given, chance) for _ in range(NEIGHBOURS)]
+    tables = [(place, FRAMES[kind](table)) for place, table in odd]
+    compare_tables(run, FRAMES[kind](given), (table for _, table in tables))
+    require_other_rows(encoded, FRAMES[kind](given), tables)
+
+
+def require_other_rows(
+    encoded: Callable[[Any], tuple[Array, ...]], table: Any, others: Iterable[tuple[int, Any]]
+) -> None:
+    """Raise unless each of the others differs from the table in the row of its place alone."""
+    whole = encoded(table)
+    for place, other in others:
+        for here, there in zip(whole, encoded(other), strict=True):
+            rest = (np.delete(each, place, axis=0) for each in (here, there))
+            if not np.array_equal(*rest, equal_nan=here.dtype.kind == "f"):
+                raise AssertionError(f"A cell of row {place} changes other rows.")
 
 
 def from_file(chance: random.Random, folder: Path) -> None:
@@ -112,8 +135,16 @@ def from_file(chance: random.Random, folder: Path) -> None:
         ),
     ]
     task = chance.choice(tasks)
-    first, *others = _files(chance, folder)
-    compare_tables(lambda make: task(TableFile(make(), BOUNDS.types())), first, others)
+    (_, first), *others = _files(chance, folder)
+    compare_tables(
+        lambda make: task(TableFile(make(), BOUNDS.types())), first, (make for _, make in others)
+    )
+
+    def encoded(make: Callable[[], Path]) -> tuple[Array, ...]:
+        source = TableFile(make(), BOUNDS.types())
+        return all_labelled_rows(source, BOUNDS.encoding(), BOUNDS.require_target(None))
+
+    require_other_rows(encoded, first, others)
 
 
 def by_command(chance: random.Random, folder: Path) -> None:
@@ -136,8 +167,8 @@ def by_command(chance: random.Random, folder: Path) -> None:
 
     with contextlib.chdir(folder):
         BOUNDS.write("bounds.toml")
-        first, *others = _files(chance, folder)
-        compare_tables(run, first, others)
+        (_, first), *others = _files(chance, folder)
+        compare_tables(run, first, (make for _, make in others))
 
 
 WAYS = {"frames": in_memory, "files": from_file, "command line": by_command}
@@ -147,33 +178,31 @@ def _base(chance: random.Random) -> dict[str, list[Any]]:
     return columns(chance.randrange(5, 60), chance.randrange(10**6))
 
 
-def _with_odd_cell(given: Any, chance: random.Random) -> dict[str, list[Any]]:
+def _with_odd_cell(given: Any, chance: random.Random) -> tuple[int, dict[str, list[Any]]]:
     name = chance.choice([*given])
-    return with_cell(given, name, chance.randrange(len(given[name])), an_odd_cell(chance))
+    place = chance.randrange(len(given[name]))
+    return place, with_cell(given, name, place, an_odd_cell(chance))
 
 
-def _files(chance: random.Random, folder: Path) -> Iterator[Callable[[], Path]]:
+def _files(chance: random.Random, folder: Path) -> Iterator[tuple[int, Callable[[], Path]]]:
     """Give functions that write a table, and its neighbours, to one and the same path."""
     suffix, write_rows = FILES[chance.choice([*FILES])]
     base, path = _base(chance), folder / f"rows.{suffix}"
-    n_rows = len(base["id"])
 
-    def plain() -> Path:
-        write_rows(base, path)
-        return path
-
-    def odd_cell(given: Any) -> Callable[[], Path]:
+    def with_cells(given: Any) -> Callable[[], Path]:
         return lambda: (write_rows(given, path), path)[1]
 
-    def odd_line(place: int, line: bytes) -> Callable[[], Path]:
-        return lambda: (plain(), with_line(path, place, line), path)[2]
+    def with_odd_line(place: int, line: bytes) -> Callable[[], Path]:
+        return lambda: (write_rows(base, path), with_line(path, place, line), path)[2]
 
-    yield plain
+    yield 0, with_cells(base)
     for _ in range(NEIGHBOURS):
         if suffix in LINES and chance.random() < 0.4:
-            yield odd_line(chance.randrange(n_rows), an_odd_line(suffix, chance))
+            place = chance.randrange(len(base["id"]))
+            yield place, with_odd_line(place, an_odd_line(suffix, chance))
         else:
-            yield odd_cell(_with_odd_cell(base, chance))
+            place, given = _with_odd_cell(base, chance)
+            yield place, with_cells(given)
 
 
 def fuzz(n_tables: int, seed: int = 0) -> dict[str, Any]:

@@ -110,14 +110,17 @@ def read_damaged(kind: str, start: int, stop: int, *, only_bits: bool = False) -
     return found
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> tuple[str, Any]:
     source = TableFile(path, TYPES)
-    return repr((source.read(list(TYPES)).to_pydict(), source.metadata()))
+    return repr(source.read(list(TYPES)).to_pydict()), source.metadata()
 
 
-def _outcome(path: Path, whole: str) -> str:
+def _outcome(path: Path, whole: tuple[str, Any]) -> str:
     try:
-        return "same rows" if _read(path) == whole else "other rows"
+        rows, metadata = _read(path)
+        if rows == whole[0] and metadata in (whole[1], None):
+            return "same rows" if metadata == whole[1] else "same rows, guarantee lost"
+        return "other rows"
     except InvalidInputError as error:
         return "refused" if str(path) in str(error) else "refused without a name"
     except BaseException as error:

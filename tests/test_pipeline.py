@@ -321,7 +321,7 @@ def test_one_missing_label_moves_no_sum_further_than_was_paid(tmp_path: Path, su
     bounds = TableBounds(
         (
             Column("share", "double", lower=0.0, upper=1.0),
-            Column("code", "int64", categories=(BIG, BIG + 1)),
+            Column("code", "string", categories=(str(BIG), str(BIG + 1))),
         ),
         Target("label", "string", (str(BIG), str(BIG + 1))),
         confirmed=True,
@@ -337,8 +337,11 @@ def test_one_missing_label_moves_no_sum_further_than_was_paid(tmp_path: Path, su
         assert 0 < moved_share(here, there) <= 1 + 1e-9
 
 
-def test_labels_that_are_one_double_are_refused(tmp_path: Path) -> None:
+def test_categories_and_labels_that_are_one_double_are_refused(tmp_path: Path) -> None:
     source = _far(".parquet", tmp_path, [BIG + i % 2 for i in range(600)])
+    code = (Column("code", "int64", categories=(BIG, BIG + 1)),)
+    with pytest.raises(InvalidInputError, match="differ as doubles"):
+        fabricate_table(source, TableBounds(code, confirmed=True), GENEROUS)
     columns = (Column("share", "double", lower=0.0, upper=1.0),)
     for labels in ((BIG, BIG + 1), "public"):
         bounds = TableBounds(columns, Target("label", "int64", labels), confirmed=True)

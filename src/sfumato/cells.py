@@ -23,6 +23,7 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = ["as_cells", "as_number", "as_numbers", "as_rows"]
 
+TRUTHS = {"true": 1, "false": 0}
 REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
 
 Array = NDArray[np.float64]
@@ -41,6 +42,8 @@ def as_number(cell: Any) -> float:
     float
         The number, or NaN.
     """
+    if isinstance(cell, str):  # truth values are written so beside a text
+        cell = TRUTHS.get(cell.lower(), cell)
     if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside a complex
         cell = cell.real if cell.imag == 0 else None
     try:
@@ -140,7 +143,11 @@ def _column_numbers(column: Any) -> Array:
     kind = getattr(getattr(column, "dtype", None), "kind", None)
     if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    cells = np.asarray(column)
+    try:
+        cells = np.asarray(column)
+    except Exception:  # of types that NumPy lacks, such as whole numbers of 128 bits
+        cells = np.empty(len(column), dtype=object)
+        cells[:] = list(column)
     if cells.ndim != 1:  # a column of sequences, all of one length
         return np.full(len(column), np.nan)
     return as_numbers(cells)

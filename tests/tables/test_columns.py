@@ -159,12 +159,21 @@ def test_truth_values(column: Any) -> None:
         pl.Series([BIG, BIG + 1, None]),
     ],
 )
-def test_whole_numbers_beyond_the_doubles_are_told_apart(cells: Any) -> None:
-    assert codes_of(cells, [BIG + 1, BIG]).tolist() == [1, 0, -1]
+def test_whole_numbers_beyond_the_doubles_are_told_apart_as_texts(cells: Any) -> None:
+    assert codes_of(cells, [str(BIG + 1), str(BIG)]).tolist() == [1, 0, -1]
+    with pytest.raises(InvalidInputError, match="differ as doubles"):
+        codes_of(cells, [BIG + 1, BIG])
+
+
+def test_a_whole_number_beyond_the_doubles_is_found_also_where_it_was_rounded() -> None:
+    far = 2**60 + 1
+    for cells in ([far, 5], [far, 5, None], [far, 5, 0.5], [far, 5, "x"]):
+        assert codes_of(pd.Series(cells), [5, far])[:2].tolist() == [1, 0]
 
 
 def test_categories_of_several_kinds_and_beyond_64_bits() -> None:
     column = pd.Series(["a", 1, 2.5, True, 10**30, None], dtype=object)
     assert codes_of(column, ["a", 1, 2.5, 10**30]).tolist() == [0, 1, 2, 1, 3, -1]
-    with pytest.raises(InvalidInputError, match="category or label"):
-        codes_of(column, [None])
+    for value in (None, float("nan"), 10**400, 3j):
+        with pytest.raises(InvalidInputError, match="category or label"):
+            codes_of(column, [value])

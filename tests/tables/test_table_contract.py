@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from benchmarks.bench_fuzzed_tables import require_other_rows
 from benchmarks.odd_tables import (
     BOUNDS,
     CELLS,
@@ -19,8 +21,10 @@ from benchmarks.odd_tables import (
     with_line,
 )
 from sfumato import Bounds, Fabricator
-from sfumato.pipeline import Promise, fabricate_table, fit_table
+from sfumato.cells import as_rows
+from sfumato.pipeline import Promise, all_labelled_rows, fabricate_table, fit_table
 from sfumato.publishing import release_table
+from sfumato.tables import TableForm
 from sfumato.tables.files import TableFile
 from sfumato.testing.tables import compare_tables
 
@@ -36,7 +40,7 @@ def a_fabricator(**parameters: Any) -> Fabricator:
         delta=1e-5,
         bounds=Bounds(lower=(0, 0.0, 0), upper=(100, 1.0, 1), labels=[-1, 5]),
         types={"whole": "int64", "share": "double", "member": "bool"},
-        categories={"colour": ["blue", "red"], "code": [2**53, 2**53 + 1, 7]},
+        categories={"colour": ["blue", "red"], "code": [2**60 + 1, 5, 7]},
         random_state=0,
         **parameters,
     )
@@ -51,12 +55,19 @@ def fabricated(table: Any) -> tuple[Any, ...]:
 def test_frames(kind: str) -> None:
     given = {name: columns()[name] for name in FEATURES}
     odd = (
-        with_cell(given, name, place, cell)
+        (place, with_cell(given, name, place, cell))
         for step, name in enumerate(given)
         for place, cell in enumerate(CELLS)
         if (step + place) % 3 == 0  # the rest is left to benchmarks/fuzzed_tables.py
     )
-    compare_tables(fabricated, FRAMES[kind](given), map(FRAMES[kind], odd))
+    tables = [(place, FRAMES[kind](each)) for place, each in odd]
+    compare_tables(fabricated, FRAMES[kind](given), (table for _, table in tables))
+
+    def encoded(table: Any) -> tuple[np.ndarray, ...]:
+        model = a_fabricator()
+        return TableForm.of(table, model.categories, model.types).encode(table), as_rows(table)
+
+    require_other_rows(encoded, FRAMES[kind](given), tables)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
@@ -129,13 +140,19 @@ def written(folder: Path, way: str, given: Any, name: str = "rows") -> TableFile
 @pytest.mark.parametrize("way", FILES)
 def test_files(tmp_path: Path, way: str) -> None:
     """One task sees every odd cell, and odd cells in every column, also in one that is left out."""
-    odd = (
-        written(tmp_path, way, with_cell(columns(), name, place, cell), "odd")
+    odd = [
+        (place, written(tmp_path, way, with_cell(columns(), name, place, cell), f"{name} {place}"))
         for step, name in enumerate(NAMES)
         for place, cell in enumerate(CELLS)
         if (step + place) % 6 == 0
+    ]
+    source = written(tmp_path, way, columns())
+    compare_tables(TASKS["gaussian"], source, (table for _, table in odd))
+    require_other_rows(
+        lambda table: all_labelled_rows(table, BOUNDS.encoding(), BOUNDS.require_target(None)),
+        source,
+        odd,
     )
-    compare_tables(TASKS["gaussian"], written(tmp_path, way, columns()), odd)
 
 
 @pytest.mark.parametrize("task", TASKS)

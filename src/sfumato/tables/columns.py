@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import as_number
 from sfumato.exceptions import InvalidInputError
 
 __all__ = [
@@ -107,16 +108,21 @@ def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.
 def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> NDArray[np.intp]:
     """Give the place of each cell among public values, -1 where it is none of them.
 
-    Cells are compared as what the values are (texts, truth values, whole numbers or numbers),
-    exactly.
+    Cells are compared as what the values are: texts, truth values, or numbers as doubles. Whole
+    numbers too, for many a library stores them as doubles beside one that is missing; values that
+    are the same double are refused.
     """
     column = as_column(column)
     kinds = [type_of_value(value) for value in values]
     found = np.full(len(column), -1, dtype=np.intp)
     for told in dict.fromkeys(kinds):
-        places = [place for place, kind in enumerate(kinds) if kind == told]
-        listed = [str(values[i]) if told == "string" else values[i] for i in places]
-        options = arrow().array(listed, type_of(told))
+        places = [i for i, kind in enumerate(kinds) if kind == told]
+        options = arrow().array([_as_told(values[i], told) for i in places], type_of(told))
+        if len(options.unique()) != len(options):
+            raise InvalidInputError(
+                "Categories and labels that are numbers must differ as doubles: whole numbers "
+                "beyond 2**53 do not always. Use text instead."
+            )
         inside = arrow("compute").index_in(read_as(column, told, place), value_set=options)
         codes = np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
         found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
@@ -127,15 +133,15 @@ def type_of_value(value: Any) -> str:
     """Name the type that cells are read as, to be compared with a public value."""
     if isinstance(value, bool | np.bool_):
         return "bool"
-    if isinstance(value, int | np.integer):
-        if -(2**63) <= value < 2**63:
-            return "int64"
-        return "uint64" if 0 <= value < 2**64 else "string"  # its digits
-    if isinstance(value, float | np.floating) and math.isfinite(value):
-        return "double"
     if isinstance(value, str):
         return "string"
+    if isinstance(value, int | float | np.number) and math.isfinite(as_number(value)):
+        return "double"
     raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
+
+
+def _as_told(value: Any, told: str) -> Any:
+    return float(value) if told == "double" else value
 
 
 # From any library to Arrow --------------------------------------------------------------------

@@ -173,8 +173,7 @@ class TableFile:
         )
 
     def _refuse_other_bytes(self, metadata: Mapping[bytes, bytes] | None) -> None:
-        checksum = (metadata or {}).get(checksums.KEY)
-        if checksum is not None and not checksums.holds(self.path, checksum):
+        if not all(checksums.holds(self.path, each) for each in checksums.found_in(metadata)):
             raise InvalidInputError(
                 f"The file '{self.path}' is damaged: its checksum does not hold."
             )
@@ -356,7 +355,9 @@ def write_table(
         The file beside, if one was written.
     """
     kind = format_of(path)
-    own = {key: v for key, v in (table.schema.metadata or {}).items() if key != checksums.KEY}
+    own = {
+        key: v for key, v in (table.schema.metadata or {}).items() if key not in checksums.BLANKS
+    }
     table = table.replace_schema_metadata(own)
     if metadata is not None and kind in ("parquet", "feather"):
         stored = {METADATA: json.dumps(metadata).encode()}
@@ -387,12 +388,12 @@ def _write_parquet(table: Any, file: BinaryIO) -> None:
     content = io.BytesIO()
     with arrow("parquet").ParquetWriter(content, table.schema, write_page_checksum=True) as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({checksums.KEY: checksums.BLANK})
+        writer.add_key_value_metadata(checksums.BLANKS)
     file.write(checksums.with_checksum(content.getvalue()))
 
 
 def _write_feather(table: Any, file: BinaryIO) -> None:
-    metadata = {**(table.schema.metadata or {}), checksums.KEY: checksums.BLANK}
+    metadata = {**(table.schema.metadata or {}), **checksums.BLANKS}
     content = io.BytesIO()
     arrow("feather").write_feather(table.replace_schema_metadata(metadata), content)
     file.write(checksums.with_checksum(content.getvalue()))

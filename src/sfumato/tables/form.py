@@ -261,7 +261,8 @@ def _declared(
     found = {}
     for name, values in listed.items():
         kinds = {type_of_value(value) for value in values}
-        found[name] = kinds.pop() if len(kinds) == 1 else "string"
+        are_whole = kinds == {"double"} and all(isinstance(v, int | np.integer) for v in values)
+        found[name] = "int64" if are_whole else kinds.pop() if len(kinds) == 1 else "string"
     if isinstance(types, str):
         found = dict.fromkeys(columns, types) | found
     elif types is not None:
