@@ -78,10 +78,11 @@ def test_the_checksum_covers_every_byte(tmp_path: Path, suffix: str) -> None:
             path.write_bytes(content[:place] + damage + content[end:])
             try:
                 source = TableFile(path)
+                found = source.read().to_pydict()
             except InvalidInputError:
                 continue
             # The list of all metadata was hit: the rows are the same, without a guarantee.
-            assert source.read().to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+            assert found == {"a": [1, 2], "b": ["x", "y"]}
             assert path.read_bytes() == content or source.metadata() is None
 
 
