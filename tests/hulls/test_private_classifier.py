@@ -23,9 +23,10 @@ from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.engines import BranchedRows
 from sfumato.hulls.partition import RowGroups, places_of
-from sfumato.hulls.private import PrivateAffineHullClassifier
+from sfumato.hulls.private import PrivateAffineHullClassifier, usual_samples
 from sfumato.hulls.public_rules import PublicScale
 from sfumato.mechanisms.tape import taped
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.testing import seeded_noise, taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
 from tests.hulls.literal import LiteralDeepHull
@@ -356,3 +357,13 @@ def test_fitting_is_silent_in_strict_mode(three: Data) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         a_model(unit="entry").fit(*three)
+
+
+def test_many_labels_draw_no_more_rows_than_forty_gaussians():
+    """200 labels took over 40 s for 200 rows: 400,000 rows were drawn, a thousand a branch."""
+    assert [usual_samples(n, 50) for n in (1, 40, 80, 200, 1000)] == [2000, 2000, 1000, 400, 200]
+    gaussians = ClassGaussians(np.ones(200), np.zeros((200, 3)), np.tile(np.eye(3), (200, 1, 1)))
+    released = CentredGaussians(np.zeros(3), np.eye(3), 1.0, gaussians, np.arange(200))
+    drawn = PrivateAffineHullClassifier(random_state=0)._drawn(released)
+    assert len(drawn.rows) == 80_000
+    assert max(map(len, drawn.places)) == 400

@@ -25,9 +25,12 @@ from sfumato.kernels.arrays import cast, like, namespace_of
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.persistence.forms import Form, integers, known_bounds, labels, model_of
 
-__all__ = ["PrivateAffineHullClassifier"]
+__all__ = ["PrivateAffineHullClassifier", "usual_samples"]
 
 BRANCH_OF_DRAWN_ROWS = 1000
+USUAL_SAMPLES = 2000
+MOST_SAMPLES = 80_000  # of all Gaussians together
+LEAST_SAMPLES = 4  # of a Gaussian, per direction
 
 
 class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
@@ -53,8 +56,10 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `pca_components` allow.
-    samples_per_gaussian : int, default=2000
-        Rows drawn from each of them.
+    samples_per_gaussian : int, optional
+        Rows drawn from each of them; by default 2000, and fewer where there are more than 40
+        Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
+        grows with their number squared.
     branch_size : int, optional
         Rows per branch; by default chosen from epsilon, `entry_bound` and the number of features.
     partition : {"kmeans", "random"}, optional
@@ -151,7 +156,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         engine: str = "moments",
         pca_components: int = 50,
         gaussians_per_class: int | None = None,
-        samples_per_gaussian: int = 2000,
+        samples_per_gaussian: int | None = None,
         branch_size: int | None = None,
         partition: str | None = None,
         n_smoothing: int | None = None,
@@ -344,7 +349,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return merged
 
     def _hull_parameters(self) -> dict[str, Any]:
-        check_count("samples_per_gaussian", self.samples_per_gaussian)
+        if self.samples_per_gaussian is not None:
+            check_count("samples_per_gaussian", self.samples_per_gaussian)
         return {
             "n_components": check_count("n_components", self.n_components),
             "n_layers": check_count("n_layers", self.n_layers),
@@ -355,7 +361,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
         generator = check_random_state(self.random_state)
         n_gaussians, k = released.gaussians.means.shape
-        n_rows = self.samples_per_gaussian
+        n_rows = self.samples_per_gaussian or usual_samples(n_gaussians, k)
         drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
         n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
         # Rows are drawn independently, so that every n-th of them is as good as a random choice.
@@ -391,6 +397,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         rows = self._check_rows(X, reset=False)
         queries = PublicScale(self.bounds, rows.shape[1]).scaled(rows)
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+
+def usual_samples(n_gaussians: int, order: int) -> int:
+    """Choose the rows to draw from each Gaussian, by public numbers."""
+    shared = max(MOST_SAMPLES // n_gaussians, LEAST_SAMPLES * order)
+    return min(USUAL_SAMPLES, shared)
 
 
 def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
