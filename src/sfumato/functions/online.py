@@ -49,6 +49,10 @@ class OnlineFunction:
 
     Notes
     -----
+    By features, or with the exponential kernel on a line, any number of points is answered; with
+    other kernels at most 4096, since each answer needs all those before it (70 MB of memory and
+    about a second to open a store again).
+
     This object is the curator's: it holds the raw function. It cannot be pickled, copied to
     another process or saved as a model. What may be given away are its answers.
     """
