@@ -6,10 +6,12 @@ STAMPS := $(VENV)/.stamps
 # Test workers are as many as cores, so that each leaves the others theirs.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test test-oldest lint repin format docs docs-check linkcheck bench clean
+.PHONY: help demo test check test-torch test-browser test-servers test-oldest lint repin format docs docs-check linkcheck bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    run all tests        make lint   formatting, rules, types"
+	@echo "make check   the daily round      make repin  after a proof sheet was read again"
+	@echo "make test-torch, test-browser, test-servers  one group, with what it needs"
 	@echo "make docs    build the pages      make bench  run the benchmarks"
 	@echo "make docs-check  look at the pages in a browser    make linkcheck  links to other sites"
 
@@ -29,14 +31,29 @@ $(STAMPS)/core: pyproject.toml | $(BIN)/python
 demo: $(STAMPS)/core
 	$(BIN)/sfumato demo
 
-test: $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/browser
+# Everything that this machine can run; what it lacks is skipped, and counted at the end.
+test: $(STAMPS)/test $(STAMPS)/federated
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup
 
-# The tests of the report page use a browser of this machine, else one that is fetched, else they skip.
+# The daily round: formatting, rules, types, and the tests that take no time.
+check: lint $(STAMPS)/test
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto --dist loadgroup tests \
+	  -m "not slow and not torch and not browser and not servers"
+
+# One group each, with what it needs; here a skipped test is a failure.
+test-torch: $(STAMPS)/test $(STAMPS)/test-torch
+	SFUMATO_REQUIRE=torch $(ONE_THREAD) $(BIN)/python -m pytest -m torch tests
+
+test-browser: $(STAMPS)/test $(STAMPS)/browser
+	SFUMATO_REQUIRE=browser $(ONE_THREAD) $(BIN)/python -m pytest -m browser tests
+
+test-servers: $(STAMPS)/test $(STAMPS)/federated
+	SFUMATO_REQUIRE=servers $(ONE_THREAD) $(BIN)/python -m pytest -m servers tests
+
+# A browser of this machine, or one that is fetched.
 $(STAMPS)/browser: | $(STAMPS)/test
 	command -v chromium >/dev/null || command -v google-chrome >/dev/null \
-	  || $(BIN)/python -m playwright install chromium \
-	  || echo "No browser: the tests of the report page will be skipped."
+	  || $(BIN)/python -m playwright install chromium
 	@touch $@
 
 # Needs Python 3.11 or 3.12: the oldest NumPy has no build for newer ones.

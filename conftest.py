@@ -1,7 +1,72 @@
-"""Modules that need an extra are collected only where it is installed."""
+"""Which tests run where, and a count of those that were skipped.
 
+Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`. Without
+what they need they are skipped. SFUMATO_REQUIRE names groups that must run ("torch,browser"): then
+a skipped test of theirs, or none that ran, is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
 from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+GROUPS = ("torch", "browser", "servers")
+# Modules that `make check` leaves out: each takes several seconds of a core.
+SLOW = ("tests/auditing",)
 
 collect_ignore_glob = (
     [] if find_spec("flwr") else ["src/sfumato/federated/flower/*", "tests/federated/cluster.py"]
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow modules."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a required group did not run."""
+    if _failures_to_run(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Count skipped tests by reason, after everything else."""
+    reasons = Counter(_reason(report) for report in _reports(config, "skipped"))
+    if reasons:
+        listed = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"Skipped {reasons.total()}: {listed}")
+    for sentence in _failures_to_run(config):
+        terminalreporter.write_line(sentence, red=True)
+
+
+def _failures_to_run(config: pytest.Config) -> list[str]:
+    asked = os.environ.get("SFUMATO_REQUIRE", "")
+    required = [group for group in asked.replace(",", " ").split() if group]
+    if not required or config.option.collectonly or hasattr(config, "workerinput"):
+        return []
+    found = [f"'{group}' is no group of tests." for group in required if group not in GROUPS]
+    for group in required:
+        skipped = [r for r in _reports(config, "skipped") if group in getattr(r, "keywords", ())]
+        if skipped:
+            found.append(f"{len(skipped)} tests of the group '{group}' were skipped.")
+        elif not any(group in report.keywords for report in _reports(config, "passed")):
+            found.append(f"No test of the group '{group}' ran.")
+    return found
+
+
+def _reports(config: pytest.Config, outcome: str) -> list[Any]:
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    return [] if reporter is None else list(reporter.stats.get(outcome, []))
+
+
+def _reason(report: Any) -> str:
+    where = report.longrepr
+    text = where[2] if isinstance(where, tuple) else str(where)
+    return str(text).removeprefix("Skipped: ")

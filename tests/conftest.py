@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from sklearn.datasets import load_digits
+
+from sfumato.testing import seeded_noise
 
 # No test asserts a time, and equal runs give equal verdicts.
 settings.register_profile("sfumato", deadline=None, derandomize=True)
@@ -20,6 +25,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
         first, _, last = os.environ.get("SFUMATO_SEEDS", "42").partition("-")
         metafunc.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+@pytest.fixture
+def noise(seed: int) -> Iterator[None]:
+    """Noise by the seed: for tests of utility, whose verdict a lucky draw could decide."""
+    with seeded_noise(seed):
+        yield
 
 
 @pytest.fixture
@@ -42,3 +54,30 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data sets: set SFUMATO_DATA to their folder")
     return folder
+
+
+# Headless, as root too, and silent: a browser that is looked through asks nobody anything.
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium of this machine, or the one that playwright has fetched."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    system = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            found = driver.chromium.launch(executable_path=system, args=CHROMIUM_FLAGS)
+        except playwright.Error:
+            pytest.skip(
+                "no Chromium: make test-browser fetches one (Debian: apt-get install chromium)"
+            )
+        yield found
+        found.close()

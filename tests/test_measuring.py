@@ -25,6 +25,7 @@ def source(tmp_path: Path) -> TableFile:
     return TableFile(tmp_path / "rows.parquet", BOUNDS.types())
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_and_the_curve_rise_to_the_ceiling(source: TableFile) -> None:
     budget = Ledger().create("rows", epsilon=9.0, delta=1e-5)
     model = fit_table(source, BOUNDS, Promise(1.0, 1e-6, ledger=budget))

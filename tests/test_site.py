@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
@@ -96,23 +95,6 @@ def test_a_dead_link_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text('<p id="here"><a href="#here"></a><a href="#gone"></a><img src="gone.png">')
     assert broken(page) == ["#gone", "gone.png"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="pages are looked at through playwright"
-    )
-    system = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    with playwright.sync_playwright() as driver:
-        try:
-            found = driver.chromium.launch(
-                executable_path=system, args=["--no-sandbox", "--disable-gpu"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: python -m playwright install chromium ({error.name})")
-        yield found
-        found.close()
 
 
 @pytest.fixture(params=[(PHONE, "dark"), (DESKTOP, "light")], ids=["phone", "desktop"])

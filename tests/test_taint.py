@@ -319,6 +319,7 @@ LEAKS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
 def test_a_leak_is_caught(leak: type[Leak]) -> None:
     model = leak(2, bounds=BOUNDS, **getattr(leak, "parameters", {}))

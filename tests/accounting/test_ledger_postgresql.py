@@ -29,6 +29,7 @@ from sfumato.exceptions import (
 
 psycopg = pytest.importorskip("psycopg", reason="needs the package psycopg")
 
+pytestmark = pytest.mark.servers
 CENT = PureEvent(0.01)
 
 

@@ -231,6 +231,7 @@ def wait_until(holds: Any, seconds: float = 90.0) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
 def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     """Three good parties, one that dies in the round, one that sends garbage; then a retry."""
@@ -282,6 +283,7 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     np.testing.assert_array_equal(model.distances(X_test), retried.distances(X_test))
 
 
+@pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
 def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
     """Five parties, two rounds; the last one joins when the run is already submitted."""
@@ -347,6 +349,7 @@ def test_a_killed_node_comes_back_and_a_killed_coordinator_is_named(
     assert list(told["parties"]) == ["hospital-0"]
 
 
+@pytest.mark.servers
 def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
     pytest.importorskip("ray", reason="Flower's simulation needs Ray: 'sfumato[federated]'")
     X, y, X_test, _ = digits
@@ -359,6 +362,7 @@ def test_flowers_simulation_engine(tmp_path: Path, digits: Any) -> None:
     np.testing.assert_array_equal(model.decision_function(X_test), same.decision_function(X_test))
 
 
+@pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
 def test_strangers_are_kept_out(deployed: Cluster, tmp_path: Path) -> None:
     party = tmp_path / "party.toml"

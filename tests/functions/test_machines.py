@@ -264,6 +264,7 @@ def test_models_are_saved_and_answer_the_same(tmp_path: Path, rng: np.random.Gen
         assert (tmp_path / "machine.sfumato").stat().st_size < 200_000
 
 
+@pytest.mark.usefixtures("noise")
 def test_random_features_carry_machines_into_more_dimensions(rng: np.random.Generator) -> None:
     X = rng.uniform(size=(2000, 8))
     y = (X[:, 0] + X[:, 1] > 1).astype(int)
@@ -340,6 +341,7 @@ def test_kernel_machine_in_the_plane_is_near_the_non_private_one(loss: str) -> N
     assert np.mean(lost) < 0.05
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_grows_with_epsilon(rng: np.random.Generator) -> None:
     (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 2000)
     found = []

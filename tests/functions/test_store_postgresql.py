@@ -9,6 +9,8 @@ from sfumato.exceptions import InvalidInputError, StoredModelError
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.functions.test_store import DAMAGE, _ask, begin, resume
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def address(server):  # noqa: F811 - the fixture

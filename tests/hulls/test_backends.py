@@ -23,7 +23,11 @@ def cuda_tensor(x):
 
 
 @pytest.fixture(
-    params=[array_api_strict.asarray, torch_tensor, cuda_tensor], ids=["strict", "torch", "cuda"]
+    params=[
+        pytest.param(array_api_strict.asarray, id="strict"),
+        pytest.param(torch_tensor, id="torch", marks=pytest.mark.torch),
+        pytest.param(cuda_tensor, id="cuda"),
+    ]
 )
 def foreign(request):
     return request.param

@@ -119,6 +119,7 @@ def test_drawn_rows_have_the_means_of_their_classes(digits: Data) -> None:
         assert abs((labels == label).sum() - (y == label).sum()) <= 2
 
 
+@pytest.mark.usefixtures("noise")
 def test_a_forest_learns_from_fabricated_rows(digits: Data) -> None:
     X, y = digits
     rows, labels = a_fabricator(epsilon=30.0).fit_fabricate(X, y)

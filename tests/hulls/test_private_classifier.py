@@ -122,11 +122,13 @@ def test_single_precision_gives_the_same_labels(three: Data) -> None:
         {"unit": "entry", "smoothing_ratio": 0.5},
     ],
 )
+@pytest.mark.usefixtures("noise")
 def test_accuracy_at_a_generous_budget(three: Data, parameters: dict[str, Any]) -> None:
     X, y = three
     assert a_model(**({"epsilon": 60.0} | parameters)).fit(X, y).score(X, y) > 0.9
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_grows_with_the_budget(three: Data) -> None:
     X, y = three
     means = [
@@ -139,11 +141,12 @@ def test_accuracy_grows_with_the_budget(three: Data) -> None:
 @pytest.mark.parametrize(
     "parameters", [{}, {"n_smoothing": 2}, {"unit": "entry"}, {"dtype": "float32"}]
 )
-@pytest.mark.parametrize("device", ["strict", "cpu", "cuda"])
+@pytest.mark.parametrize("device", ["strict", pytest.param("cpu", marks=pytest.mark.torch), "cuda"])
 def test_hulls_on_another_device_give_the_same(
     three: Data, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], device: str
 ) -> None:
     if device == "strict":  # no device of PyTorch, but the same way through the code
+        monkeypatch.setattr("sfumato.hulls.engines._require_device", lambda device: None)
         monkeypatch.setattr(
             BranchedRows,
             "groups",
@@ -311,6 +314,7 @@ def test_a_label_without_rows_has_no_hull_at_entry_level(three: Data) -> None:
     assert model.classes_.tolist() == [0, 2]
 
 
+@pytest.mark.usefixtures("noise")
 def test_labels_need_no_bounds_at_entry_level(three: Data) -> None:
     X, y = three
     names = np.array(["a", "b", "c"])[y]

@@ -49,7 +49,11 @@ def holds_foreign_arrays(value):
     return hasattr(value, "__dict__") and holds_foreign_arrays(vars(value))
 
 
-@pytest.mark.parametrize("foreign", [array_api_strict.asarray, torch_tensor])
+@pytest.mark.parametrize(
+    "foreign",
+    [array_api_strict.asarray, pytest.param(torch_tensor, marks=pytest.mark.torch)],
+    ids=["strict", "torch"],
+)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("kind", [DeepAffineHull, WideAffineHull, AffineHullClassifier])
 def test_tensors_come_back_as_arrays(digits, tmp_path, kind, dtype, foreign):
@@ -74,6 +78,7 @@ def test_tensors_come_back_as_arrays(digits, tmp_path, kind, dtype, foreign):
     np.testing.assert_allclose(found, expected, rtol=1e-9 if dtype == "float64" else 1e-3)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("parameters", [{}, {"unit": "entry"}, {"n_smoothing": 2}])
 @pytest.mark.parametrize("kind", [PrivateAffineHullClassifier, Fabricator])
 def test_a_private_model_fitted_on_a_device_is_saved(digits, tmp_path, kind, parameters):

@@ -34,6 +34,7 @@ def test_a_report_that_cannot_be_written_is_said_in_one_line(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.usefixtures("seed")  # noise must not be seeded where a promise is shown
 def test_accuracy_of_the_demo_lies_below_the_ceiling_and_above_chance() -> None:
     *_, report = demo.demonstrate((3.0,))
     (row,) = report.results

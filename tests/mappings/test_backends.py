@@ -16,19 +16,11 @@ from sfumato import (
 )
 
 
-def namespaces() -> list[Any]:
-    found = []
-    for name in ("array_api_strict", "torch"):
-        try:
-            found.append(__import__(name))
-        except ImportError:
-            continue
-    return found
-
-
-NAMESPACES = namespaces()
-pytestmark = pytest.mark.skipif(not NAMESPACES, reason="no array library beside NumPy is here")
-EACH = pytest.mark.parametrize("xp", NAMESPACES, ids=lambda xp: xp.__name__)
+@pytest.fixture(
+    params=["array_api_strict", pytest.param("torch", marks=pytest.mark.torch)], scope="module"
+)
+def xp(request: pytest.FixtureRequest) -> Any:
+    return pytest.importorskip(request.param, reason="PyTorch is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +29,6 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return X / 16, y
 
 
-@EACH
 def test_mapping(xp: Any, digits: tuple[np.ndarray, np.ndarray]) -> None:
     X = digits[0]
     x, Y = X[:100, 20:23], X[:100, 30:32]
@@ -48,7 +39,6 @@ def test_mapping(xp: Any, digits: tuple[np.ndarray, np.ndarray]) -> None:
     np.testing.assert_allclose(np.asarray(answer), here.predict(x), atol=1e-8)
 
 
-@EACH
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_autoencoders(xp: Any, dtype: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
     X = digits[0]
@@ -63,7 +53,6 @@ def test_autoencoders(xp: Any, dtype: str, digits: tuple[np.ndarray, np.ndarray]
         np.testing.assert_allclose(np.asarray(answer), expected, atol=1e-3)
 
 
-@EACH
 def test_classifier(xp: Any, digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     here = MembershipClassifier(6, n_layers=2, branch_size=100, random_state=0).fit(X, y)

@@ -124,6 +124,7 @@ def test_unlike_features_are_aligned(digits: Digits) -> None:
     assert np.mean(gains) > 0.03
 
 
+@pytest.mark.usefixtures("noise")
 def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
     S, s, T, t = digits
     assert np.mean(model().fit_predict(S, s, T, np.full(len(T), -1)) == t) > 0.8
@@ -131,6 +132,7 @@ def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
         model(use_source=False).fit(S, s, T, np.full(len(T), -1))
 
 
+@pytest.mark.usefixtures("noise")
 def test_source_alone_answers_in_its_own_space(digits: Digits) -> None:
     S, s, T, t = digits
     for parameters in ({}, STRICT_ENTRY | {"epsilon": 30.0}, PAPER | {"epsilon": np.inf}):

@@ -135,6 +135,7 @@ def test_matrices_are_positive_and_no_decision_is_touched() -> None:
     np.testing.assert_allclose(model.distances(X[:1])[0], by_ellipsoid, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_grows_with_epsilon_and_with_rows(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     bounds = Bounds(norm=5.0, labels=range(10))

@@ -54,6 +54,7 @@ def fitted(data, **settings):
         ({"solver": "output", "loss": "hinge", "epsilon": 100.0}, 0.6),
     ],
 )
+@pytest.mark.usefixtures("noise")
 def test_digits_are_learned(unit_digits, settings, floor):
     model = fitted(unit_digits, **settings)
     assert model.score(*unit_digits) > floor
@@ -67,6 +68,7 @@ def test_without_noise_it_is_the_linear_classifier(unit_digits, solver):
     assert model.score(*unit_digits) > 0.93
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_rises_with_epsilon(unit_digits):
     found = [
         np.mean([fitted(unit_digits, epsilon=e, whiten=True).score(*unit_digits)])

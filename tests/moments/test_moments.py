@@ -151,6 +151,7 @@ def test_one_release_gives_one_gaussian_a_class(seed: int) -> None:
         model.fit(X, y)
 
 
+@pytest.mark.usefixtures("noise")
 def test_several_gaussians_a_class_learn_classes_of_several_forms(seed: int) -> None:
     """Two classes on the corners of a square, crosswise: one Gaussian each cannot tell them."""
     rng = np.random.default_rng(seed)
@@ -175,6 +176,7 @@ def test_several_gaussians_a_class_learn_classes_of_several_forms(seed: int) -> 
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
 
 
+@pytest.mark.usefixtures("noise")
 def test_accuracy_grows_with_the_budget(digits: tuple[np.ndarray, np.ndarray], seed: int) -> None:
     X, y = digits
     scores = []
@@ -337,6 +339,7 @@ def test_a_delta_above_one_over_n_is_warned_of(seed: int) -> None:
     PrivatePCA(1, delta=0.1, relation="add_or_remove_one", bounds=Bounds(norm=9.0)).fit(X)
 
 
+@pytest.mark.usefixtures("noise")
 def test_works_in_pipelines_and_searches(seed: int) -> None:
     X, y = blobs(seed, 600)
     pipeline = make_pipeline(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -17,25 +16,9 @@ from sfumato.events import GaussianEvent
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
 from tests.report.test_report import an_audit
 
+pytestmark = pytest.mark.browser
 PHONE, DESKTOP = 390, 1280
 WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="the page is looked at through playwright"
-    )
-    system = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    with playwright.sync_playwright() as driver:
-        try:
-            found = driver.chromium.launch(
-                executable_path=system, args=["--no-sandbox", "--disable-gpu"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: python -m playwright install chromium ({error.name})")
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

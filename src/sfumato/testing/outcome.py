@@ -21,7 +21,7 @@ class Outcome:
     result: Any = None
     error: Exception | None = None
     error_text: str = ""
-    warned: list[str] = field(default_factory=list)
+    warnings: list[warnings.WarningMessage] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
     printed: str = ""
 
@@ -29,10 +29,15 @@ class Outcome:
         """Everything in words, by the way it was said."""
         return {
             "error": self.error_text,
-            "warnings": self.warned,
+            "warnings": [f"{w.category.__name__}: {w.message}" for w in self.warnings],
             "log": self.logged,
             "printed text": self.printed,
         }
+
+    def warn_again(self) -> None:
+        """Pass the warnings on to whoever asked for the result."""
+        for each in self.warnings:
+            warnings.warn_explicit(str(each.message), each.category, each.filename, each.lineno)
 
 
 def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
@@ -49,7 +54,7 @@ def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
             outcome.result = action(*arguments)
         except Exception as error:
             outcome.error, outcome.error_text = error, _as_shown(error)
-    outcome.warned = [f"{w.category.__name__}: {w.message}" for w in caught]
+    outcome.warnings = list(caught or ())
     outcome.printed = stream.getvalue()
     return outcome
 

@@ -65,6 +65,7 @@ def compare_replays(estimator: Any, data: Data, others: Iterable[Data]) -> None:
     around.restore()
     if first.outcome.error is not None:
         raise first.outcome.error
+    first.outcome.warn_again()
     require(bool(first.tape.releases), "Nothing was released through a mechanism.")
     for other in others:
         second = _Fit.of(estimator, *other, around, playback=first.tape)

@@ -1,0 +1,124 @@
+"""How the suite runs: skips are counted, required groups must run, seeds reach every test."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SKIPPING = """
+import pytest
+
+@pytest.mark.torch
+def test_a():
+    pytest.importorskip("no_such_library", reason="no such library")
+
+@pytest.mark.browser
+def test_b():
+    pass
+
+def test_c():
+    pytest.skip("no such thing")
+"""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    """Run the suite of a folder under the conftest of this one."""
+    (folder / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n torch\n browser\n servers\n slow\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SFUMATO")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=clean | environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("required", "code", "said"),
+    [
+        ("", 0, ""),
+        ("browser", 0, ""),
+        ("torch,browser", 1, "1 tests of the group 'torch' were skipped."),
+        ("servers", 1, "No test of the group 'servers' ran."),
+        ("touch", 1, "'touch' is no group of tests."),
+    ],
+)
+def test_skips_are_counted_and_required_groups_must_run(
+    required: str, code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "test_skipping.py").write_text(SKIPPING)
+    found, out = run(tmp_path, "-p", "no:xdist", SFUMATO_REQUIRE=required)
+    assert "Skipped 2: 1 × no such library; 1 × no such thing" in out
+    assert found == code
+    assert said in out
+
+
+def test_workers_report_their_skips(tmp_path: Path) -> None:
+    (tmp_path / "test_skipping.py").write_text(SKIPPING)
+    found, out = run(tmp_path, "-n", "2", SFUMATO_REQUIRE="torch")
+    assert "1 × no such library" in out
+    assert found == 1
+
+
+def test_the_modules_left_out_of_the_daily_round_exist() -> None:
+    spec = re.search(r"^SLOW = \((.*?)^\)", (ROOT / "conftest.py").read_text(), re.M | re.S)
+    assert spec is not None
+    slow = re.findall(r'"([^"]+)"', spec[1])
+    assert slow
+    assert not [name for name in slow if not (ROOT / name).exists()]
+
+
+# Seeds --------------------------------------------------------------------------------------------
+
+SEEDED = {"seed", "rng", "noise"}
+UTILITY = re.compile(
+    r"accuracy_(at|grows|rises|and|of)|learns|are_learned|carry_machines|pipelines"
+)
+# Whose names say so, although no noise is drawn in them.
+WITHOUT_NOISE = {"test_a_model_learns_predicts_and_states_itself"}
+
+
+def functions_of(path: Path) -> list[ast.FunctionDef]:
+    return [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+
+
+def is_seeded(test: ast.FunctionDef) -> bool:
+    asked = {argument.arg for argument in test.args.args}
+    for decorator in test.decorator_list:
+        if "usefixtures" in ast.unparse(decorator):
+            asked |= set(re.findall(r"'(\w+)'", ast.unparse(decorator)))
+    return bool(asked & SEEDED)
+
+
+def test_every_test_of_utility_takes_the_seeds() -> None:
+    private = [p for p in ROOT.glob("tests/**/test_*.py") if "Private" in p.read_text()]
+    private += [ROOT / "tests/test_measuring.py", ROOT / "tests/interfaces/test_cli_demo.py"]
+    found = [t for path in private for t in functions_of(path) if UTILITY.search(t.name)]
+    found = [test for test in found if test.name not in WITHOUT_NOISE]
+    assert len(found) >= 10
+    assert [test.name for test in found if not is_seeded(test)] == []
+
+
+def test_seeds_reach_tests_of_utility() -> None:
+    chosen = "tests/moments/test_moments.py", "-k", "accuracy_grows_with_the_budget"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist", *chosen]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"SFUMATO_SEEDS": "3-5"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.findall(r"budget\[(\d)\]", done.stdout) == ["3", "4", "5"]
