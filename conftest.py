@@ -10,17 +10,38 @@ from __future__ import annotations
 import os
 from collections import Counter
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 GROUPS = ("torch", "browser", "servers")
 # Modules that `make check` leaves out: each takes several seconds of a core.
-SLOW = ("tests/auditing",)
-
-collect_ignore_glob = (
-    [] if find_spec("flwr") else ["src/sfumato/federated/flower/*", "tests/federated/cluster.py"]
+SLOW = (
+    "tests/auditing",
+    "tests/federated",
+    "tests/functions",
+    "tests/hulls",
+    "tests/interfaces",
+    "tests/mappings",
+    "tests/margins",
+    "tests/papers",
+    "tests/test_common.py",
+    "tests/test_pages.py",
+    "tests/test_persistence.py",
+    "tests/test_readme.py",
+    "tests/test_stored_models.py",
+    "tests/test_streaming.py",
+    "tests/test_testing.py",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import slow modules where they are left out."""
+    if "not slow" not in config.option.markexpr:
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    return name.startswith(SLOW) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
