@@ -27,7 +27,7 @@ Owner = type | types.ModuleType
 
 
 class Surroundings:
-    """The classes of an estimator, their modules, and all modules of Sfumato.
+    """The classes of an estimator, their modules, and the modules of Sfumato that these use.
 
     Parameters
     ----------
@@ -44,9 +44,13 @@ class Surroundings:
 
     def notice_imports(self) -> None:
         """Look at modules too that were imported meanwhile."""
-        names = {kind.__module__ for kind in self.classes}
-        names |= {n for n in list(sys.modules) if n == PACKAGE or n.startswith(f"{PACKAGE}.")}
-        self.modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
+        found = {kind.__module__ for kind in self.classes}
+        waiting = list(found)
+        while waiting:
+            used = _modules_used_by(waiting.pop()) - found
+            found |= used
+            waiting += used
+        self.modules = [sys.modules[name] for name in sorted(found) if name in sys.modules]
 
     def described(self) -> dict[str, Description]:
         """Describe everything to the bit, by the path where it is found."""
@@ -82,6 +86,16 @@ class Surroundings:
                 elif _can_hold_a_value(name, value, owner):
                     found.append((owner, name, value))
         return found
+
+
+def _modules_used_by(name: str) -> set[str]:
+    """Modules of Sfumato from which a module has imported something."""
+    values = list(vars(sys.modules[name]).values()) if name in sys.modules else []
+    homes = {
+        value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
+        for value in values
+    }
+    return {home for home in homes if isinstance(home, str) and home.startswith(f"{PACKAGE}.")}
 
 
 def _is_foreign(module: str) -> bool:

@@ -29,7 +29,8 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
     holds (type, shape, element type, sign of zero, order of containers, closures, arrays behind
     views), the file that `sfumato.save` writes, what `fit` warns, logs, prints and raises, the
     parameters of the mechanisms, and what lives longer than the model: attributes of its classes,
-    globals of their modules and of Sfumato, default arguments, contents of caches.
+    globals of their modules and of those of Sfumato that these use, default arguments, contents of
+    caches.
 
     Parameters
     ----------
