@@ -13,12 +13,14 @@ from sfumato.moments.gaussians import ClassGaussians
 from sfumato.moments.record_engine import (
     CentredGaussians,
     GaussiansPlan,
+    _release_mean,
     check_parts,
     release_gaussians,
     usual_parts,
 )
 from sfumato.sums import ArrayRecords, Records
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.testing import seeded_noise
 
 
 def records_of(
@@ -51,6 +53,24 @@ def released(
     found = release_gaussians(records, plan, receipt).in_units_of(bounds)
     assert not receipt.unused()
     return found
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_means_are_divided_by_the_exact_number_of_rows_where_it_is_public(
+    relation: str, seed: int
+) -> None:
+    records = ArrayRecords(np.tile([0.1, 0.0], (5000, 1)), relation=relation)
+    plan = GaussiansPlan.of(records, epsilon=1.0, delta=1e-5, n_classes=1, n_components=2)
+    counts, lengths = [], []
+    with seeded_noise(seed):
+        for _ in range(50):
+            events = [mechanism.event() for mechanism in plan.mechanisms()]
+            receipt = prepay(None, *events, unit="record", relation=relation)
+            mean, _, n_rows = _release_mean(records, plan.mean, receipt)
+            counts.append(n_rows)
+            lengths.append(mean[0])
+    assert (set(counts) == {5000.0}) == (relation == "replace_one")
+    assert np.mean(lengths) == pytest.approx(0.1, abs=0.02)
 
 
 @pytest.mark.parametrize("with_components", [True, False])
