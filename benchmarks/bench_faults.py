@@ -60,7 +60,7 @@ def draw(path: Path) -> None:
         return
     height = 3.2 + 0.35 * len(outcomes)
     figure, (above, below) = plt.subplots(
-        2, figsize=(8, height), layout="constrained", height_ratios=(0.6 + len(outcomes), 6)
+        2, figsize=(9, height), layout="constrained", height_ratios=(0.6 + len(outcomes), 6)
     )
     _draw_outcomes(above, outcomes)
     _draw_times(below, times)
@@ -75,7 +75,7 @@ def _draw_outcomes(axes: Any, records: list[Record]) -> None:
             share = times / max(1, record["tried"])
             color = "crimson" if outcome in BAD else str(0.6 + 0.12 * (grey % 3))
             axes.barh(place, share, left=left, color=color)
-            if share > 0.12:
+            if share > 0.013 * len(outcome):  # where the word fits
                 axes.text(left + share / 2, place, outcome, ha="center", va="center", fontsize=7)
             left += share
     labels = [f"{record['fault']} ({record['tried']:,})" for record in reversed(records)]
@@ -90,7 +90,8 @@ def _draw_times(axes: Any, records: list[Record]) -> None:
         charges, spent = [r["charges"] for r in found], [r["cpu_ms"] for r in found]
         axes.plot(charges, spent, label=f"{kind}, {handle} handle", **style)
     axes.set(xscale="log", ylim=(0, None), xlabel="charges before", ylabel="CPU ms per charge")
-    axes.legend(fontsize=7)
+    if lines:
+        axes.legend(fontsize=7, loc="lower center", ncols=2)
 
 
 if __name__ == "__main__":

@@ -203,3 +203,22 @@ def test_what_a_transform_may_lose_is_counted_as_infinite():
     lost = module._convolved(one.masses, other.masses)[1]
     assert lost > 0
     assert one.composed(other, 0.0).infinite >= lost
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.001, 0.9), min_size=1, max_size=9), st.floats(0, 2), st.floats(0.01, 1))
+def test_different_pure_releases_against_every_outcome(epsilons, at, mu):
+    """All 2^k outcomes, each with Gaussian noise beside it."""
+    outcomes = [(0.0, 1.0)]
+    for epsilon in epsilons:
+        up = 1 / (1 + math.exp(-epsilon))
+        outcomes = [
+            (x + step, p * q)
+            for x, p in outcomes
+            for step, q in ((epsilon, up), (-epsilon, 1 - up))
+        ]
+    losses, masses = np.array(outcomes).T
+    for gaussian in (0.0, mu):
+        exact = float(masses @ module._gaussian_curve(at - losses, gaussian))
+        found = _one_by_one([PureEvent(epsilon) for epsilon in epsilons]).delta(at, gaussian)
+        assert exact * (1 - 1e-12) <= found <= exact + 2 * STEP
