@@ -157,7 +157,7 @@ def test_an_array_that_one_cell_has_turned_into_another_type_keeps_its_numbers(o
     np.testing.assert_array_equal(as_rows(spoilt)[:2], plain)
 
 
-@pytest.mark.parametrize("odd", ODD_RECORDS, ids=repr)
+@pytest.mark.parametrize("odd", ODD_RECORDS, ids=lambda odd: type(odd).__name__)
 @pytest.mark.parametrize("declared", [None, 2])
 def test_an_odd_record_is_missing_altogether(odd: Any, declared: int | None) -> None:
     rows = as_rows([[1, 2], odd, [3, 4]], declared)
