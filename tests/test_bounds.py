@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.hulls.public_rules import PublicScale
+from sfumato.sums.maps import IntoUnitBall
 
 ANY_ROWS = arrays(
     float,
@@ -122,6 +125,9 @@ def test_the_label_set_is_read_from_data_only_when_declared_public() -> None:
         ({"labels": [0, "yes"]}, InvalidInputError),
         ({"norm": 1e200}, InvalidInputError),
         ({"norm": 1e-170}, InvalidInputError),
+        ({"lower": -1.7e308, "upper": 1.7e308}, InvalidInputError),
+        ({"lower": [0.0, 0.0], "upper": [1.0, 1e200]}, InvalidInputError),
+        ({"lower": 0.0, "upper": 1e-200}, InvalidInputError),
     ],
 )
 def test_bad_bounds_are_refused(arguments: dict[str, object], error: type[Exception]) -> None:
@@ -136,3 +142,17 @@ def test_bounds_for_another_number_of_features_are_refused() -> None:
         Bounds(labels=[0, 1]).clip(np.zeros((2, 3)))
     with pytest.raises(InvalidInputError, match="type"):
         Bounds(labels=["a", "b"]).clip_labels(np.array([0, 1]))
+
+
+@pytest.mark.parametrize("corners", [(-1e150, 1e150), (0.0, 1e-150), (1e9, 1e9 + 1e-3)])
+def test_the_widest_and_narrowest_boxes_warn_of_no_row(corners: tuple[float, float]) -> None:
+    """Sides that overflow or vanish would do so for some rows only: a warning about a row."""
+    bounds = Bounds(lower=corners[0], upper=corners[1])
+    rows = np.array([[*corners], [corners[1], 0.0], [1e308, -1e308], [5e-324, np.nan]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for block in (rows, rows[:1], rows[2:]):
+            inside = IntoUnitBall(bounds, 2)(block)
+            assert np.linalg.norm(inside, axis=1).max() <= 1.0
+            scaled = PublicScale(bounds, 2).scaled(block)
+            assert ((scaled >= 0) & (scaled <= 1)).all()

@@ -16,6 +16,8 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError
 __all__ = ["Bounds", "label_places"]
 
 PUBLIC_LABELS = "public"
+# Of a norm, of corners and of sides: squares of other numbers overflow or vanish, for some rows.
+SMALLEST, LARGEST = 1e-150, 1e150
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class Bounds:
             )
         if (self.lower is None) != (self.upper is None):
             raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
-        if self.norm is not None and not 1e-150 <= self.norm <= 1e150:
+        if self.norm is not None and not SMALLEST <= self.norm <= LARGEST:
             raise InvalidInputError(
-                f"'norm' must lie between 1e-150 and 1e150. Got {self.norm} instead."
+                f"'norm' must lie between {SMALLEST} and {LARGEST}. Got {self.norm} instead."
             )
         self._check_box()
 
@@ -80,6 +82,14 @@ class Bounds:
             raise InvalidInputError("'lower' and 'upper' must have one number per feature each.")
         if not np.all(lower < upper):
             raise InvalidInputError("'lower' must lie below 'upper' in every feature.")
+        if max(np.abs(lower).max(), np.abs(upper).max()) > LARGEST:
+            raise InvalidInputError(
+                f"'lower' and 'upper' must lie between {-LARGEST} and {LARGEST}; rescale the data."
+            )
+        if np.min(upper - lower) < SMALLEST:
+            raise InvalidInputError(
+                f"'upper' must lie at least {SMALLEST} above 'lower'; rescale the data."
+            )
         if self.norm is not None and not np.all((lower <= 0) & (upper >= 0)):
             raise InvalidInputError("A box used together with 'norm' must contain zero.")
 

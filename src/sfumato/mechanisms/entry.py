@@ -117,7 +117,8 @@ class EntryMechanism(Mechanism):
         float
             The variance.
         """
-        return 2 * (1 - self.delta) * (self.entry_bound / self.epsilon) ** 2
+        scale = self.entry_bound / self.epsilon
+        return 2 * (1 - self.delta) * scale * scale  # infinite where a power would raise
 
     def guarantee(self, *, n_entries: int, delta: float = 1e-5) -> Guarantee:
         """State the promise for one entry, and what it means for a record of `n_entries`.
