@@ -86,6 +86,15 @@ def test_the_checksum_covers_every_byte(tmp_path: Path, suffix: str) -> None:
             assert path.read_bytes() == content or source.metadata() is None
 
 
+@pytest.mark.parametrize("block", [1, 50, 107, 108, 109, 500])
+def test_blocks_of_a_checksum_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    write_table(pa.table({"a": [1, 2]}), tmp_path / "rows.feather")
+    monkeypatch.setattr(checksums, "BLOCK_BYTES", block)
+    assert TableFile(tmp_path / "rows.feather").read().to_pydict() == {"a": [1, 2]}
+
+
 @pytest.mark.parametrize("first", ["parquet", "feather"])
 @pytest.mark.parametrize("second", ["parquet", "feather"])
 def test_a_table_that_was_read_can_be_written_again(

@@ -157,7 +157,7 @@ class TableFile:
             self._refuse_other_bytes(file.metadata.metadata)
             return file.schema_arrow
         if self.format == "feather":
-            with arrow().memory_map(str(self.path)) as source:
+            with arrow().OSFile(str(self.path)) as source:  # a map of a file cut short would crash
                 schema = arrow("ipc").open_file(source).schema
             self._refuse_other_bytes(schema.metadata)
             return schema
@@ -195,7 +195,7 @@ class TableFile:
                 )
                 yield from (table.from_batches([_valid(batch)]) for batch in batches)
         elif self.format == "feather":
-            with arrow().memory_map(str(self.path)) as source:
+            with arrow().OSFile(str(self.path)) as source:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
                     yield table.from_batches([_valid(reader.get_batch(number))])
