@@ -19,6 +19,7 @@ __all__ = ["FourierFeatures"]
 Array = NDArray[np.float64]
 
 MOST_COSINES = 2e7  # of a search for the least value of a kernel: about a second
+MOST_CELLS = 2**16  # of the search; fewer cells only loosen its bound
 MOST_AXES = 5  # beyond, a search of that size proves nothing
 ORDER = 4  # of the Taylor polynomials in it
 NEAR_ENOUGH = 0.01  # to a value that the kernel does take
@@ -94,7 +95,7 @@ class FourierFeatures(FeatureMap):
         width : ndarray of shape (n_features,)
             Sides of the box.
         """
-        left = int(MOST_COSINES / len(self.frequencies))
+        left = min(MOST_CELLS, int(MOST_COSINES / len(self.frequencies)))
         if self.n_features > MOST_AXES or left < 4**self.n_features:
             return -1.0
         first = left // (2 if self.n_features > 2 else 8)
