@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -193,6 +194,35 @@ def test_a_false_checkpoint_at_the_end_of_a_true_chain_is_found_by_verify(writte
     assert Ledger(path).dataset("rows").spent() == 0.0  # a new handle trusts what the chain seals
     with pytest.raises(LedgerTamperedError, match="does not hold the cost of its charges"):
         Ledger(path).verify(noted)
+
+
+def forged(state):
+    """States with the right sums that price later charges too low, or not at all."""
+    thin = replace(state.losses, masses=state.losses.masses * 0.1)
+    return {
+        "few": replace(state, few={PureEvent(1e-9): 1}),
+        "losses": replace(state, losses=thin),
+        "nan": replace(state, losses=replace(state.losses, infinite=float("nan"))),
+    }
+
+
+@pytest.mark.parametrize("part", ["few", "losses", "nan"])
+def test_a_checkpoint_with_true_sums_and_false_parts_is_found_by_verify(path, part):
+    budget = Ledger(path).create("rows", epsilon=1.0, delta=1e-6)
+    budget.charge(*[PureEvent(0.03)] * (EVERY - 1))
+    known, one = budget._known, PureEvent(0.03)
+    true = known.plus(Spending.of([one], known.scale)).spending
+    state = forged(true)[part].to_bytes()
+    seal = ledger_chain.sha256(state).hexdigest()
+    lines = known.next_lines("rows", [encode_event(one)], ledger_chain.stamp(), seal)
+
+    def write(ledger):
+        ledger_store.append(ledger, lines)
+        ledger_store.keep_checkpoint(ledger, "rows", EVERY, state)
+
+    budget._database.write(write)
+    with pytest.raises(LedgerTamperedError, match="checkpoint"):
+        Ledger(path).verify()
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", b"[]\n1234", b'{"epsilon": "x"}'])

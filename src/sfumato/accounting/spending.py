@@ -204,10 +204,18 @@ class Spending:
         )
         if next(sums) != next(sums) or (self.losses is None) != (other.losses is None):
             return False
+        if self.few is not None and self.few != other.few:  # without them nothing gets cheaper
+            return False
         if self.losses is None or other.losses is None:
             return True
-        tight = other._tight_epsilon(other.losses, delta, 1.0)
-        return self._tight_epsilon(self.losses, delta, 1.0) >= tight * (1 - 1e-3) - 1e-9
+        # At other deltas too: what is charged later is priced by the whole curve.
+        finite = 1.01 * max(self.losses.infinite, other.losses.infinite)
+        return all(
+            self._tight_epsilon(self.losses, at, 1.0)
+            >= other._tight_epsilon(other.losses, at, 1.0) * (1 - 1e-3) - 1e-9
+            for at in (max(share * delta, finite) for share in (1.0, 1e-3, 1e3))
+            if at < 1
+        )
 
     def _tight_epsilon(self, losses: Losses, delta: float, guess: float) -> float:
         def gap(epsilon: float) -> float:
@@ -253,6 +261,8 @@ class Spending:
         if header["losses"] is not None:
             interval, first, infinite = header["losses"]
             values = np.frombuffer(masses, "<f4").astype(np.float64)
+            if not (interval > 0 and infinite >= 0 and np.all(values >= 0)):
+                raise ValueError("masses are numbers that are not negative")
             losses = Losses(interval, first, values, infinite)
         few = header["few"]
         return cls(
