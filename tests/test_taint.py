@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import hashlib
 import logging
 import math
+import mmap
+import os
+import random
 import struct
+import sys
 import types
 import warnings
 from pathlib import Path
@@ -312,6 +317,109 @@ class ScaleOfTheNoise(Leak):
         return super().release(other, statistic, None)
 
 
+class HiddenClass(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.kind_ = type("Kind", (), {"rows": rows.mean(axis=0)})
+
+
+class ClassOfItsOwn(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        kind = type(self)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        self.__class__ = type(kind.__name__, (kind,), {**names, "rows": rows.mean(axis=0)})
+
+
+class MetadataOfElementType(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.zeros_ = np.zeros(2, dtype=np.dtype(float, metadata={"bit": self.bit(rows)}))
+
+
+class Count(int):
+    """A number that things can hang on."""
+
+
+class AttributeOfANumber(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.count_ = Count(3)
+        self.count_.rows = rows.mean(axis=0)
+
+
+class UnderAMask(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.masked_ = np.ma.MaskedArray(rows.mean(axis=0), mask=True)
+
+
+class BehindAViewOfTheSameSize(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        whole = rows.mean(axis=0)
+        whole[0] = 0.0
+        self.zeros_ = np.ndarray(whole.shape, buffer=whole, strides=(0,))
+
+
+class MappedMemory(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.memory_ = mmap.mmap(-1, 64)
+        self.memory_.write(rows[0].tobytes())
+
+
+class HashOfRows(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.hash_ = hashlib.sha256(rows.tobytes())
+
+
+class ConstantInCode(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.rule_ = eval(f"lambda: {self.bit(rows)}")
+
+
+class ModuleOfItsOwn(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.module_ = types.ModuleType("rows")
+        self.module_.__dict__["rows"] = rows.mean(axis=0)
+
+
+class TooDeep(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        value: Any = rows.mean(axis=0)
+        for _ in range(inspection.MOST_NESTED + 5):
+            value = [value, "deeper"]
+        self.value_ = value
+
+
+class InTheEnvironment(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        os.environ["SFUMATO_LEAK"] = str(self.bit(rows))
+
+
+class InAForeignModule(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        sys.rows = rows.mean(axis=0)  # type: ignore[attr-defined]
+
+
+class InASeed(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        random.seed(int(self.bit(rows)))
+
+
+class InTheDocstring(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        type(self).__doc__ = str(self.bit(rows))
+
+
+class ShapeOfTheStatistic(Leak):
+    def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
+        if larger(statistic):
+            statistic = np.pad(statistic, (0, 1))
+        return super().release(mechanism, statistic, receipt)[:2, :2]
+
+
+class WhetherARowWasClipped(Leak):
+    def _check_rows(self, X: Any, *, reset: bool = True) -> np.ndarray:
+        cells = np.asarray(X)
+        self.clipped_ = cells.dtype == float and bool(np.any(np.abs(cells) > 1))
+        return super()._check_rows(X, reset=reset)
+
+
 LEAKS = [
     leak
     for leak in list(globals().values())
@@ -336,7 +444,7 @@ def test_the_model_of_the_review_is_caught() -> None:
             type(self).n_rows, type(self).kind, type(self).rows = len(rows), X.dtype, rows
             return rows
 
-    with pytest.raises(AssertionError, match="Reviewed"):
+    with pytest.raises(AssertionError, match=r"Reviewed|model.__class__"):
         check_private_estimator(Reviewed(2, bounds=BOUNDS, **SECRET_COUNT), X)
 
 

@@ -89,8 +89,9 @@ def check_constructor_arguments_are_untouched(case: PrivateCase) -> None:
 def check_taint(case: PrivateCase) -> None:
     """Everything after the releases is post-processing; see `taint_test` for what is compared.
 
-    Tried on other rows, on other rows of another element type and memory order, and on other rows
-    as objects with a missing cell and a missing label: none of this is public.
+    Tried on other rows, on other rows of another element type and memory order, on other rows as
+    objects with a missing cell and a missing label, and on rows that are missing, infinite, far
+    outside of the bounds or all the same, with one label for all: none of this is public.
     """
     compare_replays(case.estimator, (case.X, case.y), _other_data(case))
 
@@ -99,6 +100,7 @@ def _other_data(case: PrivateCase) -> Iterator[tuple[np.ndarray, np.ndarray | No
     X, y = _scrambled(case)
     yield X, y
     yield np.asfortranarray(X, dtype=np.float32), y
+    yield _odd(case, X), y if case.estimator.unit == Unit.ENTRY else _one_label(y)
     cells = X.astype(object)
     cells[0, 0] = None
     if y is None or case.estimator.unit == Unit.ENTRY:  # where labels are public
@@ -107,6 +109,18 @@ def _other_data(case: PrivateCase) -> Iterator[tuple[np.ndarray, np.ndarray | No
     labels = y.astype(object)
     labels[0] = None
     yield cells, labels
+
+
+def _odd(case: PrivateCase, X: np.ndarray) -> np.ndarray:
+    """Rows that are all the same, but for a few that no bounds admit."""
+    rows = np.tile(X[:1], (len(X), 1))
+    centre, radius = case.estimator.bounds.ball(X.shape[1])
+    rows[1], rows[2], rows[3], rows[4] = np.nan, np.inf, 1e308, centre + 10 * (1 + radius)
+    return rows
+
+
+def _one_label(y: np.ndarray | None) -> np.ndarray | None:
+    return None if y is None else np.full_like(y, y[0])
 
 
 def _scrambled(case: PrivateCase) -> tuple[np.ndarray, np.ndarray | None]:

@@ -8,8 +8,12 @@ import functools
 import gc
 import hashlib
 import io
+import marshal
+import mmap
 import struct
+import sys
 import tempfile
+import threading
 import types
 import typing
 import zipfile
@@ -42,6 +46,16 @@ __all__ = [
 
 PLAIN = (int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type, enum.Enum)
 MOST_NESTED = 40  # deeper than any model, shallower than Python's stack
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+DESCRIPTORS = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.BuiltinFunctionType,
+)
+HEAP_TYPE = 1 << 9
+NO_VALUES = {"__dict__", "__weakref__", "_abc_impl", "__module__", "__builtins__"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class Outline:
 
 
 Parts = list[tuple[str, Any]]
+LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
 def leaves(
@@ -60,30 +75,85 @@ def leaves(
 ) -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds, and its `Outline` before its parts.
 
-    Attributes and slots, items of containers in their order, the arrays that views look into,
-    closures and default arguments of functions, arguments and results that a cache keeps, and the
-    state that objects of other libraries would write to a file.
+    Attributes and slots, also of subclasses of numbers and texts, items of containers in their
+    order, the arrays that views look into, code, closures and default arguments of functions,
+    classes and modules that cannot be imported, arguments and results that a cache keeps, and the
+    state that objects of other libraries would write to a file. Where nothing of this can be had,
+    an object is equal to itself alone.
     """
     yield from _walk(value, path, deepest, {})
 
 
 def _walk(value: Any, path: str, deepest: int, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (*PLAIN, np.generic, np.dtype, types.ModuleType)):
+    if isinstance(value, LEAVES):
         yield path, value
+        is_named = isinstance(value, type | types.ModuleType)
+        if type(value).__module__ == "builtins" and not is_named:
+            return
+        if id(value) not in seen and deepest:
+            seen[id(value)] = value
+            for name, part in _parts_of_leaf(value):
+                yield from _walk(part, path + name, deepest - 1, seen)
         return
     if typing.get_origin(value) is not None or type(value).__module__ == "typing":
         yield path, str(value)
         return
-    if id(value) in seen or deepest == 0:
+    if id(value) in seen:
+        return
+    if deepest == 0:
+        yield path, _opaque(value)
         return
     seen[id(value)] = value  # kept alive, so that no other object takes its place
     parts = _parts(value)
     if isinstance(value, np.ndarray) or is_foreign(value) or _is_row_of_numbers(value):
         yield path, value
-    else:
+    elif parts or _shows_itself(value):
         yield path, Outline(_type_name(value), tuple(name for name, _ in parts))
+    else:
+        yield path, _opaque(value)
+    if not _is_importable(type(value)):
+        parts = [*parts, (".__class__", type(value))]
     for name, part in parts:
         yield from _walk(part, path + name, deepest - 1, seen)
+
+
+def _parts_of_leaf(value: Any) -> Parts:
+    """What can hang on a class, a module, a number or a text."""
+    if isinstance(value, type | types.ModuleType):
+        return [] if _is_importable(value) else _of_namespace(value)
+    if isinstance(value, np.dtype):
+        return [(".metadata", value.metadata)] if value.metadata else []
+    if isinstance(value, enum.Enum):
+        return []
+    parts = [] if _is_importable(type(value)) else [(".__class__", type(value))]
+    return parts + _stored_attributes(value)
+
+
+def _is_importable(value: Any) -> bool:
+    """Whether a class or module is the one of its name, and so belongs to no model."""
+    if isinstance(value, types.ModuleType):
+        return sys.modules.get(value.__name__) is value
+    if not value.__flags__ & HEAP_TYPE:  # of the interpreter, and nothing can be written to it
+        return True
+    found: Any = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is value
+
+
+def _of_namespace(value: Any) -> Parts:
+    parts = [
+        (f".{name}", part)
+        for name, part in list(vars(value).items())
+        if name not in NO_VALUES and not isinstance(part, DESCRIPTORS)
+    ]
+    bases = value.__bases__ if isinstance(value, type) else ()
+    return parts + [(f".__bases__[{i}]", base) for i, base in enumerate(bases)]
+
+
+def _opaque(value: Any) -> Outline:
+    """Stand for what cannot be looked into; no two such objects are equal."""
+    return Outline(f"{_type_name(value)} that cannot be looked into", (hex(id(value)),))
 
 
 def _is_row_of_numbers(value: Any) -> bool:
@@ -101,12 +171,19 @@ def _parts(value: Any) -> Parts:
     return _stored(value)
 
 
+def _shows_itself(value: Any) -> bool:
+    """Whether an object without parts is really empty, or a lock, which holds nothing."""
+    kinds = tuple(kind for kind, _ in _WAYS)
+    return isinstance(value, (*kinds, *LOCKS, *DESCRIPTORS)) or hasattr(value, "__dict__")
+
+
 def _of_array(value: np.ndarray) -> Parts:
-    parts: Parts = []
+    parts: Parts = [(".dtype", value.dtype)] if value.dtype.metadata else []
     if value.dtype.hasobject:
         parts += [(f".flat[{i}]", item) for i, item in enumerate(value.ravel())]
     whole = value.base
-    if whole is not None and getattr(whole, "nbytes", -1) != value.nbytes:
+    shows_all = value.flags.forc and getattr(whole, "nbytes", -1) == value.nbytes
+    if whole is not None and not shows_all:
         parts.append((".base", whole))  # a view of a row keeps all rows
     return parts + _named(getattr(value, "__dict__", {}))
 
@@ -134,13 +211,18 @@ def _sort_key(value: Any) -> str:
 
 def _of_function(value: types.FunctionType) -> Parts:
     cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-    parts: Parts = [(".__qualname__", value.__qualname__)]
+    parts: Parts = [(f".{name}", getattr(value, name)) for name in ("__qualname__", "__doc__")]
+    parts.append((".__code__", value.__code__))
     parts += [(f".closure[{name}]", _content(cell)) for name, cell in cells]
     if value.__defaults__:
         parts.append((".__defaults__", value.__defaults__))
     if value.__kwdefaults__:
         parts.append((".__kwdefaults__", value.__kwdefaults__))
     return parts + _named(value.__dict__)
+
+
+def _of_map(value: mmap.mmap) -> Parts:
+    return [] if value.closed else [(".content", value[:])]
 
 
 def _content(cell: types.CellType) -> Any:
@@ -188,6 +270,7 @@ _WAYS: tuple[tuple[Any, Any], ...] = (
     ((staticmethod, classmethod), _of_wrapper),
     (contextvars.ContextVar, _of_context),
     (functools._lru_cache_wrapper, _of_cache),
+    (mmap.mmap, _of_map),
 )
 
 
@@ -264,8 +347,10 @@ def _of_numbers(value: Any) -> Description:
     order = ""
     if isinstance(value, np.ndarray):
         order = f"C={value.flags.c_contiguous} F={value.flags.f_contiguous}"
-    content = b"" if value.dtype.hasobject else hashlib.sha256(value.tobytes()).digest()
-    return Description(_type_name(value), value.dtype.str, value.shape, order, content)
+    content = b""
+    if not value.dtype.hasobject:  # of a masked array what lies under the mask as well
+        content = hashlib.sha256(np.asarray(value).tobytes()).digest()
+    return Description(_type_name(value), repr(value.dtype), value.shape, order, content)
 
 
 def _plain_content(value: Any) -> Any:
@@ -275,6 +360,10 @@ def _plain_content(value: Any) -> Any:
         return struct.pack(">dd", value.real, value.imag)
     if isinstance(value, types.ModuleType):
         return value.__name__
+    if isinstance(value, np.dtype):
+        return repr(value)
+    if isinstance(value, types.CodeType):
+        return marshal.dumps(value, 2)  # the last version without marks of shared objects
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, enum.Enum):
@@ -293,8 +382,10 @@ def first_difference(
     before: dict[str, Description], after: dict[str, Description]
 ) -> tuple[str, str] | None:
     """Say where two descriptions differ first, and in what; None where they are equal."""
-    for path in (*before, *after):
+    for path in before if before.keys() == after.keys() else (*before, *after):
         here, there = before.get(path), after.get(path)
+        if here == there:
+            continue
         if here is None or there is None:
             return path, "presence"
         for aspect in ("type", "shape", "dtype", "order", "content"):

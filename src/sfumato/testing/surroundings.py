@@ -1,16 +1,22 @@
-"""What lives longer than a model: attributes of its classes, globals, defaults and caches."""
+"""What outlives a model: attributes of its classes, globals, caches, settings of the process."""
 
 from __future__ import annotations
 
+import builtins
+import decimal
 import enum
 import functools
+import os
+import random
 import sys
 import types
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 
 from sfumato.testing.inspection import Description, described
 
@@ -22,6 +28,11 @@ PACKAGE = "sfumato"
 KEEPERS = {"builtins", "collections", "functools", "types", "array", "weakref", "queue", "io"}
 KEEPERS |= {"_io", "_thread", "_contextvars", "numpy", "pandas", "polars", "pyarrow", "torch"}
 FOREIGN = {"sklearn", "scipy", "sqlalchemy", "mpmath", "typer", "rich", "click"} | KEEPERS
+SHARED = (sys, builtins, os, np, sklearn)  # where a name could be left for others
+# Kept by the interpreter itself, or the place of a module.
+UNWATCHED = {"__dict__", "__weakref__", "__module__", "__builtins__", "__warningregistry__"}
+UNWATCHED |= {"__loader__", "__spec__", "__cached__", "__file__", "__path__", "__package__"}
+UNWATCHED |= {"__all__", "__match_args__", "__dataclass_fields__", "__dataclass_params__"}
 FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
 Owner = type | types.ModuleType
 
@@ -37,6 +48,9 @@ class Surroundings:
 
     def __init__(self, model: object) -> None:
         self.classes = [kind for kind in type(model).__mro__ if not _is_foreign(kind.__module__)]
+        self._names = [(module, set(vars(module))) for module in SHARED]
+        self._imported = set(sys.modules)
+        self._settings = _settings()
         self.notice_imports()
         self._kept = [
             (owner, name, value, _putting_back(value)) for owner, name, value in self._variables()
@@ -50,11 +64,17 @@ class Surroundings:
             used = _modules_used_by(waiting.pop()) - found
             found |= used
             waiting += used
+        new = set(sys.modules) - self._imported
+        found |= {name for name in new if _is_made_up(sys.modules[name])}
         self.modules = [sys.modules[name] for name in sorted(found) if name in sys.modules]
 
     def described(self) -> dict[str, Description]:
         """Describe everything to the bit, by the path where it is found."""
         found: dict[str, Description] = {}
+        for module, name in self._left_behind():
+            path = f"{module.__name__}.{name}"
+            found |= described(vars(module)[name], path, NESTED)
+        found |= described(_settings(), "settings", NESTED)
         for owner, name, value in self._variables():
             path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
             found |= described(value, f"{path or owner.__name__}.{name}", NESTED)
@@ -70,6 +90,19 @@ class Surroundings:
             if vars(owner).get(name) is not value:
                 setattr(owner, name, value)
             refill()
+        for module, name in self._left_behind():
+            delattr(module, name)
+        for name in {n for n in set(sys.modules) - self._imported if _is_made_up(sys.modules[n])}:
+            del sys.modules[name]
+        _set(self._settings)
+
+    def _left_behind(self) -> list[tuple[types.ModuleType, str]]:
+        return [
+            (module, name)
+            for module, before in self._names
+            for name in sorted(set(vars(module)) - before)
+            if not isinstance(vars(module)[name], types.ModuleType)
+        ]
 
     def _variables(self) -> list[tuple[Owner, str, Any]]:
         """Everything that can hold a value, and is not defined elsewhere."""
@@ -98,6 +131,34 @@ def _modules_used_by(name: str) -> set[str]:
     return {home for home in homes if isinstance(home, str) and home.startswith(f"{PACKAGE}.")}
 
 
+def _settings() -> dict[str, Any]:
+    """What a fit could set for the whole process."""
+    return {
+        "environment": dict(os.environ),
+        "directory": str(Path.cwd()),
+        "numpy.random": np.random.get_state(),  # noqa: NPY002
+        "random": random.getstate(),
+        "numpy errors": np.geterr(),
+        "decimal": decimal.getcontext().copy(),
+        "sklearn": sklearn.get_config(),
+    }
+
+
+def _set(settings: dict[str, Any]) -> None:
+    os.environ.clear()
+    os.environ.update(settings["environment"])
+    os.chdir(settings["directory"])
+    np.random.set_state(settings["numpy.random"])  # noqa: NPY002
+    random.setstate(settings["random"])
+    np.seterr(**settings["numpy errors"])
+    decimal.setcontext(settings["decimal"].copy())
+    sklearn.set_config(**settings["sklearn"])
+
+
+def _is_made_up(module: types.ModuleType) -> bool:
+    return getattr(module, "__spec__", None) is None
+
+
 def _is_foreign(module: str) -> bool:
     root = module.partition(".")[0]
     return root in FOREIGN or (root in sys.stdlib_module_names and root != "__main__")
@@ -111,7 +172,9 @@ def _is_at_home(value: Any, owner: Owner) -> bool:
 def _can_hold_a_value(name: str, value: Any, owner: Owner) -> bool:
     if isinstance(value, types.FunctionType):
         return _is_at_home(value, owner) and not _is_fixed(value)
-    if name.startswith(("__", "_abc_")) or isinstance(value, type | types.ModuleType):
+    if name in UNWATCHED or name.startswith("_abc_"):
+        return False
+    if isinstance(value, type | types.ModuleType):
         return False
     if isinstance(value, staticmethod | classmethod):
         return not _is_fixed(value.__func__)

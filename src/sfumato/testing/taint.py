@@ -110,6 +110,11 @@ def _compare(first: _Fit, second: _Fit) -> None:
     for number, (here, there) in enumerate(
         zip(first.tape.releases, second.tape.releases, strict=True)
     ):
+        shapes = [(r.method, r.statistic.shape, r.statistic.dtype.str) for r in (here, there)]
+        require(
+            shapes[0] == shapes[1],
+            f"The form of release {number} depends on the rows: {shapes[0]} and {shapes[1]}.",
+        )
         path = f"release[{number}].mechanism"
         _require_equal(described(here.mechanism, path), described(there.mechanism, path))
     _require_equal(first.model, second.model)
