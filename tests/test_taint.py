@@ -9,7 +9,6 @@ import logging
 import math
 import mmap
 import os
-import random
 import struct
 import sys
 import types
@@ -394,11 +393,6 @@ class InTheEnvironment(Leak):
 class InAForeignModule(Leak):
     def after(self, rows: np.ndarray) -> None:
         sys.rows = rows.mean(axis=0)  # type: ignore[attr-defined]
-
-
-class InASeed(Leak):
-    def after(self, rows: np.ndarray) -> None:
-        random.seed(int(self.bit(rows)))
 
 
 class InTheDocstring(Leak):

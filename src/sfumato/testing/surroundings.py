@@ -7,7 +7,6 @@ import decimal
 import enum
 import functools
 import os
-import random
 import sys
 import types
 from collections import deque
@@ -136,8 +135,6 @@ def _settings() -> dict[str, Any]:
     return {
         "environment": dict(os.environ),
         "directory": str(Path.cwd()),
-        "numpy.random": np.random.get_state(),  # noqa: NPY002
-        "random": random.getstate(),
         "numpy errors": np.geterr(),
         "decimal": decimal.getcontext().copy(),
         "sklearn": sklearn.get_config(),
@@ -148,8 +145,6 @@ def _set(settings: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(settings["environment"])
     os.chdir(settings["directory"])
-    np.random.set_state(settings["numpy.random"])  # noqa: NPY002
-    random.setstate(settings["random"])
     np.seterr(**settings["numpy errors"])
     decimal.setcontext(settings["decimal"].copy())
     sklearn.set_config(**settings["sklearn"])
