@@ -8,7 +8,6 @@ import functools
 import gc
 import hashlib
 import io
-import marshal
 import mmap
 import struct
 import sys
@@ -363,12 +362,20 @@ def _plain_content(value: Any) -> Any:
     if isinstance(value, np.dtype):
         return repr(value)
     if isinstance(value, types.CodeType):
-        return marshal.dumps(value, 2)  # the last version without marks of shared objects
+        return _code_content(value)
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, enum.Enum):
         return value.name
     return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _code_content(code: types.CodeType) -> tuple[Any, ...]:
+    constants = [
+        _code_content(each) if isinstance(each, types.CodeType) else repr(each)
+        for each in code.co_consts
+    ]
+    return code.co_code, code.co_names, tuple(constants)
 
 
 def described(
