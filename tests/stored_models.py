@@ -32,12 +32,13 @@ HULLS = {"n_components": 3, "pca_components": 3, "random_state": 0, **PRIVATE}
 TRANSFER = {"random_state": 0, "pca_components": 3, "schedule": (2, 3), **PRIVATE}
 
 
-def _rows() -> dict[str, Any]:
+def training_rows(name: str) -> tuple[Any, ...]:
+    """Give rows to learn from, and what is learned beside them."""
     rng = np.random.default_rng(0)
     X, target = rng.uniform(size=(60, 4)), rng.uniform(size=(30, 4))
     y = (X[:, 0] * 3).astype(int)
     few = np.where(np.arange(30) < 9, (target[:, 0] * 3).astype(int), -1)
-    return {
+    made: dict[str, tuple[Any, ...]] = {
         "rows": (X,),
         "labelled": (X, y),
         "two classes": (X, np.array(["no", "yes"])[(y > 0).astype(int)]),
@@ -47,6 +48,7 @@ def _rows() -> dict[str, Any]:
         "images": (rng.uniform(size=(3, 256)),),
         "transfer": (X, y, target, few),
     }
+    return made[name]
 
 
 # Name of the model, its class, its parameters, and the rows that it learns from.
@@ -177,7 +179,7 @@ QUESTIONS = (
 def fitted(name: str) -> tuple[Any, np.ndarray]:
     """Give a small model, and rows to ask it about."""
     kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
-    given = _rows()[data]
+    given = training_rows(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = getattr(sfumato, kind)(**parameters).fit(*given)

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sfumato
 import sfumato.private as private_module
+import sfumato.sums.records as records_module
 from sfumato import (
     Bounds,
     Ledger,
@@ -25,6 +28,9 @@ from sfumato import (
 from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
 from sfumato.memory import RELEASED_COPIES, free_memory, require_memory
+from sfumato.testing import seeded_noise
+from sfumato.testing.inspection import leaves
+from tests.stored_models import MODELS, training_rows
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 PRIVATE = {"epsilon": 1.0, "delta": 1e-4, "bounds": BOX}
@@ -210,3 +216,49 @@ def test_every_allocation_that_fails_leaves_all_or_nothing(tmp_path, monkeypatch
     Ledger(tmp_path / "l.db").verify()
     model.ledger = None
     assert model.fit(X, y).guarantee_.epsilon == 1.0  # it works again
+
+
+# Single precision -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, kind, _, _ in MODELS if kind.startswith(("Private", "Fabricator"))],
+)
+def test_rows_of_single_precision_give_the_same_bits_as_doubles(name):
+    kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
+    rows, *others = training_rows(data)
+    found = []
+    for dtype in (np.float32, np.float64):
+        given = rows.astype(np.float32).astype(dtype)
+        model = getattr(sfumato, kind)(**parameters)
+        with seeded_noise(0), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(model.fit(given, *others))
+    for before, after in zip(leaves(found[0]), leaves(found[1]), strict=True):
+        np.testing.assert_array_equal(before[1], after[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateLinearClassifier(n_steps=1, **PRIVATE),
+        PrivateGaussianClassifier(5, **PRIVATE),
+        PrivatePCA(5, **PRIVATE),
+        sfumato.Fabricator(pca_components=5, **PRIVATE),
+        sfumato.PrivateTransferClassifier(pca_components=5, **PRIVATE),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_fit_takes_little_more_than_its_rows(monkeypatch, model, dtype):
+    """The linear classifier took 4 to 5 times its rows, and 10 times those of single precision."""
+    monkeypatch.setattr(records_module, "CACHED_ROWS", 64)
+    X = np.random.default_rng(0).uniform(size=(9_000, 30)).astype(dtype)
+    y = np.arange(len(X)) % 3
+    model.fit(X[:300], y[:300])  # what is imported or cached once is not counted
+    tracemalloc.start()
+    model.fit(X, y)
+    beyond = tracemalloc.get_traced_memory()[1] / X.nbytes
+    tracemalloc.stop()
+    assert beyond <= 1.5

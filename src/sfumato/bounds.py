@@ -232,7 +232,7 @@ class Bounds:
             Rows inside the bounds.
         """
         # In one order of memory, for the length of a row is summed in it.
-        rows = np.array(as_rows(X, self.n_features), order="C")
+        rows = np.array(as_rows(X, self.n_features), dtype=np.float64, order="C")
         n_features = rows.shape[1]
         self.require_features()
         rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)  # [Q3] row by row

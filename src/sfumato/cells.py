@@ -109,7 +109,7 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
     Returns
     -------
     ndarray of shape (n_records, n_features)
-        Rows; NaN where a cell is no number.
+        Rows; NaN where a cell is no number. An array of single precision is given as it is.
     """
     columns = _columns_of(X)
     if columns is not None:
@@ -127,7 +127,9 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
             f"Expected 2D array, got {cells.ndim}D array instead. Reshape your data to rows and "
             "columns."
         )
-    return as_numbers(cells)
+    # Single precision is kept: every double is the same once a block of rows is clipped, and a
+    # copy of all rows would take twice their memory.
+    return cells if cells.dtype == np.float32 else as_numbers(cells)
 
 
 def _columns_of(X: Any) -> list[Any] | None:

@@ -72,3 +72,16 @@ def test_the_bound_is_said_with_what_was_answered(monkeypatch):
         asked([0.5, 0.6])
     np.testing.assert_array_equal(asked([0.1, 0.2, 0.3, 0.4]), before)
     asked([0.5])
+
+
+def test_its_backward_error_is_far_below_the_nugget():
+    """The proof sheet asks for L Lᵀ >= K: rounding must be small beside τ."""
+    points = np.random.default_rng(0).uniform(size=(700, 2))
+    kernel = GaussianKernel(0.3)  # nearly singular
+    growing = GrowingFactor(kernel, 2)
+    growing.append_all(points)
+    lower = np.zeros((700, 700))
+    for start, block in growing._filled(700):
+        lower[start : start + len(block), : block.shape[1]] = block[:, :700]
+    error = np.abs(lower @ lower.T - kernel(points, points) - NUGGET * np.eye(700)).max()
+    assert error < 1e-13 < NUGGET / 500

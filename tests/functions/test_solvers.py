@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
 from sfumato.functions import solvers
+from sfumato.functions.feature_rows import FeatureRows
 from sfumato.functions.losses import (
     HuberHingeLoss,
     HuberLoss,
@@ -96,7 +97,13 @@ def objective(
 def certified(
     features: np.ndarray, y: np.ndarray, loss: Loss, regularization: float, w: np.ndarray
 ) -> tuple[Objective, Minimiser]:
-    P = Objective(features, lambda t: loss.slope(t, y), loss.smoothness, regularization, len(y))
+    P = Objective(
+        FeatureRows.of(features),
+        lambda t: loss.slope(t, y),
+        loss.smoothness,
+        regularization,
+        len(y),
+    )
     return P, Minimiser(w, P.gap(P.gradient(w)))
 
 

@@ -106,7 +106,7 @@ def _chances(rows: ArrayLike, key: bytes) -> NDArray[np.float64]:
     """Give each row a number in [0, 1) that depends on the key and on this row alone."""
     # In doubles, whatever the others are: one missing number makes a whole table of integers
     # doubles. The label is left out for the same reason.
-    table = np.ascontiguousarray(as_rows(rows))
+    table = np.ascontiguousarray(as_rows(rows), dtype=np.float64)
     digests = (hashlib.blake2b(row.tobytes(), key=key, digest_size=8).digest() for row in table)
     words = np.frombuffer(b"".join(digests), dtype="<u8")
     return np.asarray((words >> np.uint64(11)) * 2.0**-53)

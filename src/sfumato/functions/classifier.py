@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.functions.feature_rows import FeatureRows
 from sfumato.functions.losses import (
     HuberHingeLoss,
     LogisticLoss,
@@ -214,7 +215,9 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         one_against_the_rest = len(self.classes_) > 2 and self.loss not in JOINT
         return math.sqrt(len(self.classes_)) if one_against_the_rest else self._loss().lipschitz
 
-    def _minimise(self, mapped: Array, codes: NDArray[np.intp], gap: float, n_rows: int) -> Array:
+    def _minimise(
+        self, mapped: FeatureRows, codes: NDArray[np.intp], gap: float, n_rows: int
+    ) -> Array:
         """Give the coefficients, one column a function; their gaps together keep `gap`."""
         settings: dict[str, Any] = {"regularization": self.regularization_, "n_rows": n_rows}
         n_classes = len(self.classes_)

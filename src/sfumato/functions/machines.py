@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.functions.feature_rows import FeatureRows
 from sfumato.functions.features import FeatureMap
 from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.sensitivity import minimiser_sensitivity
@@ -81,8 +82,8 @@ class PrivateKernelMachine(PrivateEstimator):
                 f"'tolerance' must lie in [{SMALLEST_TOLERANCE:g}, 1]. Got {self.tolerance}."
             )
 
-    def _map_rows(self, rows: Array, bounds: Bounds) -> Array:
-        """Clip rows to their bounds and map them; the features are public and kept."""
+    def _map_rows(self, rows: Array, bounds: Bounds) -> FeatureRows:
+        """Clip rows to their bounds and map them; the map is public and kept."""
         features = public_features(
             GaussianKernel(self._public_bandwidth(bounds, rows.shape[1])),
             bounds,
@@ -92,7 +93,9 @@ class PrivateKernelMachine(PrivateEstimator):
             most=MOST_EXACT,
         )
         self.features_ = features.to_dict()
-        return features.transform(bounds.clip(rows))
+        return FeatureRows(
+            rows, lambda block: features.transform(bounds.clip(block)), features.size
+        )
 
     def _public_bandwidth(self, bounds: Bounds, n_features: int) -> Any:
         if self.bandwidth is not None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 
+from sfumato.functions.feature_rows import FeatureRows
 from sfumato.functions.losses import Loss
 
 __all__ = [
@@ -78,7 +79,7 @@ class Objective:
 
     Parameters
     ----------
-    features : ndarray of shape (n, m)
+    features : FeatureRows of shape (n, m)
     slope : callable
         From scores to slopes, of the same shape.
     smoothness : float
@@ -89,7 +90,7 @@ class Objective:
         The divisor.
     """
 
-    features: Array
+    features: FeatureRows
     slope: Callable[[Array], Array]
     smoothness: float
     regularization: float
@@ -98,7 +99,8 @@ class Objective:
     def gradient(self, w: Array, scores: Array | None = None) -> Array:
         """Give the gradient of P."""
         slopes = self.slope(self.features @ w if scores is None else scores)
-        return self.features.T @ slopes / self.n_rows + 2 * self.regularization * w
+        total = self.features.transposed_times(slopes)
+        return total / self.n_rows + 2 * self.regularization * w
 
     def gap(self, gradient: Array) -> float:
         """Give the certified excess of P at a point with this gradient."""
@@ -108,7 +110,7 @@ class Objective:
 def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Minimiser:
     """Go from `start` to a gap of `tolerance` by Nesterov's steps; how many is a theorem."""
     strong = 2 * objective.regularization
-    variance = float(np.sum(objective.features**2)) / objective.n_rows
+    variance = objective.features.sum_of_squares() / objective.n_rows
     smooth = strong + objective.smoothness * variance
     root = math.sqrt(smooth / strong)
     steps = 2 + math.ceil(root * max(math.log(18 * root**4 * start.gap / tolerance), 0.0))
@@ -125,7 +127,7 @@ def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Min
 
 
 def minimise(
-    features: Array,
+    features: Array | FeatureRows,
     y: Array,
     loss: Loss,
     *,
@@ -139,7 +141,7 @@ def minimise(
 
     Parameters
     ----------
-    features : ndarray of shape (n, m)
+    features : ndarray or FeatureRows of shape (n, m)
     y : ndarray of shape (n,)
         Labels -1 and 1, or targets.
     loss : Loss
@@ -151,7 +153,7 @@ def minimise(
         The divisor n, where it is not the number of rows.
     """
     objective = Objective(
-        features,
+        FeatureRows.of(features),
         lambda scores: loss.slope(scores, y),
         loss.smoothness,
         regularization,
@@ -162,7 +164,7 @@ def minimise(
 
 
 def minimise_jointly(
-    features: Array,
+    features: Array | FeatureRows,
     codes: NDArray[np.intp],
     n_classes: int,
     loss: VectorLoss,
@@ -173,24 +175,30 @@ def minimise_jointly(
 ) -> Minimiser:
     """Minimise a smooth loss of all class scores together; coefficients are one column a class."""
     n = len(codes) if n_rows is None else n_rows
+    rows = FeatureRows.of(features)
     objective = Objective(
-        features,
+        rows,
         lambda scores: loss.value_and_slope(scores, codes)[1],
         loss.smoothness,
         regularization,
         n,
     )
-    basis = _directions(features)
-    reduced = features @ basis
+    variances, basis = _directions(rows)
+    # In these coordinates the objective is about as curved in all directions.
+    scaled = basis / np.sqrt(loss.smoothness * variances / n + 2 * regularization)
     shape = (basis.shape[1], n_classes)
 
     def value_and_gradient(flat: Array) -> tuple[float, Array]:
-        W = flat.reshape(shape)
-        values, slopes = loss.value_and_slope(reduced @ W, codes)
-        gradient = reduced.T @ slopes / n + 2 * regularization * W
-        return float(values.sum() / n + regularization * np.sum(W**2)), gradient.ravel()
+        W = scaled @ flat.reshape(shape)
+        value, total = 0.0, np.zeros(W.shape)
+        for part, block in rows.blocks():
+            values, slopes = loss.value_and_slope(block @ W, codes[part])
+            value += float(values.sum())
+            total += block.T @ slopes
+        gradient = scaled.T @ (total / n + 2 * regularization * W)
+        return value / n + regularization * float(np.sum(W**2)), gradient.ravel()
 
-    start = np.zeros((features.shape[1], n_classes))
+    start = np.zeros((rows.shape[1], n_classes))
     found = Minimiser(start, objective.gap(objective.gradient(start)))
     flat = np.zeros(shape[0] * shape[1])
     for _ in range(MOST_RESTARTS):  # a restart forgets a curvature that rounding has spoilt
@@ -198,7 +206,7 @@ def minimise_jointly(
             return found
         options = {"maxiter": 5000, "maxfun": 10000, "gtol": 1e-14, "ftol": 1e-18, "maxcor": 30}
         flat = minimize(value_and_gradient, flat, jac=True, method="L-BFGS-B", options=options).x
-        W = basis @ flat.reshape(shape)
+        W = scaled @ flat.reshape(shape)
         gradient = objective.gradient(W)
         W = W - _outside(basis, gradient) / (2 * regularization)
         found = min(found, Minimiser(W, objective.gap(objective.gradient(W))), key=_gap)
@@ -212,37 +220,50 @@ def _gap(found: Minimiser) -> float:
 def _newton(
     objective: Objective, curvature: Callable[[Array], Array], tolerance: float
 ) -> Minimiser:
-    """Newton's steps from zero; the best point that was seen."""
-    basis = _directions(objective.features)
-    reduced = objective.features @ basis
-    w = np.zeros(objective.features.shape[1])
-    best = Minimiser(w, objective.gap(objective.gradient(w)))
+    """Newton's steps from zero; the best point that was seen.
+
+    Scores are carried along from step to step, and computed anew for the certificate.
+    """
+    features = objective.features
+    basis = _directions(features)[1]
+    w, scores = np.zeros(features.shape[1]), np.zeros(features.shape[0])
+    best = Minimiser(w, objective.gap(objective.gradient(w, scores)))
     for _ in range(MOST_NEWTON_STEPS):
-        scores = objective.features @ w
-        gradient = objective.gradient(w, scores)
+        curvatures = curvature(scores) / objective.n_rows
+        few = np.count_nonzero(curvatures) < basis.shape[1]
+        total, gram = features.products(objective.slope(scores), None if few else curvatures)
+        gradient = total / objective.n_rows + 2 * objective.regularization * w
+        if objective.gap(gradient) <= tolerance:
+            scores = features @ w
+            gradient = objective.gradient(w, scores)
         best = min(best, Minimiser(w, objective.gap(gradient)), key=_gap)
         if best.gap <= tolerance:
             break
         try:
-            direction = _direction(objective, basis, reduced, curvature(scores), gradient)
+            direction = _direction(objective, basis, curvatures, gram, gradient)
         except LinAlgError:  # a tiny λ, lost to rounding
             break
-        w = w + _best_step(objective, w, scores, direction) * direction
+        along = features @ direction
+        step = _best_step(objective, w, scores, direction, along)
+        w, scores = w + step * direction, scores + step * along
     return best
 
 
-def _directions(features: Array) -> Array:
-    """Orthonormal directions in which the rows vary; in all others P is as good as ``λ |w|²``."""
+def _directions(features: FeatureRows) -> tuple[Array, Array]:
+    """Squared lengths of the rows along orthonormal directions, where they have any.
+
+    In all other directions P is as good as ``λ |w|²``.
+    """
     n, m = features.shape
-    if not n:  # their number may be secret, so none is no error
-        return np.zeros((m, 0))
     if m <= n:
-        values, vectors = eigh(features.T @ features)
-        return np.asarray(vectors[:, values > DISCARDED * values[-1]])
-    values, vectors = eigh(features @ features.T)
+        values, vectors = eigh(features.gram())
+        kept = values > DISCARDED * values[-1]
+        return values[kept], np.asarray(vectors[:, kept])
+    rows = features.take(np.full(n, True))
+    values, vectors = eigh(rows @ rows.T)
     kept = values > DISCARDED * values[-1]
-    basis, _ = np.linalg.qr(features.T @ vectors[:, kept])
-    return np.asarray(basis)
+    basis, _ = np.linalg.qr(rows.T @ vectors[:, kept])
+    return values[kept], np.asarray(basis)
 
 
 def _outside(basis: Array, vectors: Array) -> Array:
@@ -250,19 +271,25 @@ def _outside(basis: Array, vectors: Array) -> Array:
 
 
 def _direction(
-    objective: Objective, basis: Array, reduced: Array, weights: Array, gradient: Array
+    objective: Objective, basis: Array, curvatures: Array, gram: Array | None, gradient: Array
 ) -> Array:
     """Newton's direction where the rows vary, and the one of the ridge elsewhere."""
     ridge = 2 * objective.regularization
-    active = weights > 0
-    bent = reduced[active] * np.sqrt(weights[active] / objective.n_rows)[:, None]
-    within = _solve_ridge(bent, ridge, basis.T @ gradient)
+    right = basis.T @ gradient
+    if gram is None:  # few rows: by the smaller of the two Gram matrices
+        active = curvatures > 0
+        bent = objective.features.take(active) @ basis
+        within = _solve_few(bent * np.sqrt(curvatures[active])[:, None], ridge, right)
+    else:
+        curved = basis.T @ gram @ basis
+        curved[np.diag_indices_from(curved)] += ridge
+        within = cho_solve(cho_factor(curved), right)
     return np.asarray(-basis @ within - _outside(basis, gradient) / ridge)
 
 
-def _best_step(objective: Objective, w: Array, scores: Array, direction: Array) -> float:
-    along = objective.features @ direction
-
+def _best_step(
+    objective: Objective, w: Array, scores: Array, direction: Array, along: Array
+) -> float:
     def derivative(step: float) -> float:
         ridge = 2 * objective.regularization * (direction @ (w + step * direction))
         return float(objective.slope(scores + step * along) @ along / objective.n_rows + ridge)
@@ -270,15 +297,12 @@ def _best_step(objective: Objective, w: Array, scores: Array, direction: Array) 
     return _root(derivative)
 
 
-def _solve_ridge(B: Array, ridge: float, right: Array) -> Array:
-    """``(BᵀB + ridge I)⁻¹ right``, by the smaller of the two Gram matrices."""
-    wide = B.shape[0] < B.shape[1]
-    gram = B @ B.T if wide else B.T @ B
-    gram[np.diag_indices_from(gram)] += ridge
-    if not wide:
-        return np.asarray(cho_solve(cho_factor(gram), right))
-    if not len(gram):
+def _solve_few(B: Array, ridge: float, right: Array) -> Array:
+    """``(BᵀB + ridge I)⁻¹ right`` for B of few rows."""
+    if not len(B):
         return right / ridge
+    gram = B @ B.T
+    gram[np.diag_indices_from(gram)] += ridge
     return np.asarray((right - B.T @ cho_solve(cho_factor(gram), B @ right)) / ridge)
 
 

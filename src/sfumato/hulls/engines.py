@@ -34,7 +34,13 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Guarantee, Mode, Relation, Status, Unit
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
-from sfumato.hulls.public_rules import LARGEST_BRANCH, BranchPlan, PublicScale, plan_branches
+from sfumato.hulls.public_rules import (
+    LARGEST_BRANCH,
+    BranchPlan,
+    PublicScale,
+    ScaledRows,
+    plan_branches,
+)
 from sfumato.hulls.rows import check_choice, check_count
 from sfumato.hulls.smoothing import MOST_PASSES, Stop, fabricate_groups, modelling_error
 from sfumato.kernels.arrays import Array
@@ -178,9 +184,9 @@ class PrivateRowsEstimator(PrivateEstimator):
         self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
     ) -> CentredGaussians:
         """Record level: a few noisy sums."""
-        records = ArrayRecords(scale.scaled(rows), codes, relation=self.relation).mapped(
-            IntoUnitBall(scale.inner_bounds, rows.shape[1])
-        )
+        into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
+        scaled = ArrayRecords(rows, codes, relation=self.relation).mapped(ScaledRows(scale))
+        records = scaled.mapped(into_ball)
         plan = GaussiansPlan.of(  # [F1] the budget divided
             records,
             epsilon=self.epsilon,

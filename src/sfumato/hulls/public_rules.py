@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["LARGEST_BRANCH", "BranchPlan", "PublicScale", "plan_branches"]
+__all__ = ["LARGEST_BRANCH", "BranchPlan", "PublicScale", "ScaledRows", "plan_branches"]
 
 Array = NDArray[np.float64]
 
@@ -105,6 +105,22 @@ class PublicScale:
         box = self.bounds.box(self.n_features)
         assert box is not None  # noqa: S101 - callers ask for a box first
         return box[0], box[1] - box[0]
+
+
+@dataclass(frozen=True)
+class ScaledRows:
+    """`PublicScale.scaled` as a map of blocks of rows, so that no copy of all rows is made."""
+
+    scale: PublicScale
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return self.scale.n_features
+
+    def __call__(self, rows: Array) -> Array:
+        """Clip and scale a block of rows."""
+        return self.scale.scaled(rows)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Mode, Relation, Unit
-from sfumato.hulls.public_rules import PublicScale
+from sfumato.hulls.public_rules import PublicScale, ScaledRows
 from sfumato.mappings.classifier import MembershipClassifier
 from sfumato.mappings.gaussians import (
     SourceGaussians,
@@ -104,9 +104,9 @@ class TransferSource(PrivateEstimator):
 
     def _release_sums(self, scale: PublicScale, rows: Array, codes: NDArray[np.intp]) -> None:
         """Record level: a few noisy sums, and one Gaussian a class from them."""
-        records = ArrayRecords(scale.scaled(rows), codes, relation=self.relation).mapped(
-            IntoUnitBall(scale.inner_bounds, rows.shape[1])
-        )
+        into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
+        scaled = ArrayRecords(rows, codes, relation=self.relation).mapped(ScaledRows(scale))
+        records = scaled.mapped(into_ball)
         plan = GaussiansPlan.of(  # [T1] the budget divided
             records,
             epsilon=self.epsilon,

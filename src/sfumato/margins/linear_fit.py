@@ -170,10 +170,9 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
     ndarray of shape (n_scores, n_columns)
         W.
     """
-    kept = records.kept()
     if plan.settings.solver == "noisy-gd":
-        return _by_noisy_descent(kept, plan, receipt)
-    rows, codes = rows_in_memory(kept)
+        return _by_noisy_descent(records.kept(), plan, receipt)
+    rows, codes = rows_in_memory(records.kept(np.float64))
     objective = LinearObjective(plan.loss, rows, plan.loss.targets(codes, rows))
     if plan.settings.solver == "objective":
         minimiser: Weights = plan.last.release(objective, ledger=receipt)  # [L4] the minimiser

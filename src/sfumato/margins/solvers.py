@@ -20,10 +20,15 @@ __all__ = ["newton"]
 Array = NDArray[np.float64]
 
 MOST_STEPS = 200
+BLOCK = 4096  # rows whose share of a Hessian is added at once
 LARGEST_DENSE = 400  # unknowns that are solved for at once by a Cholesky factor
 SHORTEST_STEP = 2.0**-30
 ROUNDING = 2.0**-44
 SUFFICIENT = 1e-4  # Armijo: the share of the promised decrease that must come
+
+
+def _blocks(n_rows: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, n_rows, BLOCK)]
 
 
 def newton(
@@ -115,19 +120,25 @@ class _Problem:
     def _score_by_score(self, curvatures: Array, gradient: Array) -> Array:
         direction = np.empty_like(gradient)
         for k, column in enumerate(curvatures.T):
-            (curved,) = np.nonzero(column)
-            active = self.rows[curved]
-            hessian = active.T @ (column[curved, None] * active)
+            hessian = np.zeros((gradient.shape[1], gradient.shape[1]))
+            for part in _blocks(len(self.rows)):
+                (curved,) = np.nonzero(column[part])
+                active = self.rows[part][curved]
+                hessian += active.T @ (column[part][curved, None] * active)
             direction[k] = -self._solved(hessian, gradient[k])
         return direction
 
     def _jointly(self, shares: Array, gradient: Array) -> Array:
         """``diag(p) - p pᵀ`` for each row: blocks of ``sum a aᵀ (p_c [c = d] - p_c p_d)``."""
         n_scores, m = gradient.shape
-        weighted = (shares[:, :, None] * self.rows[:, None, :]).reshape(len(self.rows), -1)
-        diagonal = (weighted.T @ self.rows).reshape(n_scores, m, m)
-        flat = -weighted.T @ weighted
-        for c, block in enumerate(diagonal):
+        diagonal = np.zeros((n_scores * m, m))
+        flat = np.zeros((n_scores * m, n_scores * m))
+        for part in _blocks(len(self.rows)):
+            rows = self.rows[part]
+            weighted = (shares[part, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+            diagonal += weighted.T @ rows
+            flat -= weighted.T @ weighted
+        for c, block in enumerate(diagonal.reshape(n_scores, m, m)):
             place = slice(c * m, (c + 1) * m)
             flat[place, place] += block
         return -self._solved(flat, gradient.ravel()).reshape(gradient.shape)

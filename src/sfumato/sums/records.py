@@ -112,23 +112,39 @@ class Records(ABC):
         """
         return _MappedRecords(self, row_map)
 
-    def kept(self) -> ArrayRecords:
+    def kept(self, dtype: type[np.floating[Any]] = np.float32) -> ArrayRecords:
         """Give the records with their maps computed once and kept, on the grid of sums.
 
         Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them.
+
+        Parameters
+        ----------
+        dtype : type, default=np.float32
+            Double precision for those who would convert them anyway.
 
         Returns
         -------
         ArrayRecords
             The same records, in memory.
         """
-        kept, codes = [np.empty((0, self.width), dtype=np.float32)], [np.empty(0, dtype=np.intp)]
-        for rows, numbers in self._blocks():
-            on_grid = cut(rows, ROW_BITS)
-            kept.append(on_grid if is_foreign(on_grid) else on_grid.astype(np.float32))
-            codes.append(numbers)
-        rows = _joined(kept)
-        return ArrayRecords(rows, np.concatenate(codes), relation=self.relation)
+        parts: list[Array] = []
+        numbers = [np.empty(0, dtype=np.intp)]
+        whole, filled = np.empty((self._count or 0, self.width), dtype=dtype), 0
+        for block, codes in self._blocks():
+            on_grid = cut(block, ROW_BITS)
+            if is_foreign(on_grid) or self._count is None:
+                parts.append(on_grid if is_foreign(on_grid) else on_grid.astype(dtype))
+            else:  # in its place at once: half of the memory
+                whole[filled : filled + len(on_grid)] = on_grid
+                filled += len(on_grid)
+            numbers.append(codes)
+        rows = namespace_of(parts[0]).concat(parts) if parts else whole
+        return ArrayRecords(rows, np.concatenate(numbers), relation=self.relation)
+
+    @property
+    def _count(self) -> int | None:
+        """The number of records, public or not, where it is known before they are read."""
+        return None
 
     def _sum(self, statistic: Statistic) -> SecretSum:
         total = SecretSum(statistic.shape)
@@ -177,25 +193,16 @@ class ArrayRecords(Records):
         self._rows = rows
         self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
 
+    @property
+    def _count(self) -> int | None:
+        return int(self._rows.shape[0])
+
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
         step = BLOCK_ROWS if is_foreign(self._rows) else CACHED_ROWS
         for start in range(0, self._rows.shape[0], step):
             part = slice(start, min(start + step, self._rows.shape[0]))
             yield self._rows[part, :], self._codes[part]
-
-
-def _joined(parts: list[Array]) -> Array:
-    """Join blocks of rows; each is let go as soon as it was copied."""
-    if is_foreign(parts[-1]):
-        return namespace_of(parts[-1]).concat(parts[1:])
-    joined = np.empty((sum(len(part) for part in parts), parts[0].shape[1]), dtype=np.float32)
-    end = len(joined)
-    while parts:
-        part = parts.pop()
-        joined[end - len(part) : end] = part
-        end -= len(part)
-    return joined
 
 
 def rows_in_memory(records: ArrayRecords) -> tuple[Array, Codes]:
@@ -240,6 +247,10 @@ class _MappedRecords(Records):
     def __init__(self, records: Records, row_map: RowMap) -> None:
         super().__init__(row_map.width, records.relation, records.public_rows)
         self._records, self._map = records, row_map
+
+    @property
+    def _count(self) -> int | None:
+        return self._records._count
 
     def _blocks(self) -> Iterator[Block]:
         for rows, codes in self._records._blocks():
