@@ -32,6 +32,8 @@ SHARED = (sys, builtins, os, np, sklearn)  # where a name could be left for othe
 UNWATCHED = {"__dict__", "__weakref__", "__module__", "__builtins__", "__warningregistry__"}
 UNWATCHED |= {"__loader__", "__spec__", "__cached__", "__file__", "__path__", "__package__"}
 UNWATCHED |= {"__all__", "__match_args__", "__dataclass_fields__", "__dataclass_params__"}
+# Where seeded noise comes from: how far it was drawn differs between a fit and its replay.
+NOISE_SOURCE = ("sfumato.mechanisms.entropy", "_source")
 FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
 Owner = type | types.ModuleType
 
@@ -115,7 +117,9 @@ class Surroundings:
             for name, value in list(vars(owner).items()):
                 if isinstance(value, type) and _is_at_home(value, owner):
                     waiting.append(value)
-                elif _can_hold_a_value(name, value, owner):
+                elif (owner.__name__, name) != NOISE_SOURCE and _can_hold_a_value(
+                    name, value, owner
+                ):
                     found.append((owner, name, value))
         return found
 
