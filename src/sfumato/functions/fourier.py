@@ -94,6 +94,11 @@ class FourierFeatures(FeatureMap):
         ----------
         width : ndarray of shape (n_features,)
             Sides of the box.
+
+        Returns
+        -------
+        float
+            The bound, at least -1.
         """
         left = min(MOST_CELLS, int(MOST_COSINES / len(self.frequencies)))
         if self.n_features > MOST_AXES or left < 4**self.n_features:
