@@ -9,9 +9,10 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from sfumato.bounds import Bounds
-from sfumato.exceptions import (, RefutedGuaranteeWarning
+from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
+    RefutedGuaranteeWarning,
     UnsupportedModeError,
 )
 from sfumato.hulls.fabrication import Fabricator
