@@ -73,5 +73,6 @@ SECTIONS: Sections = {
     "faults_latency": ("Faults: a charge after a long history", _latency),
     "faults_crowd": ("Faults: many processes on one ledger", _crowd),
     "faults_tables": ("Faults: damaged tables", _damaged),
+    "faults_models": ("Faults: models and stores altered, killed and cut short", outcomes),
     "fuzzed_tables": ("Tables with one odd cell", _fuzzed),
 }

@@ -122,6 +122,18 @@ def test_a_damaged_file_is_refused(path):
         resume(path)(np.linspace(0, 1, 500))
 
 
+def test_a_name_that_is_no_text_any_more_is_refused_too(path):
+    """SQLite quotes the damaged name, which its Python wrapper cannot decode."""
+    f = begin(path.with_name("other.db"))
+    f([0.1])
+    f._book._database.close()
+    content = path.with_name("other.db").read_bytes()
+    place = content.index(b"TABLE sfumato_answers")
+    path.write_bytes(content[:place] + b"\xf4" + content[place + 1 :])
+    with pytest.raises(StoredModelError):
+        resume(path)([0.1])
+
+
 def test_a_file_that_is_no_store(path, tmp_path):
     path.write_text("this is a diary, " * 100)
     with pytest.raises(StoredModelError, match="no SQLite database"):

@@ -86,6 +86,8 @@ class StoreDatabase:
                 self.close()
                 if isinstance(error, sqlite3.Error) or _is_of_psycopg(error):
                     raise StoredModelError(self._explained(error)) from error
+                if isinstance(error, UnicodeDecodeError):  # SQLite quotes damaged names
+                    raise StoredModelError(f"The store at {self.shown} {_DAMAGED}") from error
                 raise
 
     def close(self) -> None:
