@@ -255,6 +255,8 @@ def _directions(features: FeatureRows) -> tuple[Array, Array]:
     In all other directions P is as good as ``λ |w|²``.
     """
     n, m = features.shape
+    if n == 0:
+        return np.empty(0), np.empty((m, 0))
     if m <= n:
         values, vectors = eigh(features.gram())
         kept = values > DISCARDED * values[-1]
