@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
@@ -17,6 +17,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 __all__ = [
     "ApproximateEvent",
     "BoundedRangeEvent",
+    "CurveEvent",
     "EntryEvent",
     "Event",
     "GaussianEvent",
@@ -26,8 +27,12 @@ __all__ = [
     "PureEvent",
     "RandomizedResponseEvent",
     "RepeatedEvent",
+    "SelectionEvent",
+    "SubsampledGaussianEvent",
     "event_from_dict",
     "flatten",
+    "kind_of",
+    "register_event",
 ]
 
 
@@ -179,6 +184,98 @@ class RepeatedEvent(Event):
         return {"kind": self.kind, "event": self.event.to_dict(), "count": self.count}
 
 
+@dataclass(frozen=True)
+class SubsampledGaussianEvent(Event):
+    """``sum over sampled records + N(0, s² I)``, each record sampled alone; add or remove only.
+
+    One step of DP-SGD with Poisson sampling: a record enters with probability
+    `sampling_probability`, its term is at most D long, and ``noise_multiplier = s / D``.
+    """
+
+    noise_multiplier: float
+    sampling_probability: float
+    kind: ClassVar[str] = "subsampled_gaussian"
+    relations: ClassVar[tuple[str, ...]] = ("add_or_remove_one",)
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        if not 0 < self.sampling_probability <= 1:
+            raise InvalidInputError(
+                "'sampling_probability' must lie in (0, 1]. "
+                f"Got {self.sampling_probability} instead."
+            )
+
+
+@dataclass(frozen=True)
+class SelectionEvent(Event):
+    """The best of K independent runs, K random and hidden; only the winner comes out.
+
+    A run draws one of `options` by a public law and makes its releases. K has the law `runs`, on
+    1, 2, ..., of mean `mean_runs`, cut at `max_runs`: "poisson" given that it is not 0, or
+    "negative_binomial" of `shape` (0: logarithmic, 1: geometric), given that it is not 0.
+    """
+
+    options: tuple[tuple[Event, ...], ...]
+    runs: str
+    mean_runs: float
+    shape: float = 0.0
+    max_runs: int | None = None
+    kind: ClassVar[str] = "selection"
+
+    def __post_init__(self) -> None:
+        options = tuple(tuple(option) for option in self.options)
+        object.__setattr__(self, "options", options)
+        if not options or not all(options):
+            raise InvalidInputError("'options' must hold at least one release each.")
+        if self.runs not in ("poisson", "negative_binomial"):
+            raise InvalidInputError(
+                f"'runs' must be 'poisson' or 'negative_binomial'. Got {self.runs!r} instead."
+            )
+        if not 1 < self.mean_runs < math.inf:
+            raise InvalidInputError(f"'mean_runs' must be above 1. Got {self.mean_runs} instead.")
+        if not -1 < self.shape < math.inf:
+            raise InvalidInputError(f"'shape' must be above -1. Got {self.shape} instead.")
+        if self.max_runs is not None and self.max_runs < 1:
+            raise InvalidInputError(f"'max_runs' must be at least 1. Got {self.max_runs} instead.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {
+            "kind": self.kind,
+            "options": [[event.to_dict() for event in option] for option in self.options],
+            "runs": self.runs,
+            "mean_runs": self.mean_runs,
+            "shape": self.shape,
+            "max_runs": self.max_runs,
+        }
+
+
+@dataclass(frozen=True)
+class CurveEvent(Event):
+    """Base of events from outside the package: a release of which the privacy curve is known.
+
+    A subclass is a frozen dataclass with a `kind` of its own and the method `delta`; its author
+    answers for the curve. `register_event` makes ledgers and guarantees know it.
+    """
+
+    kind: ClassVar[str] = "curve"
+
+    def delta(self, epsilon: float) -> float:
+        """Give an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+
+        Returns
+        -------
+        float
+            Never below the truth, not growing with `epsilon`.
+        """
+        raise NotImplementedError
+
+
 _KINDS: dict[str, type[Event]] = {
     kind.kind: kind
     for kind in (
@@ -191,8 +288,53 @@ _KINDS: dict[str, type[Event]] = {
         ObjectivePerturbationEvent,
         PureEvent,
         RandomizedResponseEvent,
+        SelectionEvent,
+        SubsampledGaussianEvent,
     )
 }
+
+
+def register_event(kind: type[CurveEvent]) -> type[CurveEvent]:
+    """Make a class of events from outside the package known to ledgers and guarantees.
+
+    Parameters
+    ----------
+    kind : type
+        A frozen dataclass derived from `CurveEvent`. A ledger with such events can be read only
+        where the class is registered; elsewhere it is refused, never skipped.
+
+    Returns
+    -------
+    type
+        The same class, so that this can be used as a decorator.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> from sfumato import Ledger
+    >>> from sfumato.events import CurveEvent, register_event
+    >>> @register_event
+    ... @dataclass(frozen=True)
+    ... class Vote(CurveEvent):
+    ...     strength: float
+    ...     kind: ClassVar[str] = "example.vote"
+    ...
+    ...     def delta(self, epsilon):
+    ...         return max(0.0, 0.2 * self.strength - epsilon)
+    >>> budget = Ledger().create("votes", epsilon=1.0, delta=1e-5)
+    >>> _ = budget.charge(Vote(strength=1.0))
+    >>> 0.199 < budget.spent() < 0.201
+    True
+    """
+    if not (isinstance(kind, type) and issubclass(kind, CurveEvent) and is_dataclass(kind)):
+        raise InvalidInputError("An event to be registered must be a dataclass from CurveEvent.")
+    known = _KINDS.get(kind.kind)
+    is_reserved = kind.kind in (CurveEvent.kind, RepeatedEvent.kind)
+    if is_reserved or (known is not None and known.__qualname__ != kind.__qualname__):
+        raise InvalidInputError(f"The kind {kind.kind!r} has a meaning already; choose another.")
+    _KINDS[kind.kind] = kind
+    return kind
 
 
 def event_from_dict(record: Mapping[str, Any]) -> Event:
@@ -203,12 +345,23 @@ def event_from_dict(record: Mapping[str, Any]) -> Event:
         return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
     if kind not in _KINDS:
         raise UnsupportedEventError(f"Unknown event kind {kind!r}; a newer Sfumato may know it.")
+    if kind == SelectionEvent.kind:
+        values["options"] = tuple(
+            tuple(event_from_dict(event) for event in option) for option in values["options"]
+        )
     try:
         return _KINDS[kind](**values)
     except TypeError:
         raise UnsupportedEventError(
             f"A {kind!r} event has fields that are not known here: {sorted(values)}."
         ) from None
+
+
+def kind_of(name: str) -> type[Event]:
+    """Give the class of a kind of events."""
+    if name not in _KINDS:
+        raise UnsupportedEventError(f"Unknown event kind {name!r}; a newer Sfumato may know it.")
+    return _KINDS[name]
 
 
 def flatten(events: Iterable[Event]) -> dict[Event, int]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from sfumato import Guarantee
-from sfumato.accounting import best_attacker, mu_from_budget
+from sfumato.accounting import best_attacker, compose, mu_from_budget
 from sfumato.accounting.attacker import _of_events, percent
 from sfumato.events import (
     EntryEvent,
@@ -227,3 +227,15 @@ def test_figures_are_probabilities_and_grow_with_the_budget(epsilon: float, delt
 def test_shares_are_written_no_smaller_than_they_are(share: float) -> None:
     written = float(percent(share).removesuffix(" %")) / 100
     assert share * (1 - 1e-10) <= written <= share * 1.0101
+
+
+@pytest.mark.parametrize("event", [PureEvent(1.0, "any"), LaplaceEvent(1.0), EntryEvent(1.0, 0.01)])
+def test_events_that_leave_delta_unexplained_do_not_stand_for_a_guarantee(event) -> None:
+    """A failure of probability 0.03 that no event tells of can give a record away."""
+    stated = Guarantee(epsilon=1.0, delta=0.03, events=(event,))
+    found = best_attacker(stated)
+    assert found == best_attacker(Guarantee(epsilon=1.0, delta=0.03))
+    assert found.loss_exceeds >= 0.03
+    assert compose(stated, stated).epsilon == 2.0
+    explained = Guarantee(epsilon=1.0, delta=getattr(event, "delta", 0.0), events=(event,))
+    assert best_attacker(explained).finds < found.finds

@@ -9,6 +9,8 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi, norm
@@ -27,8 +29,9 @@ from sfumato.accounting import (
     record_reading,
     to_dp_event,
 )
+from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.calibrate import least_noise_multiplier
-from sfumato.accounting.distributions import MOST_CELLS, _composed
+from sfumato.accounting.distributions import MOST_CELLS, _composed, _distribution
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
     ApproximateEvent,
@@ -63,12 +66,33 @@ ids = [event.kind for event in EVENTS]
 
 
 def test_gaussian_calibration_agrees_with_dp_accounting_on_a_grid() -> None:
-    for epsilon in np.geomspace(0.01, 30, 20):
-        for delta in np.geomspace(1e-12, 0.2, 20):
+    for epsilon in np.geomspace(0.01, 30, 10):
+        for delta in np.geomspace(1e-12, 0.2, 10):
             theirs = dp_accounting.get_sigma_gaussian(epsilon, delta)
             ours = 1 / mu_from_budget(epsilon, delta)
             assert ours == pytest.approx(theirs, rel=1e-6)
             assert delta_from_mu(1 / ours, epsilon) <= delta
+
+
+@pytest.mark.parametrize("event", [GaussianEvent(20.0), GaussianEvent(1.0), BoundedRangeEvent(2.0)])
+def test_losses_in_arrays_are_those_of_dp_accounting(event: Event) -> None:
+    interval = 1e-3
+    ours = _distribution(event, interval)._pmf_remove
+    if isinstance(event, GaussianEvent):
+        theirs = pld.from_gaussian_mechanism(
+            event.noise_multiplier, value_discretization_interval=interval
+        )._pmf_remove.to_dense_pmf()
+    else:
+        last = math.ceil(event.epsilon / interval)
+        deltas = bounded_range_delta(event.epsilon, np.arange(-last, last + 1) * interval)
+        theirs = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+            interval, -last, last, deltas
+        ).to_dense_pmf()
+    assert (ours._lower_loss, ours.size) == (theirs._lower_loss, theirs.size)
+    np.testing.assert_allclose(ours._probs, theirs._probs, rtol=0, atol=1e-12)
+    for delta in (1e-3, 1e-6, 1e-10):
+        wanted = theirs.get_epsilon_for_delta(delta)
+        assert ours.get_epsilon_for_delta(delta) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_known_figures() -> None:
@@ -120,9 +144,9 @@ def test_the_exact_curve_is_the_integral_that_defines_it() -> None:
 
 
 def test_gaussian_figures_are_never_a_hair_too_small() -> None:
-    """At 51 of these points epsilon was below the truth (by up to 3e-8 of delta) in doubles."""
+    """At one point of 60 epsilon was below the truth (by up to 3e-8 of delta) in doubles."""
     rng = np.random.default_rng(0)
-    for trial in range(3000):
+    for trial in range(800):
         mu, delta = 10 ** rng.uniform(-6, 2), 10 ** rng.uniform(-15, -0.3)
         epsilon = epsilon_from_mu(mu, delta)
         exact = exact_delta(mu, epsilon)

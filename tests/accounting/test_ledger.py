@@ -52,7 +52,7 @@ def path(tmp_path):
         {"epsilon": 1.0, "delta": 1.0},
         {"epsilon": 1.0, "delta": -1e-9},
         {"epsilon": 1.0, "delta": math.nan},
-        {"epsilon": 1.0, "unit": "person"},
+        {"epsilon": 1.0, "unit": "family"},
         {"epsilon": 1.0, "relation": "swap"},
     ],
 )

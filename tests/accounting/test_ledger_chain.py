@@ -152,7 +152,7 @@ def test_a_handle_that_knows_the_ledger_sees_a_cut_tail_and_a_raised_budget(writ
 def test_a_handle_sees_the_tail_cut_beyond_what_it_knows(written, path):
     rows = written.dataset("rows")
     assert rows.statement().charges == 5
-    written.dataset("rows").charge(PureEvent(0.01), PureEvent(0.01))
+    Ledger(path).dataset("rows").charge(PureEvent(0.01), PureEvent(0.01))
     meddle(path, f"DELETE FROM sfumato_charges {WHERE} = 7")
     with pytest.raises(LedgerTamperedError, match="position 6 "):
         rows.charge(PureEvent(0.01))
@@ -170,7 +170,25 @@ def test_a_handle_does_not_accept_an_older_copy(written, path):
         for look in (rows.statement, rows.events):
             with pytest.raises(LedgerTamperedError, match=r"position 6 .* was there before"):
                 look()
-    assert written.dataset("rows").statement().charges == 5
+    with pytest.raises(LedgerTamperedError, match="was there before"):
+        written.dataset("rows")
+    assert Ledger(path).dataset("rows").statement().charges == 5  # which knows nothing
+
+
+def test_a_ledger_put_back_is_refused_whoever_asks_the_same_ledger(path):
+    ledger = Ledger(path)
+    ledger.create("rows", epsilon=1.0)
+    copy, allowed = path.read_bytes(), 0
+    for _ in range(3):
+        with contextlib.suppress(LedgerTamperedError):
+            ledger.dataset("rows").charge(PureEvent(1.0))
+            allowed += 1
+        path.write_bytes(copy)
+    assert allowed == 1
+    path.unlink()
+    anew = ledger.create("rows", epsilon=1.0)  # asked for by name
+    anew.charge(PureEvent(0.5))
+    assert ledger.dataset("rows").spent() == 0.5
 
 
 @pytest.mark.parametrize("made_by", ["create", "dataset", "pickle"])

@@ -17,7 +17,6 @@ import pytest
 from joblib import Parallel, delayed
 
 from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.transactions import Transaction
 from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -26,6 +25,7 @@ from sfumato.exceptions import (
     LedgerTamperedError,
     LedgerUncertainError,
 )
+from sfumato.storage.databases import Transaction
 
 psycopg = pytest.importorskip("psycopg", reason="needs the package psycopg")
 

@@ -146,6 +146,18 @@ def test_the_gaussian_curve_against_many_digits(mu):
         assert abs(found - exact) <= exact * module.CURVE_ROUNDING / 4
 
 
+@pytest.mark.parametrize("mu", [1e-5, 1e-3, 0.1, 1.0, 30.0])
+def test_the_gaussian_curve_is_not_too_small_at_tiny_deltas(mu):
+    """Down to deltas that doubles cannot hold; there two logarithms cancel."""
+    mpmath.mp.dps = 60
+    e = mu * mu / 2 + mu * np.linspace(20, 39.5, 40)
+    found = module._gaussian_curve(e, mu) * (1 + module.CURVE_ROUNDING)
+    for place, value in zip(e, found, strict=True):
+        a, b = mu / mpmath.mpf(2) - mpmath.mpf(place) / mu, -mpmath.mpf(place) / mu
+        exact = mpmath.ncdf(a) - mpmath.exp(place) * mpmath.ncdf(b - mu / mpmath.mpf(2))
+        assert exact < value < exact * (1 + 1e-4) + 1e-299
+
+
 def test_transforms_err_by_less_than_what_is_added():
     draws = np.random.default_rng(0)
     worst = 0.0

@@ -9,7 +9,7 @@ from sfumato.accounting.composition import compose, epsilon_spent, rdp_epsilon
 from sfumato.accounting.distributions import pld_delta, pld_epsilon
 from sfumato.accounting.entry import record_reading
 from sfumato.accounting.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
-from sfumato.accounting.group import group_epsilon
+from sfumato.accounting.group import for_persons, group_epsilon
 from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.objective import objective_delta
 
@@ -21,6 +21,7 @@ __all__ = [
     "delta_from_mu",
     "epsilon_from_mu",
     "epsilon_spent",
+    "for_persons",
     "group_epsilon",
     "mu_from_budget",
     "objective_delta",

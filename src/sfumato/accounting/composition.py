@@ -22,12 +22,14 @@ from fractions import Fraction
 from dp_accounting.rdp import RdpAccountant
 
 from sfumato.accounting.bounded_range import concentrated_epsilon
-from sfumato.accounting.distributions import pld_epsilon
+from sfumato.accounting.distributions import pld_delta, pld_epsilon
 from sfumato.accounting.gaussian import epsilon_from_mu
 from sfumato.accounting.interchange import neighboring_relation, to_dp_event
+from sfumato.accounting.selection import selection_epsilon
 from sfumato.events import (
     ApproximateEvent,
     BoundedRangeEvent,
+    CurveEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -36,12 +38,15 @@ from sfumato.events import (
     ObjectivePerturbationEvent,
     PureEvent,
     RandomizedResponseEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
     flatten,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.guarantee import Guarantee, Relation
 
 __all__ = [
+    "EVENTS_WITH_CURVES",
     "EVENTS_WITH_EPSILON",
     "added_epsilon",
     "as_written",
@@ -50,6 +55,7 @@ __all__ = [
     "explained_by_events",
     "rdp_epsilon",
     "require_one_entry_bound",
+    "require_relation",
 ]
 
 ROUNDING = 2.0**-51  # more than one operation on doubles changes
@@ -61,6 +67,14 @@ EVENTS_WITH_EPSILON = (
     LaplaceEvent,
     PureEvent,
     RandomizedResponseEvent,
+)
+
+# No epsilon of their own: their loss distributions have it.
+EVENTS_WITH_CURVES = (
+    CurveEvent,
+    ObjectivePerturbationEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
 )
 
 
@@ -92,12 +106,14 @@ def epsilon_spent(
     """
     if not 0 <= delta < 1:
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
-    Relation(relation)
     counts = flatten(events)
+    require_relation(counts, relation)
     require_one_entry_bound({e.entry_bound for e in counts if isinstance(e, EntryEvent)})
-    if any(isinstance(event, NonPrivateEvent) for event in counts):
+    if any(map(_hides_nothing, counts)):
         return math.inf
     spent = _simple_epsilon(counts, delta)
+    if sum(counts.values()) == 1 and isinstance(event := next(iter(counts)), SelectionEvent):
+        return selection_epsilon(event, delta)
     if any(isinstance(event, BoundedRangeEvent) for event in counts):
         spent = min(spent, concentrated_epsilon(counts, delta))
     is_settled = len(counts) == 0 or _only_gaussian(counts) or _is_single_pure(counts)
@@ -166,12 +182,39 @@ def require_one_entry_bound(bounds: Collection[float | None]) -> None:
         )
 
 
+def require_relation(events: Iterable[Event], relation: Relation | str) -> None:
+    """Refuse events whose law is known for other neighbours only."""
+    for event in events:
+        offered = getattr(event, "relations", (str(Relation(relation)),))
+        if str(Relation(relation)) not in offered:
+            raise UnsupportedEventError(
+                f"A {event.kind!r} event is accounted under relation {', '.join(offered)} only. "
+                f"Got {str(relation)!r} instead."
+            )
+
+
+def _hides_nothing(event: Event) -> bool:
+    options = event.options if isinstance(event, SelectionEvent) else ()
+    return isinstance(event, NonPrivateEvent) or any(
+        isinstance(each, NonPrivateEvent) for option in options for each in option
+    )
+
+
 def explained_by_events(guarantee: Guarantee) -> bool:
-    """Whether the events are all that the guarantee pays for, so that they may stand for it."""
+    """Whether the events are all that the guarantee pays for, so that they may stand for it.
+
+    Neither the epsilon nor the delta that is stated may be more than the events alone would cost:
+    the rest would be a failure of which no event tells.
+    """
     if not guarantee.events or guarantee.epsilon is None:
         return False
     cost = epsilon_spent(guarantee.events, guarantee.delta, guarantee.relation)
-    return guarantee.epsilon <= cost * (1 + 1e-6)
+    if guarantee.epsilon > cost * (1 + 1e-6):
+        return False
+    counts = flatten(guarantee.events)
+    if guarantee.delta == 0 or not all(isinstance(e, EVENTS_WITH_EPSILON) for e in counts):
+        return True  # a Gaussian curve falls strictly, so at this epsilon it is not below delta
+    return guarantee.delta <= pld_delta(counts, guarantee.epsilon) * (1 + 1e-3)
 
 
 def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
@@ -183,8 +226,8 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
         elif isinstance(event, EVENTS_WITH_EPSILON):
             epsilon += count * as_written(event.epsilon)
             used_delta += count * as_written(getattr(event, "delta", 0.0))
-        elif isinstance(event, ObjectivePerturbationEvent):
-            return math.inf  # no epsilon of its own: the loss distribution has it
+        elif isinstance(event, EVENTS_WITH_CURVES):
+            return math.inf
         else:
             raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
     mu = math.sqrt(mu_squared) * (1 + (len(counts) + 4) * ROUNDING)

@@ -15,13 +15,15 @@ from hashlib import sha256
 from typing import Any, Self
 
 from sfumato.accounting import ledger_store
-from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.composition import epsilon_spent, require_relation
+from sfumato.accounting.group import group_event
 from sfumato.accounting.ledger_chain import (
     EVERY,
     MOST_LINES,
     Budget,
     Charge,
     History,
+    Note,
     check_chain,
     decode_event,
     encode_event,
@@ -30,16 +32,19 @@ from sfumato.accounting.ledger_chain import (
 )
 from sfumato.accounting.receipt import Receipt, refuse_other_words
 from sfumato.accounting.spending import Spending
-from sfumato.accounting.transactions import Database, Transaction, Words
-from sfumato.events import Event
+from sfumato.events import Event, flatten
 from sfumato.exceptions import BudgetExceededError, LedgerError, LedgerUncertainError
+from sfumato.guarantee import Relation, Unit
+from sfumato.storage.databases import Database, Transaction, Words
 
-__all__ = ["WORDS", "DatasetBudget", "Statement"]
+__all__ = ["WORDS", "DatasetBudget", "PastCharge", "RecordsOfPersons", "Statement"]
 
 WORDS = Words(
     thing="ledger",
     undone="nothing was charged",
-    maker="Ledger('budget.db')",
+    creation="Ledger.create",
+    retry="verify before you retry. The same charge, made again with the same handle, is not "
+    "counted twice.",
     error=LedgerError,
     uncertain=LedgerUncertainError,
 )
@@ -61,6 +66,73 @@ class Statement:
         return {**fields.pop("budget"), **fields}
 
 
+@dataclass(frozen=True)
+class PastCharge:
+    """One charge of the past, and the `epsilon` that it costs alone at the budget's `delta`."""
+
+    position: int
+    time: str
+    purpose: str | None
+    by: str | None
+    events: tuple[Event, ...]
+    epsilon: float
+    delta: float
+    hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the charge as plain JSON values."""
+        return {**vars(self), "events": [event.to_dict() for event in self.events]}
+
+
+@dataclass(frozen=True)
+class RecordsOfPersons:
+    """A budget of unit "person" that pays for records, by the group curve; see `for_records`.
+
+    Adding or removing a person with k rows is k steps between neighbours that differ in a record,
+    replacing one is 2k. Releases for relation "replace_one" have a public number of rows, which one
+    person can change, so they are refused.
+
+    Parameters
+    ----------
+    budget : DatasetBudget
+        Of unit "person".
+    person_rows : int
+        The most rows k of a person.
+    """
+
+    budget: DatasetBudget
+    person_rows: int
+
+    def charge(
+        self, *events: Event, unit: str | None = None, relation: str | None = None
+    ) -> Receipt:
+        """Pay what `events` cost a person, or refuse them all.
+
+        Parameters
+        ----------
+        *events : Event
+            What will be released, as it is for a record.
+        unit, relation : str, optional
+            Must be "record" and "add_or_remove_one".
+
+        Returns
+        -------
+        Receipt
+            For the events of a record.
+        """
+        total = self.budget.total
+        words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
+        refuse_other_words("conversion to persons", *words, unit, relation)
+        refuse_other_words(f"budget of '{self.budget.name}'", total.unit, None, Unit.PERSON, None)
+        steps = self.person_rows * (2 if total.relation is Relation.REPLACE_ONE else 1)
+        self.budget.charge(*(group_event(event, steps) for event in events))
+        return Receipt(events, unit=words[0], relation=words[1])
+
+    def statement(self) -> Statement:
+        """Give that of the budget."""
+        return self.budget.statement()
+
+
 class DatasetBudget:
     """A handle to the budget of one dataset; made by `Ledger.create` and `Ledger.dataset`.
 
@@ -77,12 +149,47 @@ class DatasetBudget:
         self.name = name
         self._database = database
         self._lock = threading.Lock()
+        self._note = Note()
         self._known = known  # the chain up to the last line that was read or written
         # Charges that were written, and then no answer came: nothing was drawn on them.
         self._unconfirmed: dict[tuple[int, tuple[Event, ...]], Charge] = {}
 
+    def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
+        """Give a handle to the same budget whose charges say what they are for, and who asked.
+
+        Parameters
+        ----------
+        purpose : str, optional
+            What the releases are for, as an officer would read it.
+        by : str, optional
+            Who asks for them.
+
+        Returns
+        -------
+        DatasetBudget
+            For `ledger` of an estimator.
+
+        Examples
+        --------
+        >>> from sfumato import Ledger
+        >>> from sfumato.events import PureEvent
+        >>> patients = Ledger().create("patients", epsilon=1.0)
+        >>> _ = patients.noted(purpose="triage model", by="Ada").charge(PureEvent(0.5))
+        >>> patients.history()[0].purpose
+        'triage model'
+        """
+        handle = DatasetBudget(self._database, self.name, self._known)
+        handle._note = Note(purpose or self._note.purpose, by or self._note.by)
+        return handle
+
     def charge(
-        self, *events: Event, unit: str | None = None, relation: str | None = None
+        self,
+        *events: Event,
+        unit: str | None = None,
+        relation: str | None = None,
+        purpose: str | None = None,
+        by: str | None = None,
+        reference: str | None = None,
     ) -> Receipt:
         """Pay for `events` in one transaction, or refuse them all.
 
@@ -94,6 +201,10 @@ class DatasetBudget:
             What will be released.
         unit, relation : str, optional
             What the release protects; refused if it is not what the budget counts.
+        purpose, by : str, optional
+            What the release is for and who asks for it; kept in the line, and so in the chain.
+        reference : str, optional
+            A name by which whoever charges finds the line again.
 
         Returns
         -------
@@ -107,7 +218,8 @@ class DatasetBudget:
         LedgerUncertainError
             If a server did not confirm. The same charge, made again, is counted once.
         """
-        texts = [encode_event(event) for event in events]
+        note = Note(purpose or self._note.purpose, by or self._note.by, reference)
+        texts = [encode_event(event, note) for event in events]
         key = os.getpid(), events  # a forked child must not draw on what its parent has paid
         earlier, written = self._unconfirmed.pop(key, None), None
 
@@ -117,6 +229,7 @@ class DatasetBudget:
             refuse_other_words(
                 f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
             )
+            require_relation(flatten(events), budget.relation)
             if earlier is not None and _is_there(ledger, earlier):
                 return budget, history
             earlier = None
@@ -144,6 +257,39 @@ class DatasetBudget:
             if pending is not None:
                 self._unconfirmed[key] = pending
             raise
+
+    def ask(self, *events: Event, unit: str | None = None, relation: str | None = None) -> None:
+        """Raise what `charge` would raise now; nothing is charged.
+
+        For releases of which a part is paid for elsewhere or later.
+
+        Parameters
+        ----------
+        *events : Event
+            What would be released.
+        unit, relation : str, optional
+            What the release protects.
+        """
+        budget, history = self._looked_at()
+        refuse_other_words(f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation)
+        require_relation(flatten(events), budget.relation)
+        asked = Spending.of((read_event(encode_event(event)) for event in events), history.scale)
+        _refuse_overspending(budget, history, history.plus(asked), events)
+
+    def for_records(self, person_rows: int) -> RecordsOfPersons:
+        """Give a payer for releases that protect records, charged by what they cost a person.
+
+        Parameters
+        ----------
+        person_rows : int
+            The most rows of a person; whoever asks vouches for it.
+
+        Returns
+        -------
+        RecordsOfPersons
+            As estimators take it for `ledger`.
+        """
+        return RecordsOfPersons(self, person_rows)
 
     @property
     def total(self) -> Budget:
@@ -176,6 +322,17 @@ class DatasetBudget:
     def events(self) -> tuple[Event, ...]:
         """List what was charged, in order."""
         return tuple(decode_event(line) for line in self.lines())
+
+    def history(self) -> list[PastCharge]:
+        """List the charges with time, purpose, who asked, and what each costs alone."""
+        budget = self.total
+        groups: list[list[Charge]] = []
+        for line in self.lines():
+            if groups and line.mark and groups[-1][-1].mark == line.mark:
+                groups[-1].append(line)
+            else:
+                groups.append([line])
+        return [_past(group, budget) for group in groups]
 
     def lines(self) -> list[Charge]:
         """Read every line of the chain, all of them checked."""
@@ -248,15 +405,32 @@ class DatasetBudget:
 
     def __reduce__(self) -> tuple[object, ...]:
         # [L4] a copy is the address of the same budget
-        return (_reopened, (*self._database.ticket(), self.name))
+        return (_reopened, (*self._database.ticket(), self.name, self._note))
 
     def __repr__(self) -> str:
         place = "" if self._database.in_memory else repr(self._database.shown)
         return f"Ledger({place}).dataset({self.name!r})"
 
 
-def _reopened(address: str, timeout: float, name: str) -> DatasetBudget:
-    return DatasetBudget(Database(address, timeout, WORDS), name)
+def _reopened(address: str, timeout: float, name: str, note: Note | None = None) -> DatasetBudget:
+    handle = DatasetBudget(Database(address, timeout, WORDS), name)
+    handle._note = note or Note()
+    return handle
+
+
+def _past(lines: list[Charge], budget: Budget) -> PastCharge:
+    events = tuple(map(decode_event, lines))
+    note = lines[0].note
+    return PastCharge(
+        position=lines[0].position,
+        time=lines[0].time.split(" ")[0],
+        purpose=note.purpose,
+        by=note.by,
+        events=events,
+        epsilon=epsilon_spent(events, budget.delta, budget.relation),
+        delta=budget.delta,
+        hash=lines[-1].hash,
+    )
 
 
 def _is_there(ledger: Transaction, line: Charge) -> bool:

@@ -16,12 +16,17 @@ import numpy as np
 from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.objective import loss_cdf, loss_range
+from sfumato.accounting.profiles import profile_masses
+from sfumato.accounting.renyi import epsilon_from_renyi
+from sfumato.accounting.selection import selection_delta, selection_divergence
 from sfumato.events import (
     ApproximateEvent,
     BoundedRangeEvent,
+    CurveEvent,
     EntryEvent,
     Event,
     GaussianEvent,
@@ -29,15 +34,19 @@ from sfumato.events import (
     ObjectivePerturbationEvent,
     PureEvent,
     RandomizedResponseEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
 )
 from sfumato.exceptions import UnsupportedEventError
 
-__all__ = ["pld_curve", "pld_delta", "pld_epsilon", "unnamed"]
+__all__ = ["pld_curve", "pld_delta", "pld_epsilon", "profile_of", "unnamed"]
 
 FINEST_INTERVAL = 1e-4
 MOST_CELLS = 2**20  # memory of one distribution stays below some 50 MB for any epsilon
 COARSEST_INTERVAL = 100.0  # beyond it exp(interval) leaves the doubles, and nothing is tight
 TAIL = 1e-15
+PROFILE_POINTS = 1000  # of a curve that is given point by point
+_REACH = float(-ndtri(0.5 * math.exp(-50)))  # Gaussian noise beyond it counts as an infinite loss
 LARGEST_EXPONENT = 700.0  # of exp in doubles
 
 
@@ -56,7 +65,7 @@ def pld_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     float
         Epsilon.
     """
-    return _epsilon(tuple(unnamed(counts).items()), delta)
+    return _epsilon(tuple(_one_gaussian(unnamed(counts)).items()), delta)
 
 
 @lru_cache(maxsize=256)  # fits of one estimator, and a ledger, ask for the same sum again and again
@@ -106,6 +115,17 @@ def unnamed(counts: Mapping[Event, int]) -> dict[Event, int]:
     return found
 
 
+def _one_gaussian(counts: Mapping[Event, int]) -> dict[Event, int]:
+    """Replace Gaussian releases by the one that they are together: ``mu² = sum mu_i²``, exactly."""
+    others = {event: n for event, n in counts.items() if not isinstance(event, GaussianEvent)}
+    gaussian = [(event, n) for event, n in counts.items() if isinstance(event, GaussianEvent)]
+    if not gaussian:
+        return others
+    squares = math.fsum(n / event.noise_multiplier**2 for event, n in gaussian)
+    mu = math.sqrt(squares) * (1 + (len(gaussian) + 4) * 2.0**-52)  # never rounded down
+    return {**others, GaussianEvent(1 / (mu * (1 + 2.0**-52))): 1}
+
+
 def _rounding(counts: Mapping[Event, int]) -> float:
     """What the Fourier transforms of a composition may lose of delta (seen: 5e-17 an event)."""
     return 1e-13 + 1e-15 * sum(counts.values())
@@ -122,16 +142,35 @@ def _composed(counts: Mapping[Event, int]) -> Any:
 
 @lru_cache(maxsize=64)
 def _distribution(event: Event, interval: float) -> Any:
-    handler = _HANDLERS.get(type(event))
+    handler = _HANDLERS.get(CurveEvent if isinstance(event, CurveEvent) else type(event))
     if handler is None:
         raise UnsupportedEventError(f"No privacy loss distribution for a {event.kind!r} event.")
     return handler(event, interval)
 
 
 def _gaussian(event: GaussianEvent, interval: float) -> Any:
-    return pld.from_gaussian_mechanism(
-        event.noise_multiplier, value_discretization_interval=interval
-    )
+    """Deltas of N(mu²/2, mu²) in whole arrays; dp-accounting asks for them cell by cell."""
+    mu = 1 / event.noise_multiplier
+    last = math.ceil((mu**2 / 2 + _REACH * mu) / interval)
+    losses = np.arange(-last, last + 1) * interval
+    beyond = np.exp(losses + log_ndtr(-mu / 2 - losses / mu))
+    return _connected(-last, np.clip(ndtr(mu / 2 - losses / mu) - beyond, 0.0, 1.0), interval)
+
+
+def _connected(first: int, deltas: Any, interval: float) -> Any:
+    """Connect the dots of the deltas at ``(first + i) interval``, as dp-accounting does.
+
+    The masses are those of `pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap`, which puts
+    them into a dict: a million numbers one by one.
+    """
+    deltas = np.minimum.accumulate(deltas)
+    steps, e = np.diff(deltas), math.expm1(interval)
+    masses = np.empty_like(deltas)
+    masses[0] = 1 - deltas[0] + steps[0] / e
+    masses[1:-1] = (steps[1:] - steps[:-1] * math.exp(interval)) / e
+    masses[-1] = steps[-1] / math.expm1(-interval)
+    pmf = pld_pmf.DensePLDPmf(interval, first, np.maximum(0.0, masses), float(deltas[-1]), True)
+    return pld.PrivacyLossDistribution(pmf)
 
 
 def _laplace(event: LaplaceEvent, interval: float) -> Any:
@@ -154,8 +193,7 @@ def _bounded_range(event: BoundedRangeEvent, interval: float) -> Any:
         return _parameters(event.epsilon, 0.0, interval)
     last = math.ceil(event.epsilon / interval)
     deltas = bounded_range_delta(event.epsilon, np.arange(-last, last + 1) * interval)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -last, last, deltas)
-    return pld.PrivacyLossDistribution(pmf)
+    return _connected(-last, deltas, interval)
 
 
 def _approximate(event: ApproximateEvent, interval: float) -> Any:
@@ -179,9 +217,61 @@ def _objective(event: ObjectivePerturbationEvent, interval: float) -> Any:
     low, high = loss_range(event, TAIL)
     first, last = math.floor(low / interval), math.ceil(high / interval)
     cdf = loss_cdf(event, np.arange(first, last + 1) * interval)
-    masses = {first + 1 + i: float(m) for i, m in enumerate(np.diff(cdf)) if m > 0}
-    pmf = pld_pmf.create_pmf(masses, interval, 1.0 - float(cdf[-1]), pessimistic_estimate=True)
+    masses = np.maximum(0.0, np.diff(cdf))  # of the cells' upper ends
+    pmf = pld_pmf.DensePLDPmf(interval, first + 1, masses, 1.0 - float(cdf[-1]), True)
     return pld.PrivacyLossDistribution(pmf)
+
+
+def _subsampled(event: SubsampledGaussianEvent, interval: float) -> Any:
+    return pld.from_gaussian_mechanism(
+        event.noise_multiplier,
+        value_discretization_interval=interval,
+        sampling_prob=event.sampling_probability,
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+
+
+def _selection(event: SelectionEvent | CurveEvent, interval: float) -> Any:
+    places, masses, infinite = profile_masses(*profile_of(event, interval))
+    cells = np.rint(places / interval).astype(int)
+    filled = {int(cell): float(mass) for cell, mass in zip(cells, masses, strict=True) if mass > 0}
+    pmf = pld_pmf.create_pmf(filled, interval, min(1.0, infinite), pessimistic_estimate=True)
+    return pld.PrivacyLossDistribution(pmf)
+
+
+def profile_of(event: Event, interval: float) -> tuple[np.ndarray, np.ndarray]:
+    """Give epsilons, multiples of `interval` from 0 on, and bounds on delta there.
+
+    Parameters
+    ----------
+    event : Event
+        A selection, or a subsampled Gaussian release: both directions are bounded at once.
+    interval : float
+        The grid; coarser steps of it are taken where the curve is wide.
+    """
+    width = _range(event) / 2
+    step = interval * max(1, math.floor(width / (PROFILE_POINTS * interval)))
+    epsilons = np.arange(math.ceil(width / step) + 1) * step
+    if isinstance(event, CurveEvent):
+        return epsilons, np.array([float(event.delta(float(e))) for e in epsilons])
+    if isinstance(event, SelectionEvent):
+        return epsilons, np.array([selection_delta(event, float(e)) for e in epsilons])
+    one = _distribution(event, interval)
+    return epsilons, np.asarray(one.get_delta_for_epsilon(list(epsilons)))
+
+
+def _curve_range(event: CurveEvent) -> float:
+    end = 1e-3
+    while event.delta(end) > TAIL and end < LARGEST_EXPONENT / 2:
+        end *= 2
+    return 2 * end
+
+
+def _selection_range(event: SelectionEvent) -> float:
+    divergence = selection_divergence(event)
+    if not np.isfinite(divergence).any():
+        return 2 * LARGEST_EXPONENT
+    return min(2 * epsilon_from_renyi(divergence, TAIL), 2 * LARGEST_EXPONENT)
 
 
 def _parameters(epsilon: float, delta: float, interval: float) -> Any:
@@ -203,6 +293,9 @@ _HANDLERS: dict[type[Event], Callable[[Any, float], Any]] = {
     ObjectivePerturbationEvent: _objective,
     PureEvent: _pure,
     RandomizedResponseEvent: _randomized_response,
+    CurveEvent: _selection,
+    SelectionEvent: _selection,
+    SubsampledGaussianEvent: _subsampled,
 }
 
 
@@ -212,13 +305,31 @@ def _interval(counts: Mapping[Event, int]) -> float:
 
 def _total_range(counts: Mapping[Event, int]) -> float:
     """Width of the losses that carry mass, all events together."""
-    return sum(count * _range(event) for event, count in counts.items())
+    return sum(_range(event, count) for event, count in counts.items())
 
 
-def _range(event: Event) -> float:
+def _range(event: Event, count: int = 1) -> float:
+    """Width of the losses of `count` equal releases; a guide to the grid, of no weight in a proof.
+
+    The losses of subsampled releases are narrow but for rare ones, and are summed like variances.
+    """
+    if isinstance(event, SubsampledGaussianEvent):
+        mu, q = 1 / event.noise_multiplier, event.sampling_probability
+        spread = q * math.sqrt(math.expm1(min(mu**2, 50.0)))
+        single = math.log1p(q * math.expm1(min(mu**2 / 2 + 9 * mu, LARGEST_EXPONENT)))
+        whole = count * spread**2 + 20 * math.sqrt(count) * spread + 2 * single
+        return min(whole, count * (mu**2 + 20 * mu))
+    return count * _single_range(event)
+
+
+def _single_range(event: Event) -> float:
     if isinstance(event, GaussianEvent):
         mu = 1 / event.noise_multiplier
         return mu**2 + 20 * mu
     if isinstance(event, ObjectivePerturbationEvent):
         return 2 * loss_range(event, TAIL)[1]
+    if isinstance(event, SelectionEvent):
+        return _selection_range(event)
+    if isinstance(event, CurveEvent):
+        return _curve_range(event)
     return 2 * float(getattr(event, "epsilon", 0.0))

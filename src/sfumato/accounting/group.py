@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -30,9 +31,9 @@ from sfumato.events import (
     flatten,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.guarantee import Relation
+from sfumato.guarantee import Guarantee, Relation, Unit
 
-__all__ = ["group_epsilon", "group_event"]
+__all__ = ["for_persons", "group_epsilon", "group_event"]
 
 
 def group_epsilon(
@@ -76,6 +77,62 @@ def group_epsilon(
         RepeatedEvent(group_event(event, size), count) for event, count in flatten(events).items()
     ]
     return epsilon_spent(grouped, delta, relation)
+
+
+def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = None) -> Guarantee:
+    """Say what a guarantee for one record, or entry, is worth to a person with several rows.
+
+    This is the group curve: exact for Gaussian and Laplace noise, an upper bound else. Estimators
+    that offer unit "person" have less noise for the same promise.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        Of unit "record" or "entry".
+    person_rows : int
+        The most rows of a person.
+    delta : float, optional
+        The delta at which epsilon is asked for; by default that of the guarantee.
+
+    Returns
+    -------
+    Guarantee
+        Of unit "person", under the condition that nobody has more rows. Where neighbours are data
+        sets with one record replaced, the rows of a person are replaced by as many others.
+
+    Examples
+    --------
+    >>> from sfumato import Guarantee
+    >>> from sfumato.accounting import for_persons, mu_from_budget
+    >>> from sfumato.events import GaussianEvent
+    >>> noise = GaussianEvent(1 / mu_from_budget(0.1, 1e-6))
+    >>> record = Guarantee(epsilon=0.1, delta=1e-6, events=(noise,))
+    >>> round(for_persons(record, 10).epsilon, 3)
+    1.178
+    """
+    if guarantee.unit is Unit.PERSON or guarantee.epsilon is None:
+        raise InvalidInputError("Only a proved guarantee for records or entries is converted.")
+    size = person_rows
+    if guarantee.unit is Unit.ENTRY:
+        if guarantee.record_reading is None:
+            raise InvalidInputError("The guarantee does not say how many numbers a record has.")
+        size *= guarantee.record_reading.n_entries
+    at = guarantee.delta if delta is None else delta
+    events = guarantee.events or (ApproximateEvent(guarantee.epsilon, guarantee.delta),)
+    conditions = [f"no person has more than {person_rows} rows"]
+    if guarantee.relation is Relation.REPLACE_ONE:
+        conditions.append("the number of rows of each person is public")
+    found = replace(
+        guarantee,
+        epsilon=group_epsilon(events, size, at, guarantee.relation),
+        delta=at,
+        unit=Unit.PERSON,
+        entry_bound=None,
+        whole_range=False,
+        record_reading=None,
+        events=tuple(group_event(event, size) for event in events),
+    )
+    return found.only_if(*conditions)
 
 
 def group_event(event: Event, size: int) -> Event:

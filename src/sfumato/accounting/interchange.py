@@ -23,9 +23,11 @@ from sfumato.events import (
     PureEvent,
     RandomizedResponseEvent,
     RepeatedEvent,
+    SelectionEvent,
+    SubsampledGaussianEvent,
 )
 from sfumato.exceptions import UnsupportedEventError
-from sfumato.guarantee import Relation
+from sfumato.guarantee import Guarantee, Relation
 
 __all__ = ["neighboring_relation", "to_dp_event"]
 
@@ -35,7 +37,7 @@ def neighboring_relation(relation: Relation) -> NeighboringRelation:
     return NeighboringRelation[Relation(relation).name]
 
 
-def to_dp_event(event: Event, relation: Relation = Relation.REPLACE_ONE) -> dp_event.DpEvent:
+def to_dp_event(event: Event | Guarantee, relation: Relation | None = None) -> dp_event.DpEvent:
     """Give a `DpEvent` that costs at least as much as `event`, under the given relation.
 
     dp-accounting accepts Laplace noise only for adding or removing a record and randomised
@@ -49,20 +51,29 @@ def to_dp_event(event: Event, relation: Relation = Relation.REPLACE_ONE) -> dp_e
 
     Parameters
     ----------
-    event : Event
-        A release.
-    relation : Relation, default="replace_one"
-        The neighbours for which the events were calibrated.
+    event : Event or Guarantee
+        A release, or a guarantee: all of its releases together.
+    relation : Relation, optional
+        The neighbours for which the events were calibrated; by default those of the guarantee, or
+        "replace_one".
 
     Returns
     -------
     dp_accounting.DpEvent
         An event for the accountants of that library.
     """
-    relation = Relation(relation)
+    if isinstance(event, Guarantee):
+        if not event.events:
+            raise UnsupportedEventError("The guarantee states no events, so none can be given.")
+        own = event.relation if relation is None else Relation(relation)
+        return dp_event.ComposedDpEvent([to_dp_event(each, own) for each in event.events])
+    relation = Relation.REPLACE_ONE if relation is None else Relation(relation)
     if isinstance(event, RepeatedEvent):
+        one = to_dp_event(event.event, relation)
+        if isinstance(event.event, SubsampledGaussianEvent):  # thousands of steps
+            return dp_event.SelfComposedDpEvent(one, event.count)
         # Repeated one by one: the library ignores the count of randomised response.
-        return dp_event.ComposedDpEvent([to_dp_event(event.event, relation)] * event.count)
+        return dp_event.ComposedDpEvent([one] * event.count)
     handler = _HANDLERS.get(type(event))
     if handler is None:
         raise UnsupportedEventError(f"A {event.kind!r} event has no form in dp-accounting.")
@@ -113,6 +124,25 @@ def _objective(event: ObjectivePerturbationEvent, _: Relation) -> dp_event.DpEve
     return dp_event.ZCDpEvent(rho=a**2 / 2, xi=event.kappa + a * mean_chi(event.dimension))
 
 
+def _subsampled(event: SubsampledGaussianEvent, relation: Relation) -> dp_event.DpEvent:
+    if relation is not Relation.ADD_OR_REMOVE_ONE:
+        return dp_event.UnsupportedDpEvent()
+    return dp_event.PoissonSampledDpEvent(
+        event.sampling_probability, dp_event.GaussianDpEvent(event.noise_multiplier)
+    )
+
+
+def _selection(event: SelectionEvent, relation: Relation) -> dp_event.DpEvent:
+    # The library knows neither several kinds of runs, nor a cut, nor a Poisson law without 0.
+    is_known = len(event.options) == 1 and event.max_runs is None and event.shape >= 0
+    if not is_known or event.runs != "negative_binomial":
+        return dp_event.UnsupportedDpEvent()
+    run = [to_dp_event(each, relation) for each in event.options[0]]
+    return dp_event.RepeatAndSelectDpEvent(
+        dp_event.ComposedDpEvent(run), event.mean_runs, event.shape
+    )
+
+
 def _non_private(_: NonPrivateEvent, __: Relation) -> dp_event.DpEvent:
     return dp_event.NonPrivateDpEvent()
 
@@ -131,4 +161,6 @@ _HANDLERS: dict[type[Event], Callable[[Any, Relation], dp_event.DpEvent]] = {
     ObjectivePerturbationEvent: _objective,
     PureEvent: _pure,
     RandomizedResponseEvent: _randomized_response,
+    SelectionEvent: _selection,
+    SubsampledGaussianEvent: _subsampled,
 }

@@ -21,9 +21,9 @@ from sfumato.accounting.ledger_chain import (
     check_checkpoint,
     now,
 )
-from sfumato.accounting.transactions import Database, Transaction
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
 from sfumato.guarantee import Relation, Unit
+from sfumato.storage.databases import Database, Transaction
 
 __all__ = ["Ledger", "Verification"]
 
@@ -77,6 +77,7 @@ class Ledger:
         if not 0 <= timeout < math.inf:
             raise InvalidInputError(f"'timeout' must be finite and >= 0. Got {timeout} instead.")
         self._database = Database(path_or_url, timeout, WORDS)
+        self._handles: dict[str, DatasetBudget] = {}  # they remember the lines that they have seen
 
     def create(
         self,
@@ -95,7 +96,7 @@ class Ledger:
             The dataset; a new name.
         epsilon, delta : float
             The most that all releases together may cost. A delta of 0 admits pure releases only.
-        unit : {"record", "entry"}, default="record"
+        unit : {"record", "entry", "person"}, default="record"
             What one change may touch.
         relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
             Which data sets count as neighbours.
@@ -117,7 +118,8 @@ class Ledger:
             ledger_store.add_budget(ledger, record)
 
         self._database.write(add, create=True)
-        return DatasetBudget(self._database, name, History.before_any(record))
+        self._handles[name] = DatasetBudget(self._database, name, History.before_any(record))
+        return self._handles[name]
 
     def dataset(self, name: str) -> DatasetBudget:
         """Give the budget of a dataset, as estimators take it for `ledger`.
@@ -130,7 +132,7 @@ class Ledger:
         Returns
         -------
         DatasetBudget
-            A handle; copies of it charge the same budget.
+            A handle, always the same one of this `Ledger`; copies of it charge the same budget.
         """
         known = self.datasets()
         if name not in known:
@@ -139,7 +141,8 @@ class Ledger:
                 f"'name': the ledger has no budget for {name!r} (it has: {listed}). "
                 "Ledger.create makes one."
             )
-        return DatasetBudget(self._database, name).looked_at()
+        handle = self._handles.get(name) or DatasetBudget(self._database, name)
+        return self._handles.setdefault(name, handle.looked_at())
 
     def datasets(self) -> list[str]:
         """List the names of the datasets that have a budget.
@@ -241,7 +244,8 @@ def _checked_budget(name: str, epsilon: float, delta: float, unit: str, relation
         words = Unit(unit), Relation(relation)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            "'epsilon' and 'delta' must be numbers, 'unit' one of 'record', 'entry', 'relation' "
+            "'epsilon' and 'delta' must be numbers, 'unit' one of 'record', 'entry', 'person', "
+            "'relation' "
             f"one of 'replace_one', 'add_or_remove_one': {error}."
         ) from None
     if not 0 < epsilon < math.inf:

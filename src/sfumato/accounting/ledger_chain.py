@@ -35,6 +35,7 @@ __all__ = [
     "Budget",
     "Charge",
     "History",
+    "Note",
     "check_chain",
     "check_checkpoint",
     "decode_event",
@@ -46,6 +47,8 @@ __all__ = [
 
 EVERY = 32  # lines from one checkpoint to the next
 MOST_LINES = 8 * EVERY  # that are added one by one
+NOTE = "note"  # the key, beside the fields of an event, of what it was charged for
+LONGEST_NOTE = 500
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
 
 
@@ -92,6 +95,43 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a charge was for, and who asked for it; part of its line, and so of the chain.
+
+    Parameters
+    ----------
+    purpose : str, optional
+        What the release is for, as an officer would read it.
+    by : str, optional
+        Who asked for it.
+    reference : str, optional
+        A name by which whoever made the charge finds it again.
+    """
+
+    purpose: str | None = None
+    by: str | None = None
+    reference: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, text in vars(self).items():
+            if text is None:
+                continue
+            if not isinstance(text, str) or not text.strip() or not text.isprintable():
+                raise InvalidInputError(f"'{name}' must be a text of one line, not empty.")
+            if len(text) > LONGEST_NOTE:
+                raise InvalidInputError(f"'{name}' must have at most {LONGEST_NOTE} characters.")
+
+    def to_dict(self) -> dict[str, str]:
+        """Give what is known as plain JSON values."""
+        return {name: text for name, text in vars(self).items() if text is not None}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Note:
+        """Read a stored note; fields of a newer Sfumato are left out."""
+        return cls(*(record.get(name) for name in ("purpose", "by", "reference")))
+
+
+@dataclass(frozen=True)
 class Charge:
     """One line of the ledger; `time` is a time, a random mark, and at a checkpoint its seal."""
 
@@ -107,6 +147,17 @@ class Charge:
         """Write a line and close it with the hash of itself and of everything before it."""
         own = _hash([previous, dataset, position, time, event])
         return cls(dataset, position, time, event, previous, own)
+
+    @property
+    def note(self) -> Note:
+        """What the charge was for, and who asked for it."""
+        record = json.loads(self.event)
+        return Note.from_dict(record.get(NOTE) or {})
+
+    @property
+    def mark(self) -> str:
+        """The random mark that all lines of one charge share; empty in a first ledger."""
+        return [*self.time.split(" "), ""][1]
 
     @property
     def seal(self) -> str | None:
@@ -256,14 +307,17 @@ def check_checkpoint(
         )
 
 
-def encode_event(event: Event) -> str:
+def encode_event(event: Event, note: Note | None = None) -> str:
     """Give the text of an event, after checking that it reads back as the same event.
 
     What cannot be read back would make the ledger unreadable for ever, so it is refused here.
     """
     if not isinstance(event, Event):
         raise InvalidInputError(f"A charge takes events. Got {type(event).__name__} instead.")
-    text = json.dumps(event.to_dict(), sort_keys=True, separators=(",", ":"), default=_number)
+    record = event.to_dict()
+    if note is not None and note.to_dict():
+        record[NOTE] = note.to_dict()
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), default=_number)
     if read_event(text) != event:
         raise UnsupportedEventError(f"The event {event!r} does not survive being written down.")
     return text
@@ -271,7 +325,9 @@ def encode_event(event: Event) -> str:
 
 def read_event(text: str) -> Event:
     """Give the event of a text."""
-    return event_from_dict(json.loads(text))
+    record = json.loads(text)
+    record.pop(NOTE, None)
+    return event_from_dict(record)
 
 
 def decode_event(charge: Charge) -> Event:

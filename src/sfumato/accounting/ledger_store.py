@@ -7,8 +7,8 @@ from dataclasses import astuple
 from typing import Any
 
 from sfumato.accounting.ledger_chain import Charge
-from sfumato.accounting.transactions import Transaction
 from sfumato.exceptions import LedgerError
+from sfumato.storage.databases import Transaction
 
 __all__ = [
     "add_budget",

@@ -19,6 +19,7 @@ from scipy.optimize import brentq
 
 from sfumato.accounting.bounded_range import concentration, epsilon_from_rho
 from sfumato.accounting.composition import (
+    EVENTS_WITH_CURVES,
     EVENTS_WITH_EPSILON,
     added_epsilon,
     as_written,
@@ -32,13 +33,14 @@ from sfumato.events import (
     Event,
     GaussianEvent,
     NonPrivateEvent,
-    ObjectivePerturbationEvent,
     PureEvent,
     RepeatedEvent,
     event_from_dict,
     flatten,
+    kind_of,
 )
 from sfumato.exceptions import UnsupportedEventError
+from sfumato.guarantee import Relation
 
 __all__ = ["Scale", "Spending"]
 
@@ -107,7 +109,7 @@ class Spending:
         elif isinstance(event, EVENTS_WITH_EPSILON):
             epsilon = count * as_written(event.epsilon)
             delta = count * as_written(getattr(event, "delta", 0.0))
-        elif not isinstance(event, ObjectivePerturbationEvent | NonPrivateEvent):
+        elif not isinstance(event, (*EVENTS_WITH_CURVES, NonPrivateEvent)):
             raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
         if scale.tail and not isinstance(event, GaussianEvent | NonPrivateEvent):
             losses = losses_of(event, scale.interval).power(count, scale.tail)
@@ -185,7 +187,7 @@ class Spending:
         best = math.inf
         if BoundedRangeEvent.kind in self.kinds and self.rho is not None:
             best = epsilon_from_rho(_from_units(self.rho), delta)
-        if ObjectivePerturbationEvent.kind in self.kinds:
+        if any(issubclass(kind_of(kind), EVENTS_WITH_CURVES) for kind in self.kinds):
             return best
         return min(best, added_epsilon(self.epsilon, self.delta, self._mu, delta))
 
@@ -194,7 +196,10 @@ class Spending:
         if self.few is None:
             return math.inf
         counts = self.few.items()
-        return epsilon_spent([RepeatedEvent(event, count) for event, count in counts], delta)
+        words = {word for event in self.few for word in getattr(event, "relations", ())}
+        relation = words.pop() if len(words) == 1 else "replace_one"  # checked when charged
+        events = [RepeatedEvent(event, count) for event, count in counts]
+        return epsilon_spent(events, delta, Relation(relation))
 
     def covers(self, other: Spending, delta: float) -> bool:
         """Whether this is the cost of the same charges as `other`, up to the grid of losses."""

@@ -1,0 +1,288 @@
+"""The best of a random, hidden number of runs: what it costs (Papernot and Steinke 2022).
+
+Let K have the generating function f, and let a run have Rényi divergence r(a). The winner has
+divergence at most ``r(a) + log(sup f'(q)^a f'(q')^(1-a)) / (a - 1)``, the supremum over
+probabilities q, q' of one event under two neighbours; f' is known for the laws offered here.
+Proof: docs/guarantees/search.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln, logsumexp, ndtr
+
+from sfumato.accounting.renyi import (
+    ORDERS,
+    delta_from_renyi,
+    epsilon_from_renyi,
+    renyi_divergence,
+)
+from sfumato.events import Event, GaussianEvent, SelectionEvent, flatten
+from sfumato.exceptions import InvalidInputError
+
+__all__ = [
+    "run_probabilities",
+    "selection_delta",
+    "selection_divergence",
+    "selection_epsilon",
+    "selection_mu",
+    "with_max_runs",
+    "worst_options",
+]
+
+MOST_RUNS = 100_000
+ROUNDING = 1e-13  # more than doubles lose of a delta
+NEGLIGIBLE = 1e-2  # share of delta that the cut of K may cost
+
+
+def worst_options(options: tuple[tuple[Event, ...], ...]) -> tuple[tuple[Event, ...], ...]:
+    """Give fewer options that cost as much: of Gaussian ones, the one with the least noise.
+
+    Parameters
+    ----------
+    options : tuple of tuple of Event
+        The releases of each kind of run.
+
+    Returns
+    -------
+    tuple of tuple of Event
+        Options of which one costs at least as much as any that was left out.
+    """
+    others, largest = [], 0.0
+    for option in dict.fromkeys(options):
+        if _is_gaussian(option):
+            largest = max(largest, _mu(option))
+        else:
+            others.append(option)
+    if not largest:
+        return tuple(others)
+    return ((GaussianEvent(1 / (largest * (1 + 1e-15))),), *others)
+
+
+def _is_gaussian(option: tuple[Event, ...]) -> bool:
+    return all(isinstance(event, GaussianEvent) for event in flatten(option))
+
+
+def _mu(option: tuple[Event, ...]) -> float:
+    squares = [n / e.noise_multiplier**2 for e, n in flatten(option).items()]  # type: ignore[attr-defined]
+    return math.sqrt(math.fsum(squares)) * (1 + 1e-15)
+
+
+@lru_cache(maxsize=256)
+def selection_divergence(event: SelectionEvent) -> np.ndarray:
+    """Give the Rényi divergence of the winner at each of `ORDERS`, before K is cut.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The search.
+
+    Returns
+    -------
+    ndarray
+        Divergences, never below the truth.
+    """
+    runs = [renyi_divergence(option) for option in event.options]
+    one = np.max(runs, axis=0)
+    if event.runs == "poisson":
+        # [V3] theorem 6 of the paper, for K >= 1
+        rate = _poisson_rate(event.mean_runs)
+        extra = rate * _deltas(event.options, one) + math.log(event.mean_runs) / (ORDERS - 1)
+    else:
+        # [V4] theorem 2 of the paper
+        spread = -math.log(_gamma(event.shape, event.mean_runs))
+        least = np.min((1 - 1 / ORDERS) * one + spread / ORDERS)
+        extra = (1 + event.shape) * least + math.log(event.mean_runs) / (ORDERS - 1)
+    total = one + extra
+    # A divergence grows with its order, so that of a higher order is a bound as well.
+    return np.minimum.accumulate(total[::-1])[::-1] * (1 + 1e-12)
+
+
+def _deltas(options: tuple[tuple[Event, ...], ...], one: np.ndarray) -> np.ndarray:
+    """Give delta of one run at ``log(1 + 1/(a - 1))`` for each order a."""
+    epsilons = np.log1p(1 / (ORDERS - 1))
+    if all(map(_is_gaussian, options)):
+        mu = max(map(_mu, options))
+        hits = ndtr(mu / 2 - epsilons / mu) - np.exp(epsilons) * ndtr(-mu / 2 - epsilons / mu)
+        return np.asarray(np.maximum(hits, 0.0) + ROUNDING)
+    return np.array([delta_from_renyi(one, float(epsilon)) for epsilon in epsilons])
+
+
+def selection_delta(event: SelectionEvent, epsilon: float) -> float:
+    """Give the least delta proved at `epsilon`, the cut of K included.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The search.
+    epsilon : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        Delta.
+    """
+    cut = (1 + math.exp(epsilon)) * _tail(event)  # [V5] on both sides of the inequality
+    return min(1.0, delta_from_renyi(selection_divergence(event), epsilon) + cut)
+
+
+def selection_epsilon(event: SelectionEvent, delta: float) -> float:
+    """Give the least epsilon proved at `delta`.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The search.
+    delta : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        Epsilon; infinite where nothing is proved.
+    """
+    tail, divergence = _tail(event), selection_divergence(event)
+    epsilon = epsilon_from_renyi(divergence, delta)
+    for _ in range(50 if tail else 0):  # rising: each step's epsilon pays for a larger cut
+        if math.isinf(epsilon):
+            return epsilon
+        above = epsilon * (1 + 1e-9) + 1e-12
+        if selection_delta(event, above) <= delta:
+            return above
+        rest = delta - (1 + math.exp(min(above, 700.0))) * tail
+        epsilon = max(above, epsilon_from_renyi(divergence, rest)) if rest > 0 else math.inf
+    return math.inf if tail else epsilon
+
+
+def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
+    """Give the largest mu of a run at which a search over Gaussian runs keeps the budget.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The law of K; its options are not looked at.
+    epsilon, delta : float
+        The budget of the whole search.
+
+    Returns
+    -------
+    float
+        Mu of each run.
+    """
+
+    def keeps(mu: float) -> bool:
+        asked = replace(event, options=((GaussianEvent(1 / mu),),))
+        return selection_epsilon(asked, delta) <= epsilon
+
+    low, high = 1e-6, max(1e-3, epsilon)
+    if not keeps(low):
+        raise InvalidInputError(
+            f"No noise keeps epsilon {epsilon:g} at delta {delta:g} for a search of "
+            f"{event.mean_runs:g} runs on average. Ask for fewer runs."
+        )
+    while keeps(high):
+        low, high = high, 2 * high
+    while high - low > 1e-5 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=16)
+def run_probabilities(event: SelectionEvent) -> np.ndarray:
+    """Give ``P(K = 1), P(K = 2), ...``, the last one with all that is cut.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The law of K.
+
+    Returns
+    -------
+    ndarray
+        Probabilities, `max_runs` of them where that is set.
+    """
+    most = MOST_RUNS if event.max_runs is None else event.max_runs
+    logs = _log_probabilities(event, most)
+    probabilities = np.exp(logs)
+    probabilities[-1] += max(0.0, 1 - float(probabilities.sum()))
+    return np.asarray(probabilities / probabilities.sum())
+
+
+def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> SelectionEvent:
+    """Cut K where the rest costs a negligible share of delta.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The law of K.
+    delta, epsilon : float
+        The budget of the whole search.
+
+    Returns
+    -------
+    SelectionEvent
+        The same law, cut.
+    """
+    allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, 700.0)))
+    logs = _log_probabilities(event, MOST_RUNS)
+    tails = np.exp(np.logaddexp.accumulate(logs[::-1])[::-1])  # P(K >= k)
+    short = np.flatnonzero(tails < allowed)
+    if not len(short):
+        raise InvalidInputError(
+            f"'mean_runs' {event.mean_runs:g} needs more than {MOST_RUNS:,} runs; ask for fewer."
+        )
+    return replace(event, max_runs=int(max(short[0], 1)))
+
+
+@lru_cache(maxsize=64)
+def _tail(event: SelectionEvent) -> float:
+    """Give ``P(K > max_runs)``, and more than doubles change the law of K."""
+    if event.max_runs is None:
+        return 0.0
+    logs = _log_probabilities(event, MOST_RUNS + event.max_runs)[event.max_runs :]
+    return float(np.exp(logsumexp(logs))) * (1 + 1e-9) + 1e-13
+
+
+@lru_cache(maxsize=16)
+def _logs(runs: str, mean: float, shape: float, most: int) -> np.ndarray:
+    k = np.arange(1, most + 1)
+    if runs == "poisson":
+        rate = _poisson_rate(mean)
+        logs = k * math.log(rate) - gammaln(k + 1) - rate - math.log(-math.expm1(-rate))
+        return np.asarray(logs)
+    gamma = _gamma(shape, mean)
+    if shape == 0:
+        return k * math.log1p(-gamma) - np.log(k) - math.log(-math.log(gamma))
+    # The product of (l + shape) / (l + 1) over l < k, up to a sign that cancels.
+    product = gammaln(k + shape) - gammaln(1 + shape) + math.log(abs(shape)) - gammaln(k + 1)
+    return np.asarray(k * math.log1p(-gamma) + product - math.log(abs(gamma**-shape - 1)))
+
+
+def _log_probabilities(event: SelectionEvent, most: int) -> np.ndarray:
+    return _logs(event.runs, float(event.mean_runs), float(event.shape), most)
+
+
+@lru_cache(maxsize=64)
+def _poisson_rate(mean: float) -> float:
+    """Solve ``rate / (1 - exp(-rate)) = mean``."""
+    return float(brentq(lambda rate: rate / -math.expm1(-rate) - mean, 1e-12, mean + 1, xtol=1e-15))
+
+
+@lru_cache(maxsize=64)
+def _gamma(shape: float, mean: float) -> float:
+    """Solve for gamma: the mean of the truncated negative binomial of this shape."""
+
+    def gap(log_gamma: float) -> float:
+        gamma = math.exp(log_gamma)
+        if shape == 0:
+            return (1 / gamma - 1) / -log_gamma - mean
+        return shape * (1 - gamma) / (gamma * -math.expm1(shape * log_gamma)) - mean
+
+    return math.exp(brentq(gap, -40.0, -1e-9, xtol=1e-15))

@@ -1,0 +1,299 @@
+"""The price of a search: exact laws, brute force, another library, and what it must not be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+from scipy.stats import beta, nbinom, norm, poisson
+
+from sfumato import Guarantee, Ledger
+from sfumato.accounting import (
+    best_attacker,
+    epsilon_from_mu,
+    epsilon_spent,
+    pld_delta,
+    to_dp_event,
+)
+from sfumato.accounting.profiles import profile_masses
+from sfumato.accounting.renyi import ORDERS, epsilon_from_renyi, renyi_divergence
+from sfumato.accounting.selection import (
+    run_probabilities,
+    selection_delta,
+    selection_divergence,
+    selection_epsilon,
+    selection_mu,
+    with_max_runs,
+    worst_options,
+)
+from sfumato.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RepeatedEvent,
+    SelectionEvent,
+    event_from_dict,
+)
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedEventError
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.selection import RunLaw
+
+LAWS = [
+    ("poisson", 3.0, 0.0),
+    ("poisson", 10.0, 0.0),
+    ("negative_binomial", 10.0, 0.0),
+    ("negative_binomial", 4.0, 1.0),
+    ("negative_binomial", 6.0, -0.5),
+    ("negative_binomial", 5.0, 3.0),
+]
+
+
+def search(event: Any, runs: str, mean: float, shape: float, cut: int | None = None) -> Any:
+    return SelectionEvent(((event,),), runs, mean, shape, cut)
+
+
+@pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
+def test_the_law_of_the_number_of_runs(runs: str, mean: float, shape: float) -> None:
+    probabilities = run_probabilities(search(PureEvent(1.0), runs, mean, shape))
+    k = np.arange(1, len(probabilities) + 1)
+    assert math.isclose(probabilities @ k, mean, rel_tol=1e-6)
+    if runs == "poisson":
+        rate = _rate(mean)
+        literal = poisson.pmf(k[:50], rate) / (1 - math.exp(-rate))
+    elif shape > 0:
+        gamma = 1 - probabilities[2] / probabilities[1] * 3 / (2 + shape)
+        literal = nbinom.pmf(k[:50], shape, gamma) / (1 - gamma**shape)
+    else:
+        return
+    np.testing.assert_allclose(probabilities[:50], literal, rtol=1e-9, atol=1e-300)
+
+
+def _rate(mean: float) -> float:
+    rate = mean
+    for _ in range(200):
+        rate = mean * (1 - math.exp(-rate))
+    return rate
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("sigma", [2.0, 7.0])
+def test_another_library_has_the_same_figure(shape: float, sigma: float) -> None:
+    event = search(GaussianEvent(sigma), "negative_binomial", 10.0, shape)
+    accountant = RdpAccountant(list(ORDERS))
+    accountant.compose(to_dp_event(event))
+    assert math.isclose(accountant.get_epsilon(1e-5), selection_epsilon(event, 1e-5), rel_tol=1e-9)
+
+
+def test_theorem_6_with_exact_deltas_is_below_that_of_the_other_library() -> None:
+    event = search(GaussianEvent(7.0), "poisson", 10.0, 0.0)
+    accountant = RdpAccountant(list(ORDERS))
+    single = dp_event.GaussianDpEvent(7.0)
+    accountant.compose(dp_event.RepeatAndSelectDpEvent(single, 10.0, math.inf))
+    theirs, ours = accountant.get_epsilon(1e-5), selection_epsilon(event, 1e-5)
+    assert 0.7 * theirs < ours < theirs
+
+
+# Brute force -------------------------------------------------------------------------------------
+
+
+def winners(law: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Give the exact law of the best of K, outputs in increasing order: f(Q<=y) - f(Q<y)."""
+    below = np.concatenate([[0.0], np.cumsum(probabilities)]).clip(0, 1)
+    k = np.arange(1, len(law) + 1)
+    return np.diff([float(law @ q**k) for q in below])
+
+
+def pairs(event: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Give laws of one run on neighbours that use all of its epsilon, in several orders."""
+    if isinstance(event, GaussianEvent):
+        edges = np.linspace(-4, 4, 41)
+        laws = [
+            np.diff(norm.cdf(np.concatenate([[-np.inf], edges, [np.inf]]), centre))
+            for centre in (0.0, 1 / event.noise_multiplier)
+        ]
+        return [(laws[0], laws[1]), (laws[1], laws[0])]
+    kept = math.exp(event.epsilon)
+    low = np.array([1.0, kept]) / (1 + kept)
+    three = np.array([kept, 1.0, 1.0]) / (2 + kept)
+    return [(low, low[::-1]), (low[::-1], low), (three, np.roll(three, 1)), (three, three[::-1])]
+
+
+@pytest.mark.parametrize("event", [PureEvent(0.1), PureEvent(0.5), GaussianEvent(4.0)])
+@pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
+def test_no_search_costs_more_than_its_price(
+    event: Any, runs: str, mean: float, shape: float
+) -> None:
+    price = search(event, runs, mean, shape)
+    law = run_probabilities(price)[:4000]
+    for p, q in pairs(event):
+        winner, other = winners(law, p), winners(law, q)
+        for epsilon in np.linspace(0, 2, 21):
+            true = np.maximum(winner - math.exp(epsilon) * other, 0).sum()
+            assert true <= selection_delta(price, float(epsilon)) + 1e-12
+        a = ORDERS[::20]
+        divergence = [math.log((winner**o * other ** (1 - o)).sum()) / (o - 1) for o in a if o < 50]
+        assert (divergence <= selection_divergence(price)[::20][: len(divergence)] + 1e-9).all()
+
+
+def test_the_winners_own_epsilon_is_no_price() -> None:
+    """Negative control: what most papers report, epsilon of the winning run, is exceeded."""
+    event = PureEvent(0.5)
+    law = run_probabilities(search(event, "poisson", 10.0, 0.0))
+    p, q = pairs(event)[0]
+    winner, other = winners(law, p), winners(law, q)
+    assert np.max(np.log(other / winner)) > 3 * event.epsilon
+
+
+def test_monte_carlo_at_small_epsilon(seed: int) -> None:
+    """20,000 draws of the code's own K: above the winner's epsilon, below the price (1 in 10⁶)."""
+    epsilon, price = 0.2, search(PureEvent(0.2), "poisson", 10.0, 0.0, 40)
+    keep = math.exp(epsilon) / (1 + math.exp(epsilon))
+    counts = []
+    with seeded(seed):
+        law = RunLaw(price)
+        numbers = np.array([law.number() for _ in range(20_000)])
+    rng = np.random.default_rng(seed)
+    for p in (keep, 1 - keep):  # a run that says 0 with probability p; the best is 1
+        counts.append(int((rng.random(len(numbers)) < p**numbers).sum()))
+    n = len(numbers)
+    low = beta.ppf(5e-7, counts[0], n - counts[0] + 1)
+    high = beta.isf(5e-7, counts[1] + 1, n - counts[1])
+    most = beta.isf(5e-7, counts[0] + 1, n - counts[0])
+    delta = 1e-3
+    assert math.log((low - delta) / high) > epsilon
+    assert (low - selection_delta(price, 3.0)) / math.exp(3.0) < high
+    assert selection_epsilon(price, delta) > math.log((low - delta) / high)
+    assert most < 1
+
+
+# Rényi divergences -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianEvent(2.0),
+        PureEvent(0.7),
+        LaplaceEvent(0.7),
+        BoundedRangeEvent(0.7),
+        ObjectivePerturbationEvent(5.0, 0.1, 2),
+        RepeatedEvent(GaussianEvent(9.0), 5),
+    ],
+)
+def test_divergences_are_not_above_those_of_the_other_library(event: Any) -> None:
+    relation = "add_or_remove_one" if isinstance(event, LaplaceEvent) else "replace_one"
+    accountant = RdpAccountant(list(ORDERS))
+    accountant.compose(to_dp_event(event, relation))  # type: ignore[arg-type]
+    ours = epsilon_from_renyi(renyi_divergence([event]), 1e-5)
+    assert ours <= accountant.get_epsilon(1e-5) * (1 + 1e-6) + 2e-3
+    assert ours >= epsilon_spent([event], 1e-5) * (1 - 1e-6)
+
+
+def test_a_pure_release_has_the_divergence_of_randomised_response() -> None:
+    epsilon = 0.8
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    small = ORDERS < 300
+    a = ORDERS[small]
+    literal = np.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
+    np.testing.assert_allclose(renyi_divergence([PureEvent(epsilon)])[small], literal, rtol=1e-6)
+
+
+# Budgets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runs", "shape", "mean", "alone", "by_renyi"),
+    [
+        ("negative_binomial", 0.0, 10.0, 0.50, 0.55),
+        ("negative_binomial", 0.0, 30.0, 0.45, 0.50),
+        ("negative_binomial", 1.0, 10.0, 0.41, 0.45),
+        ("poisson", 0.0, 3.0, 0.71, 0.78),
+        ("poisson", 0.0, 5.0, 0.62, 0.68),
+    ],
+)
+def test_what_a_budget_leaves_to_each_run(
+    runs: str, shape: float, mean: float, alone: float, by_renyi: float
+) -> None:
+    law = with_max_runs(search(GaussianEvent(1.0), runs, mean, shape), 1e-5, 1.0)
+    mu = selection_mu(law, 1.0, 1e-5)
+    assert math.isclose(epsilon_from_mu(mu, 1e-5), alone, abs_tol=0.01)
+    renyi = epsilon_from_renyi(renyi_divergence([GaussianEvent(1 / mu)]), 1e-5)
+    assert math.isclose(renyi, by_renyi, abs_tol=0.01)
+    paid = search(GaussianEvent(1 / mu), runs, mean, shape, law.max_runs)
+    assert 0.999 < selection_epsilon(paid, 1e-5) <= 1.0
+
+
+def test_a_cut_is_paid_for() -> None:
+    whole = search(GaussianEvent(7.0), "poisson", 5.0, 0.0)
+    prices = [
+        selection_epsilon(search(GaussianEvent(7.0), "poisson", 5.0, 0.0, cut), 1e-5)
+        for cut in (18, 20, 40)
+    ]
+    assert prices[0] > prices[1] > prices[2] >= selection_epsilon(whole, 1e-5)
+    assert selection_epsilon(search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 8), 1e-5) == math.inf
+
+
+def test_of_many_options_the_worst_is_paid_for() -> None:
+    options = tuple((GaussianEvent(s), RepeatedEvent(GaussianEvent(3 * s), 4)) for s in (8, 6, 9))
+    (worst,) = worst_options(options)
+    assert isinstance(worst[0], GaussianEvent)
+    squares = 1 / 6**2 + 4 / 18**2
+    assert math.isclose(worst[0].noise_multiplier, squares**-0.5, rel_tol=1e-12)
+    mixed = worst_options((*options, (PureEvent(0.1),)))
+    event = SelectionEvent(mixed, "poisson", 3.0)
+    assert selection_epsilon(event, 1e-5) >= selection_epsilon(
+        SelectionEvent((worst,), "poisson", 3.0), 1e-5
+    )
+
+
+def test_a_search_composes_in_a_ledger() -> None:
+    event = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 30)
+    assert event_from_dict(event.to_dict()) == event
+    budget = Ledger().create("patients", epsilon=2.5, delta=1e-5)
+    budget.charge(event)
+    alone = selection_epsilon(event, 1e-5)
+    assert math.isclose(budget.spent(), alone, rel_tol=1e-6)
+    budget.charge(GaussianEvent(7.0))
+    both = budget.spent()
+    assert alone < both < alone + epsilon_spent([GaussianEvent(7.0)], 1e-5)
+    with pytest.raises(BudgetExceededError):
+        budget.charge(event, event, event)
+
+
+def test_the_curve_of_masses_is_nowhere_below() -> None:
+    event = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 30)
+    epsilons = np.arange(400) * 0.01
+    deltas = np.array([selection_delta(event, float(e)) for e in epsilons])
+    places, masses, infinite = profile_masses(epsilons, deltas)
+    assert math.isclose(masses.sum() + infinite, 1.0, rel_tol=1e-9)
+    hull = [infinite + masses @ np.maximum(0, 1 - np.exp(e - places)) for e in epsilons]
+    # Not above the points, and convex: chords of points bound a convex curve.
+    assert (np.array(hull) <= deltas + 1e-12).all()
+    assert (np.diff(np.diff(hull) / np.diff(np.exp(epsilons))) > -1e-9).all()
+    assert pld_delta({event: 1}, 1.0) >= hull[100] * (1 - 1e-6)
+
+
+def test_odds_against_a_search_are_finite() -> None:
+    event = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 30)
+    guarantee = Guarantee(epsilon=epsilon_spent([event], 1e-5), delta=1e-5, events=(event,))
+    attacker = best_attacker(guarantee)
+    assert 0.5 < attacker.guesses_right < 0.72
+    assert 0.01 < attacker.finds < 0.03
+
+
+def test_what_cannot_be_searched() -> None:
+    with pytest.raises(UnsupportedEventError, match="Rényi"):
+        selection_divergence(search(ApproximateEvent(0.5, 1e-6), "poisson", 3.0, 0.0))
+    assert epsilon_spent([search(NonPrivateEvent(), "poisson", 3.0, 0.0)], 1e-5) == math.inf
+    for wrong in ({"runs": "fixed"}, {"mean_runs": 1.0}, {"shape": -1.0}, {"options": ()}):
+        fields = {"options": ((PureEvent(1.0),),), "runs": "poisson", "mean_runs": 3.0} | wrong
+        with pytest.raises(InvalidInputError):
+            SelectionEvent(**fields)
