@@ -32,7 +32,7 @@ from sfumato.mechanisms import (
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.grid import to_grid
 from sfumato.mechanisms.tape import Released, taped
-from sfumato.testing.laws import uniform_scores
+from sfumato.testing.contracts import uniform_scores
 
 FALSE_ALARM = 1e-6
 
@@ -371,12 +371,63 @@ def test_extreme_statistics_and_scales() -> None:
         lambda: EntryMechanism.calibrate(entry_bound=0.0, epsilon=1.0),
         lambda: EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0, delta=1.0),
         lambda: GammaMechanism.calibrate(sensitivity=1.0, epsilon=1.0, size=0),
+        lambda: GammaMechanism.calibrate(sensitivity=1e-320, epsilon=1.0, size=1),
+        lambda: GammaMechanism.calibrate(sensitivity=1e305, epsilon=2.0**-20, size=1),
+        lambda: GammaMechanism.calibrate(sensitivity=1.0, epsilon=2.0**-34, size=1),
         lambda: RandomizedResponseMechanism.calibrate(n_labels=1, epsilon=1.0),
     ],
 )
 def test_bad_parameters_are_refused(make: Any) -> None:
     with pytest.raises(InvalidInputError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "size"),
+    [
+        (LaplaceMechanism(1.0, 1e-9), 10**4),
+        (LaplaceMechanism(1e-300, 1.0), 1),
+        (LaplaceMechanism(1.0, 1e300), 1),
+        (GaussianMechanism(1.0, 1e13), 10**4),
+        (GaussianMechanism(1e-300, 1.0), 1),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_before_the_charge(
+    mechanism: Any, size: int, tmp_path: Any
+) -> None:
+    budget = Ledger(tmp_path / "ledger.db").create("rows", epsilon=10.0, delta=1e-5)
+    with pytest.raises(InvalidInputError, match="drawn"):
+        mechanism.release(np.zeros(size), ledger=budget)
+    assert budget.events() == ()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "entry"])
+def test_what_is_released_has_one_order_of_memory(name: str) -> None:
+    """One odd cell can change that of a table of rows, and a model keeps what is released."""
+    mechanism: Any = ADDITIVE[name][0]
+    for value in (np.zeros((3, 4)), np.zeros((3, 4), order="F"), np.zeros((4, 3)).T):
+        assert mechanism.release(value, ledger=None).flags.c_contiguous
+    if name == "gaussian":
+        stack = np.zeros((2, 3, 3), order="F")
+        assert mechanism.release_symmetric(stack, ledger=None).flags.c_contiguous
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 1.1, 3.0])
+@pytest.mark.parametrize("sensitivity", [0.1, 1 / 3, 1.0, 7.7])
+def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:
+    """The noise drawn is never, not by one rounding, below that of the theorem."""
+    for size in (1, 3, 1000):
+        step, scale = LaplaceMechanism(sensitivity, epsilon)._grid(size)
+        exact = Fraction(sensitivity) + Fraction(step) * size
+        assert Fraction(scale) * Fraction(epsilon) > exact
+        assert Fraction(scale) * Fraction(epsilon) < exact * (1 + Fraction(1, 2**49))
+    step, scale = EntryMechanism(sensitivity, epsilon)._grid()
+    assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step)
+    for spread in (1.0, math.sqrt(3)):
+        step, scale = GaussianMechanism(sensitivity, epsilon)._grid(spread)
+        enlarged = (Fraction(sensitivity) + Fraction(step) * Fraction(spread)) * Fraction(epsilon)
+        assert Fraction(scale) > enlarged
+        assert Fraction(scale / math.sqrt(2)) ** 2 * 2 > enlarged**2  # entries off the diagonal
 
 
 def test_wrong_shapes_are_refused() -> None:

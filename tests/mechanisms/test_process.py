@@ -14,6 +14,7 @@ from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.grid import add_on_grid, to_grid
 from sfumato.mechanisms.process import SLACK, CoordinateNoise
+from sfumato.papers.functions.printed import printed_mechanism
 
 
 def calibrate(**changes):
@@ -27,7 +28,7 @@ def calibrate(**changes):
 )
 def test_analytic_noise_against_the_printed_one(epsilon, delta, ratio):
     analytic = calibrate(epsilon=epsilon, delta=delta)
-    printed = calibrate(epsilon=epsilon, delta=delta, mode="paper")
+    printed = printed_mechanism(1.0, epsilon, delta)
     assert printed.noise_multiplier == pytest.approx(math.sqrt(2 * math.log(2 / delta)) / epsilon)
     assert analytic.noise_multiplier / printed.noise_multiplier == pytest.approx(ratio, abs=1e-3)
     for mechanism in (analytic, printed):
@@ -40,17 +41,15 @@ def test_known_multipliers():
     assert calibrate(sensitivity=3.0).sensitivity == 3.0 * (1 + SLACK)
 
 
-def test_any_epsilon_is_calibrated_and_paper_mode_is_refused_above_one():
+def test_any_epsilon_is_calibrated_and_the_printed_noise_is_refused_above_one():
     assert calibrate(epsilon=20.0).noise_multiplier < 1
     assert calibrate(epsilon=math.inf).event() == NonPrivateEvent()
     with pytest.raises(InvalidInputError, match="at most 1"):
-        calibrate(epsilon=1.01, mode="paper")
+        printed_mechanism(1.0, 1.01, 1e-5)
     with pytest.raises(InvalidInputError, match="at most 1"):
-        calibrate(epsilon=math.inf, mode="paper")
+        printed_mechanism(1.0, math.inf, 1e-5)
     with pytest.raises(InvalidInputError, match="delta"):
-        calibrate(delta=0.0, mode="paper")
-    with pytest.raises(InvalidInputError, match="mode"):
-        calibrate(mode="loose")
+        printed_mechanism(1.0, 1.0, 0.0)
 
 
 def test_it_is_a_gaussian_mechanism_on_coordinates():

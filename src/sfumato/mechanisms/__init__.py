@@ -5,12 +5,14 @@ operating system's entropy the rounding of exact real noise (see `sfumato.mechan
 """
 
 from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.mechanisms.process import GaussianProcessMechanism
+from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 
 __all__ = [
@@ -21,5 +23,8 @@ __all__ = [
     "GaussianProcessMechanism",
     "LaplaceMechanism",
     "Mechanism",
+    "QuantileMechanism",
     "RandomizedResponseMechanism",
+    "SecondParentsMechanism",
+    "SpanningTreeMechanism",
 ]

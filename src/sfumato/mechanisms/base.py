@@ -32,6 +32,9 @@ class Mechanism(ABC):
 
     unit: ClassVar[Unit | None] = None
     relation: ClassVar[Relation | None] = None
+    # Norm of its sensitivity: 1, the sum of magnitudes; 2, Euclidean; "part", the sum of
+    # magnitudes over one table, column or other part of the statistic, the largest of them.
+    norm: ClassVar[int | str] = 2
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Put every release method on the tape, so that none can be forgotten by a test."""

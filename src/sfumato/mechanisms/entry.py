@@ -15,7 +15,7 @@ from sfumato.events import EntryEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon, require_room
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
+from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
 from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
 
 __all__ = ["EntryMechanism"]
@@ -196,4 +196,5 @@ class EntryMechanism(Mechanism):
     def _grid(self) -> tuple[float, float]:
         """Step of the grid, and the scale of the noise with the rounding paid for."""
         step = grid_step(self.entry_bound / self.epsilon, sensitivity=self.entry_bound, spread=1.0)
-        return step, (self.entry_bound + self.rounding + step) / self.epsilon
+        bound = enlarged(self.entry_bound + self.rounding, step=step, spread=1.0)
+        return step, bound / self.epsilon

@@ -110,6 +110,21 @@ class ExponentialMechanism(Mechanism):
         if utility.ndim != 1 or utility.size == 0:
             raise InvalidInputError("Scores must form a non-empty one-dimensional array.")
         self._charge(ledger)
+        return self.chosen(utility)
+
+    def chosen(self, utility: NDArray[np.float64]) -> int:
+        """Choose by scores, for a release that has been charged as part of another mechanism.
+
+        Parameters
+        ----------
+        utility : ndarray of shape (n_candidates,)
+            Finite scores.
+
+        Returns
+        -------
+        int
+            Place of the chosen candidate.
+        """
         if math.isinf(self.epsilon):
             return int(np.argmax(utility))
         return choose(self._exponents(utility))

@@ -12,13 +12,16 @@ from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, NonPrivateEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, to_grid
+from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, require_range, to_grid
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 
 __all__ = ["GammaMechanism"]
 
 ENLARGEMENT = 2.0**-10  # the share of the sensitivity that rounding costs at most
-LARGEST_NORM = 2.0**36  # a noise norm of 2**48 cells, some 2**5 below what doubles hold exactly
+# A noise norm of 2**48 cells, some 2**5 below what doubles hold exactly; the norm of few numbers
+# varies most, so they are counted as FEW more.
+LARGEST_NORM = 2.0**36
+FEW = 32
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,11 @@ class GammaMechanism(Mechanism):
         require_epsilon(self.epsilon)
         if self.size < 1:
             raise InvalidInputError(f"'size' must be at least 1. Got {self.size} instead.")
-        if self.size**1.5 / self.epsilon > LARGEST_NORM:
+        if (self.size + FEW) * math.sqrt(self.size) / self.epsilon > LARGEST_NORM:
             raise InvalidInputError("'epsilon' is too small for noise of that size to be drawn.")
+        if math.isfinite(self.epsilon):
+            require_range(self.sensitivity)
+            require_range(self.sensitivity / self.epsilon)
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float, size: int) -> GammaMechanism:
@@ -115,6 +121,6 @@ class GammaMechanism(Mechanism):
             return statistic
         root = math.sqrt(self.size)
         step = 2.0 ** math.floor(math.log2(ENLARGEMENT * self.sensitivity / root))
-        scale = (self.sensitivity + step * root) / self.epsilon
+        scale = enlarged(self.sensitivity, step=step, spread=root) / self.epsilon
         noise = rounded_spherical_noise(scale / step, self.size).reshape(statistic.shape)
         return add_on_grid(to_grid(statistic, step), noise, step)

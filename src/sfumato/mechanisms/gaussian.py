@@ -19,7 +19,7 @@ from sfumato.mechanisms.base import (
     require_room,
     require_sensitivity,
 )
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
+from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 
 __all__ = ["GaussianMechanism"]
@@ -201,7 +201,8 @@ class GaussianMechanism(Mechanism):
         """Step of the grid, and the scale of the noise with the rounding paid for."""
         scale = self.sensitivity * self.noise_multiplier
         step = grid_step(scale, sensitivity=self.sensitivity, spread=spread)
-        return step, (self.sensitivity + step * spread) * self.noise_multiplier
+        sensitivity = enlarged(self.sensitivity, step=step, spread=spread)
+        return step, sensitivity * self.noise_multiplier
 
 
 def _symmetric_noise(shape: tuple[int, ...], cells: float) -> NDArray[np.float64]:

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["add_on_grid", "as_statistic", "grid_step", "to_grid"]
+__all__ = ["add_on_grid", "as_statistic", "enlarged", "grid_step", "require_range", "to_grid"]
 
 FEWEST_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
 MOST_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
 LARGEST_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
+ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away
 
 
 def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
@@ -29,17 +30,30 @@ def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
         Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
         the sensitivity.
     """
-    if not 2.0**-900 < scale < 2.0**900:
-        raise InvalidInputError(
-            f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
-        )
+    require_range(scale)
     wanted = min(scale / FEWEST_CELLS, LARGEST_ENLARGEMENT * sensitivity / max(spread, 1.0))
     return 2.0 ** math.floor(math.log2(max(wanted, scale / MOST_CELLS)))
 
 
+def require_range(scale: float) -> None:
+    """Refuse a noise scale whose grid doubles cannot hold."""
+    if not 2.0**-900 < scale < 2.0**900:
+        raise InvalidInputError(
+            f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
+        )
+
+
+def enlarged(sensitivity: float, *, step: float, spread: float) -> float:
+    """Give the sensitivity of a statistic that was rounded to the grid, rounded up."""
+    return (sensitivity + step * spread) * ROUNDED_UP
+
+
 def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
-    """Give the statistic as a new array of doubles."""
-    statistic = np.array(value, dtype=np.float64)
+    """Give the statistic as a new array of doubles, in one order of memory: what is released is so.
+
+    The order of a table of rows can be changed by the type that one odd cell gives it.
+    """
+    statistic = np.array(value, dtype=np.float64, order="C")
     if not np.isfinite(statistic).all():
         raise InvalidInputError("A statistic to release must be finite; clip the rows first.")
     return statistic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, LaplaceEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, grid_step, to_grid
-from sfumato.mechanisms.sampling import LAPLACE, rounded_noise
+from sfumato.mechanisms.base import Mechanism, require_epsilon, require_room, require_sensitivity
+from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
+from sfumato.mechanisms.sampling import LAPLACE, require_scale, rounded_noise
 
 __all__ = ["LaplaceMechanism"]
 
@@ -50,6 +51,7 @@ class LaplaceMechanism(Mechanism):
     sensitivity: float
     epsilon: float
     touched: int | None = None
+    norm: ClassVar[int | str] = 1
 
     def __post_init__(self) -> None:
         require_sensitivity(self.sensitivity)
@@ -110,13 +112,41 @@ class LaplaceMechanism(Mechanism):
             The noisy values, in the shape of `value`.
         """
         statistic = as_statistic(value)
-        self._charge(ledger, statistic.size)
         if math.isinf(self.epsilon):
+            self._charge(ledger, statistic.size)
             return statistic
-        touched = statistic.size if self.touched is None else min(self.touched, statistic.size)
+        step, scale = self._grid(statistic.size)
+        require_scale(scale / step)
+        self._charge(ledger, statistic.size)
+        noise = rounded_noise(LAPLACE, scale / step, statistic.size).reshape(statistic.shape)
+        return add_on_grid(to_grid(statistic, step), noise, step)
+
+    def for_size(self, size: int) -> Self:
+        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+
+        Returns
+        -------
+        LaplaceMechanism
+            The mechanism itself, for a check before the charge.
+        """
+        self._require_scale(size)
+        require_room(size)
+        return self
+
+    def _require_scale(self, size: int) -> None:
+        if not math.isinf(self.epsilon):
+            step, scale = self._grid(size)
+            require_scale(scale / step)
+
+    def _grid(self, size: int) -> tuple[float, float]:
+        """Step of the grid, and the scale of the noise with the rounding paid for."""
+        touched = size if self.touched is None else min(self.touched, size)
         step = grid_step(
             self.sensitivity / self.epsilon, sensitivity=self.sensitivity, spread=touched
         )
-        scale = (self.sensitivity + step * touched) / self.epsilon
-        noise = rounded_noise(LAPLACE, scale / step, statistic.size).reshape(statistic.shape)
-        return add_on_grid(to_grid(statistic, step), noise, step)
+        return step, enlarged(self.sensitivity, step=step, spread=touched) / self.epsilon

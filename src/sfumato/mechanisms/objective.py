@@ -20,7 +20,7 @@ from sfumato.mechanisms.base import (
     require_room,
     require_sensitivity,
 )
-from sfumato.mechanisms.gamma import LARGEST_NORM
+from sfumato.mechanisms.gamma import FEW, LARGEST_NORM
 from sfumato.mechanisms.grid import add_on_grid, grid_step, to_grid
 from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
@@ -264,7 +264,8 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
             )
         linear = self.rate * self.residual / (4 * ENLARGEMENT)
         is_rough = self.residual > self.strong_convexity * self.ball / LEAST_BALL
-        if is_rough or self.size**1.5 > LARGEST_NORM * min(linear, self._share * self.epsilon):
+        norm = (self.size + FEW) * math.sqrt(self.size)
+        if is_rough or norm > LARGEST_NORM * min(linear, self._share * self.epsilon):
             raise InvalidInputError(
                 "'epsilon' leaves too little for noise of that size to be drawn; use a larger "
                 "'epsilon' or a larger 'regularization'."

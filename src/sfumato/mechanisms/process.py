@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Chargeable
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Mode
 from sfumato.mechanisms.base import require_epsilon, require_sensitivity
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
@@ -52,17 +51,15 @@ class GaussianProcessMechanism(GaussianMechanism):
     --------
     >>> from sfumato.mechanisms import GaussianProcessMechanism
     >>> one = GaussianProcessMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=0.1)
-    >>> printed = GaussianProcessMechanism.calibrate(
-    ...     sensitivity=1.0, epsilon=1.0, delta=0.1, mode="paper")
-    >>> round(one.noise_multiplier, 4), round(printed.noise_multiplier, 4)
-    (1.0859, 2.4477)
+    >>> round(one.noise_multiplier, 4)
+    1.0859
     """
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: float, epsilon: float, delta: float, mode: str = "strict"
+        cls, *, sensitivity: float, epsilon: float, delta: float
     ) -> GaussianProcessMechanism:
-        """Give the least noise that keeps ``(epsilon, delta)``, or the noise as printed.
+        """Give the least noise that keeps ``(epsilon, delta)``.
 
         Parameters
         ----------
@@ -70,14 +67,9 @@ class GaussianProcessMechanism(GaussianMechanism):
             D, in the norm of H.
         epsilon, delta : float
             The budget.
-        mode : {"strict", "paper"}, default="strict"
-            "paper": ``s = c(delta) D / epsilon`` with ``c = sqrt(2 ln(2 / delta))``, proved for
-            epsilon at most 1 only and refused above.
         """
         enlarged = require_sensitivity(sensitivity) * (1 + SLACK)
         require_epsilon(epsilon)
-        if Mode(mode) is Mode.PAPER:
-            return cls(enlarged, printed_multiplier(epsilon, delta))
         return cls(enlarged, 1 / mu_from_budget(epsilon, delta))
 
     def charge_once(self, ledger: Chargeable | None) -> None:
@@ -143,17 +135,3 @@ class CoordinateNoise:
         if abs(coordinate) < 2.0**53 * self.step:
             coordinate = round(coordinate / self.step) * self.step
         return coordinate + noise + 0.0
-
-
-def printed_multiplier(epsilon: float, delta: float) -> float:
-    """Give ``c(delta) / epsilon`` with ``c = sqrt(2 ln(2 / delta))``, for epsilon at most 1."""
-    if not epsilon <= 1:
-        raise InvalidInputError(
-            f"mode='paper' is proved for 'epsilon' at most 1 only. Got {epsilon:g} instead; "
-            "mode='strict' holds for any epsilon and adds less noise."
-        )
-    if not 0 < delta < 1:
-        raise InvalidInputError(
-            f"Gaussian noise needs a 'delta' strictly between 0 and 1. Got {delta} instead."
-        )
-    return math.sqrt(2 * math.log(2 / delta)) / epsilon

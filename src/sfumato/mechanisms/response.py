@@ -33,7 +33,7 @@ class RandomizedResponseMechanism(Mechanism):
     Privacy
     -------
     Unit and relation : one label of one record, replaced.
-    Released : one label a record.
+    Released : one label per record.
     Sensitivity : none needed; the odds bound the ratio.
     Guarantee : pure epsilon per record (each record has one label).
     Assumptions and numerics : the label set and the number of records are public; coins with the

@@ -1,0 +1,234 @@
+"""Pairs of columns that stand out, one after the other, each by the exponential mechanism."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sfumato.accounting.receipt import Chargeable
+from sfumato.events import Event, RepeatedEvent
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.grid import as_statistic
+
+__all__ = ["ColumnPairsMechanism", "SecondParentsMechanism", "SpanningTreeMechanism"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnPairsMechanism(Mechanism):
+    """Choose pairs of columns with large scores, among those that earlier choices leave.
+
+    The score of a pair is ``||counts - reference||_1 - penalty``, with a public reference and a
+    public penalty. Pair by pair, one is chosen among those that the kind of the mechanism still
+    allows, with probability proportional to ``exp(epsilon score / (2 D))``.
+
+    Parameters
+    ----------
+    sensitivity : float
+        D, by how much one unit changes the counts of one pair, added up over its cells: 1 where
+        records are added or removed, 2 where one is replaced.
+    epsilon : float
+        Bounded range of one choice; infinity means the best pairs.
+    n_choices : int
+        Pairs to choose; fewer where no pair is left.
+    pairs : tuple of (int, int)
+        The candidates.
+    references : tuple of ndarray
+        What the counts of each pair are compared with: public, or released before.
+    penalties : tuple of float
+        Taken off the score of each pair.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity; a record is counted once per pair.
+    Released : the pairs, in the order in which they were chosen.
+    Sensitivity : D of the counts of one pair, hence D of its score.
+    Guarantee : `n_choices` releases of bounded range epsilon.
+    Assumptions and numerics : candidates, references and penalties are public and rounded to whole
+        numbers, so that scores are exact; so are the choices. Proof: docs/guarantees/label-tree.md.
+    """
+
+    sensitivity: float
+    epsilon: float
+    n_choices: int
+    pairs: tuple[tuple[int, int], ...]
+    references: tuple[Array, ...] = field(repr=False)
+    penalties: tuple[float, ...] = field(repr=False)
+    norm: ClassVar[int | str] = "part"
+
+    def __post_init__(self) -> None:
+        ExponentialMechanism(self.sensitivity, self.epsilon)  # refuses what no choice can have
+        if self.n_choices < 1:
+            raise InvalidInputError("At least one pair of columns must be chosen.")
+
+    def event(self) -> Event:
+        """Describe one release without data.
+
+        Returns
+        -------
+        Event
+            What a ledger writes down.
+        """
+        one = ExponentialMechanism(self.sensitivity, self.epsilon).event()  # [W3] one per pair
+        return RepeatedEvent(one, self.n_choices)
+
+    def variance(self) -> float:
+        """Variance of the Gumbel noise that, added to the scores, gives the same choices.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
+        return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
+
+    def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:
+        """Charge the ledger, then choose the pairs.
+
+        Parameters
+        ----------
+        value : array-like
+            The exact counts of all pairs, one after the other.
+        ledger : DatasetBudget, Receipt or None
+            Who pays; None where nobody keeps count.
+
+        Returns
+        -------
+        ndarray of shape (n_chosen, 2)
+            The pairs, as the candidates name them.
+        """
+        counts = np.ravel(as_statistic(value))
+        sizes = [reference.size for reference in self.references]
+        if counts.size != sum(sizes):
+            raise InvalidInputError("The counts do not fit the candidates.")
+        self._charge(ledger)
+        chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
+        scores = self._scores(np.split(counts, np.cumsum(sizes)[:-1]))
+        chosen: list[int] = []
+        for _ in range(self.n_choices):
+            free = self.allowed(chosen)  # [W3] by released pairs alone
+            if not len(free):
+                break
+            chosen.append(int(free[chooser.chosen(scores[free])]))
+        return np.array([self.pairs[number] for number in chosen], dtype=float).reshape(-1, 2)
+
+    @abstractmethod
+    def allowed(self, chosen: Sequence[int]) -> Places:
+        """Give the candidates that may be chosen next.
+
+        Parameters
+        ----------
+        chosen : sequence of int
+            Numbers of the pairs so far.
+
+        Returns
+        -------
+        ndarray of int
+            Numbers of candidates.
+        """
+
+    def _scores(self, counts: Sequence[Array]) -> Array:
+        """Distance of each table from its reference, less the penalty."""
+        away = [  # [W2] whole numbers: the sums are exact
+            float(np.abs(table - np.rint(np.ravel(reference))).sum())
+            for table, reference in zip(counts, self.references, strict=True)
+        ]
+        return np.asarray(np.array(away) - np.rint(self.penalties))
+
+
+class SpanningTreeMechanism(ColumnPairsMechanism):
+    """Choose the edges of a tree: pairs that join two parts of what was chosen before (Kruskal).
+
+    The candidates must connect all columns; `n_choices` is the number of columns less one.
+
+    Parameters
+    ----------
+    sensitivity, epsilon : float
+        Of one choice, as in `ColumnPairsMechanism`; so are the others.
+    n_choices : int
+        Pairs to choose.
+    pairs : tuple of (int, int)
+        The candidates.
+    references : tuple of ndarray
+        What the counts of each pair are compared with.
+    penalties : tuple of float
+        Taken off the score of each pair.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity; a record is counted once per pair.
+    Released : the pairs, in the order in which they were chosen.
+    Sensitivity : D of the counts of one pair, hence D of its score.
+    Guarantee : `n_choices` releases of bounded range epsilon.
+    Assumptions and numerics : as in `ColumnPairsMechanism`. Proof: docs/guarantees/label-tree.md.
+    """
+
+    def allowed(self, chosen: Sequence[int]) -> Places:
+        """Give the pairs whose columns are not joined yet.
+
+        Parameters
+        ----------
+        chosen : sequence of int
+            Numbers of the pairs so far.
+
+        Returns
+        -------
+        ndarray of int
+            Numbers of candidates.
+        """
+        ends = np.array(self.pairs)
+        part = np.arange(ends.max() + 1)
+        for first, second in ends[list(chosen)]:
+            part[part == part[second]] = part[first]
+        return np.flatnonzero(part[ends[:, 0]] != part[ends[:, 1]])
+
+
+class SecondParentsMechanism(ColumnPairsMechanism):
+    """Choose further parents for columns of a tree: pairs (column, parent), one for each column.
+
+    Parameters
+    ----------
+    sensitivity, epsilon : float
+        Of one choice, as in `ColumnPairsMechanism`; so are the others.
+    n_choices : int
+        Pairs to choose.
+    pairs : tuple of (int, int)
+        The candidates.
+    references : tuple of ndarray
+        What the counts of each pair are compared with.
+    penalties : tuple of float
+        Taken off the score of each pair.
+
+    Privacy
+    -------
+    Unit and relation : those of the sensitivity; a record is counted once per pair.
+    Released : the pairs, in the order in which they were chosen.
+    Sensitivity : D of the counts of one pair, hence D of its score.
+    Guarantee : `n_choices` releases of bounded range epsilon.
+    Assumptions and numerics : as in `ColumnPairsMechanism`. Proof: docs/guarantees/label-tree.md.
+    """
+
+    def allowed(self, chosen: Sequence[int]) -> Places:
+        """Give the pairs whose first column has no second parent yet.
+
+        Parameters
+        ----------
+        chosen : sequence of int
+            Numbers of the pairs so far.
+
+        Returns
+        -------
+        ndarray of int
+            Numbers of candidates.
+        """
+        columns = np.array(self.pairs)[:, 0]
+        return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

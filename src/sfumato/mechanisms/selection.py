@@ -1,0 +1,82 @@
+"""The random choices of a search: which settings a run tries, and how many runs count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.selection import run_probabilities
+from sfumato.events import SelectionEvent
+from sfumato.mechanisms.entropy import random_words
+
+__all__ = ["RunLaw"]
+
+
+@dataclass(frozen=True)
+class RunLaw:
+    """Draws of a search, from the same bits as noise.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The law of the number of runs.
+    """
+
+    event: SelectionEvent
+
+    def number(self) -> int:
+        """Draw the number of runs K, which nobody may learn.
+
+        Returns
+        -------
+        int
+            K, from 1 to the cut of the law.
+        """
+        # [V6] one uniform number and the distribution function of K
+        uniform = float(random_words(1)[0]) * 2.0**-64
+        steps = np.cumsum(run_probabilities(self.event))
+        return min(int(np.searchsorted(steps, uniform, side="right")), len(steps) - 1) + 1
+
+    @staticmethod
+    def choices(n_choices: int, count: int) -> NDArray[np.intp]:
+        """Draw `count` independent uniform numbers below `n_choices`.
+
+        Parameters
+        ----------
+        n_choices, count : int
+            How many there are, and how many are drawn.
+
+        Returns
+        -------
+        ndarray
+            The numbers.
+        """
+        words = random_words(count)
+        return np.asarray((words % np.uint64(n_choices)).astype(np.intp))
+
+    @staticmethod
+    def split(n_rows: int, share: float, *, is_secret: bool) -> NDArray[np.bool_]:
+        """Draw which rows belong to a part of this share.
+
+        Parameters
+        ----------
+        n_rows : int
+            Rows.
+        share : float
+            Of the rows: exactly, rounded, where their number is public.
+        is_secret : bool
+            Whether the number of rows is; then each row has a draw of its own.
+
+        Returns
+        -------
+        ndarray of bool
+            Whether each row belongs to the part.
+        """
+        words = random_words(n_rows)
+        if is_secret:
+            return np.asarray(words < np.uint64(share * 2.0**62) * np.uint64(4))
+        chosen = np.zeros(n_rows, dtype=bool)
+        chosen[np.argsort(words, kind="stable")[: round(share * n_rows)]] = True
+        return chosen
