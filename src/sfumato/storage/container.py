@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from sfumato.exceptions import SfumatoError, StoredModelError
 
 __all__ = [
+    "CERTIFICATE",
     "FORMAT",
     "FORMAT_VERSION",
     "HEADER",
@@ -26,6 +27,7 @@ __all__ = [
 FORMAT = "sfumato-model"
 FORMAT_VERSION = 1
 HEADER = "header.json"
+CERTIFICATE = "certificate.json"  # a signed promise that may travel with the model
 _SUMS = "SHA256SUMS"
 
 
@@ -80,7 +82,7 @@ class Members:
 
     def array_names(self) -> set[str]:
         """Give the names of all members that hold arrays."""
-        return set(self.sums) - {HEADER}
+        return set(self.sums) - {HEADER, CERTIFICATE}
 
     def read(self, name: str) -> bytes:
         """Give one member, if its hash holds."""

@@ -22,7 +22,6 @@ import numpy as np
 from sfumato.bounds import Bounds
 from sfumato.exceptions import SfumatoError, StoredModelError
 from sfumato.guarantee import Guarantee
-from sfumato.tables.encoding import TableEncoding
 
 __all__ = [
     "LARGEST_SINGLE",
@@ -231,7 +230,7 @@ def _range(least: float, above: float, most: float) -> str:
 
 
 def one_score_for_two(sizes: Sizes) -> None:
-    """Ask for s scores of c classes: one for two classes, else one a class."""
+    """Ask for s scores of c classes: one for two classes, else one per class."""
     if sizes["c"] < 2 or sizes["s"] != (1 if sizes["c"] == 2 else sizes["c"]):
         raise StoredModelError("Its scores are not as many as its classes ask for.")
 
@@ -311,9 +310,16 @@ def model_of(*names: str, **attributes: str) -> Check:
 
 def known_bounds(value: Any, place: str, sizes: Sizes) -> None:
     """Ask for public bounds of rows of d numbers."""
-    if not isinstance(value, Bounds):
-        raise refuse(place, "public bounds")
+    from sfumato.tables.encoder import TableEncoder  # here: tables stand above
+    from sfumato.tables.schema import TableBounds
+
     try:
+        if isinstance(value, TableBounds):
+            if sizes["d"] not in (TableEncoder(value).width, len(value.features)):
+                raise refuse(place, f"bounds of a table with {sizes['d']} numbers per record")
+            return
+        if not isinstance(value, Bounds):
+            raise refuse(place, "public bounds")
         value.ball(sizes["d"])
     except SfumatoError as error:
         raise StoredModelError(f"Its bounds do not fit: {error}") from None
@@ -322,19 +328,6 @@ def known_bounds(value: Any, place: str, sizes: Sizes) -> None:
 def _guarantee(value: Any, place: str, sizes: Sizes) -> None:  # noqa: ARG001
     if not isinstance(value, Guarantee):
         raise refuse(place, "a guarantee")
-
-
-def _encoding(value: Any, place: str, sizes: Sizes) -> None:
-    """The public encoding of a table's rows, which has as many numbers as a row."""
-    try:
-        encoding = TableEncoding.from_dict(value)
-        encoding.bounds()
-        found = encoding.n_numbers
-        complete = value["target"] is None or isinstance(value["target"], dict)
-    except Exception:  # whatever is wrong with it, it is refused
-        raise refuse(place, "the encoding of a table") from None
-    if not complete or found != sizes["d"]:
-        raise refuse(place, f"the encoding of a table with {sizes['d']} numbers a row")
 
 
 def _names(value: Any, place: str, sizes: Sizes) -> None:
@@ -354,7 +347,6 @@ _COMMON: Form = {
     "n_features_in_": whole("d", least=1, most=2**32),
     "feature_names_in_": optional(words("d")),
     "guarantee_": optional(_guarantee),
-    "encoding_": optional(_encoding),
     "columns_": optional(_names),
     "bounds": optional(known_bounds),
     "n_jobs": optional(_workers),

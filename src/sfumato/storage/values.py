@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.guarantee import Guarantee
-from sfumato.kernels.arrays import is_foreign, to_numpy
-from sfumato.persistence.container import Members
-from sfumato.persistence.forms import check_stored
+from sfumato.kernels.arrays import is_from_another_library, to_numpy
+from sfumato.storage.container import Members
+from sfumato.storage.forms import check_stored
 
 __all__ = ["Decoder", "Encoder", "json_bytes"]
 
@@ -27,6 +27,13 @@ _DEEPEST = 32
 _LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
+# Parameters (and, with an underscore, attributes) of version 0.1.0 and their names of today.
+_RENAMED = {
+    "Fabricator": {"engine": "method"},
+    "PrivateAffineHullClassifier": {"engine": "method"},
+    "PrivateLargeMarginGaussianClassifier": {"unit_rows": "normalize_rows"},
+    "PrivateLinearClassifier": {"solver": "algorithm", "clip": "max_gradient_norm"},
+}
 
 # None, bool, int, finite float, str and list stand for themselves. Everything else is an object
 # with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
@@ -80,7 +87,9 @@ class Encoder:
             return str(value)
         if kind is np.ndarray or isinstance(value, np.generic):
             return self._array(value, place)
-        if is_foreign(value):  # a tensor, wherever it lives, comes back as an array of NumPy
+        if is_from_another_library(
+            value
+        ):  # a tensor, wherever it lives, comes back as an array of NumPy
             return self._array(to_numpy(value), place)
         if kind in (list, tuple):
             items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
@@ -89,6 +98,8 @@ class Encoder:
             return {"dict": self._dict(value, place, depth)}
         if kind is Bounds:
             return {"bounds": self._fields(vars(value), place, depth)}
+        if kind.__name__ == "TableBounds":
+            return {"table": self.value(value.to_record(), place, depth + 1)}
         if kind is Guarantee:
             return {"guarantee": value.to_dict()}
         if isinstance(value, BaseEstimator):
@@ -162,8 +173,14 @@ class Decoder:
             "model": self._model,
             "scalar": lambda name: self._array(name)[()],
             "strings": _strings,
+            "table": self._table,
             "tuple": lambda items: tuple(self.value(item) for item in items),
         }
+
+    def _table(self, record: Any) -> Any:
+        from sfumato.tables.schema import TableBounds  # here: tables stand above
+
+        return TableBounds.from_record(self.value(record))
 
     def whole_model(self, record: dict[str, Any]) -> Any:
         """Build the model of a file, and make sure that nothing of the file is left over."""
@@ -190,8 +207,12 @@ class Decoder:
             raise StoredModelError(
                 f"It holds the class {name!r}, which is not a public estimator of this Sfumato."
             )
-        model = self.classes[name](**self._fields(record["parameters"]))
-        for attribute, value in self._fields(record["learned"]).items():
+        parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
+        _in_present_words(name, parameters, learned)
+        if "encoding_" in learned:  # until 0.1.0 the encoding of a table stood beside the bounds
+            parameters["bounds"] = _table_bounds(learned.pop("encoding_"), parameters["bounds"])
+        model = self.classes[name](**parameters)
+        for attribute, value in learned.items():
             if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):
                 raise StoredModelError(f"It holds the attribute {attribute!r}, which is not one.")
             setattr(model, attribute, value)
@@ -216,6 +237,24 @@ class Decoder:
         return array
 
 
+def _table_bounds(encoding: Any, bounds: Bounds) -> Any:
+    """Give the bounds of a table from what version 0.1.0 stored of them."""
+    from sfumato.tables.schema import TableBounds  # here: tables stand above
+
+    form, target = encoding["form"], encoding["target"]
+    ranges = iter(zip(encoding["lower"], encoding["upper"], strict=True))
+    columns: dict[str, Any] = {}
+    for name, told in zip(form["columns"], form["types"], strict=True):
+        columns[name] = {"type": told}
+        if name in form["categories"]:
+            columns[name]["categories"] = list(form["categories"][name])
+        else:
+            columns[name]["lower"], columns[name]["upper"] = next(ranges)
+    about = target and {"column": target["name"], "type": target["type"], "labels": bounds.labels}
+    facts = {"version": 1, "confirmed": True, "columns": columns, "target": about or None}
+    return TableBounds.from_record(facts)
+
+
 def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
     values = record["values"]
     if not all(isinstance(value, str) for value in values):
@@ -223,6 +262,48 @@ def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
     if math.prod(record["shape"]) != len(values):
         raise StoredModelError("An array of strings does not fit its declared shape.")
     return np.array(values, dtype=object).reshape(record["shape"])
+
+
+def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, Any]) -> None:
+    """Put words of version 0.1.0 into those of today; refuse a model of a printed mechanism."""
+    if parameters.pop("mode", "strict") != "strict":
+        raise StoredModelError(
+            "It was fitted with mode='paper' of version 0.1.0. Printed algorithms now stand in "
+            "`sfumato.papers`, and are not stored: fit the one you need from there."
+        )
+    parameters.pop("atom", None)
+    learned.pop("source_mode_", None)
+    for old, new in _RENAMED.get(name, {}).items():
+        for form, end in ((parameters, ""), (learned, "_")):
+            if old + end in form:
+                form[new + end] = form.pop(old + end)
+    if name == "Fabricator":
+        _fabricator_in_present_words(parameters, learned)
+    if name == "PrivateLinearClassifier" and "weights_" in learned:
+        _weights_in_two_parts(parameters, learned)
+
+
+def _weights_in_two_parts(parameters: dict[str, Any], learned: dict[str, Any]) -> None:
+    """Split off the weights of the constant, which stood in the last column."""
+    weights = np.asarray(learned.pop("weights_"))
+    kept = weights.shape[1] - bool(parameters.get("fit_intercept", True))
+    constants = weights[:, kept:].sum(axis=1)
+    learned |= {"coef_": np.ascontiguousarray(weights[:, :kept]), "intercept_": constants}
+
+
+def _fabricator_in_present_words(parameters: dict[str, Any], learned: dict[str, Any]) -> None:
+    if learned.pop("table_", None) is not None or parameters.pop("categories", None) is not None:
+        raise StoredModelError(
+            "It is a Fabricator of version 0.1.0 that was fitted to a data frame without a file of "
+            "bounds. Its columns have no ranges, which tables need now: fit it again with a "
+            "TableBounds, or take its rows from version 0.1.0."
+        )
+    if "encoding_" in learned:
+        learned["library_"] = learned["encoding_"]["form"]["library"]
+    released = learned.get("released_")
+    if isinstance(released, dict) and "margins" in released:  # trees had no second parents
+        released.setdefault("seconds", np.empty((0, 2), dtype=np.intp))
+        released.setdefault("more_pairs", np.empty(0))
 
 
 def _is_learned(name: str) -> bool:

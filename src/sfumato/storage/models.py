@@ -2,7 +2,7 @@
 
 The file is a zip archive without compression::
 
-    SHA256SUMS        one line a member, as `sha256sum --check` reads it
+    SHA256SUMS        one line per member, as `sha256sum --check` reads it
     header.json       format, versions, class, parameters, learned values, guarantee
     arrays/0.npy      the arrays, in the order in which the header names them
     ...
@@ -14,15 +14,16 @@ Any zip tool opens the file, and any reader of JSON finds the guarantee.
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from sfumato.atomic_file import written_aside
-from sfumato.exceptions import StoredModelError
+from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.guarantee import Guarantee
-from sfumato.persistence.container import (
+from sfumato.storage.atomic_file import atomic_write
+from sfumato.storage.container import (
     FORMAT,
     FORMAT_VERSION,
     HEADER,
@@ -30,9 +31,9 @@ from sfumato.persistence.container import (
     running_version,
     write_members,
 )
-from sfumato.persistence.values import Decoder, Encoder, json_bytes
+from sfumato.storage.values import Decoder, Encoder, json_bytes
 
-__all__ = ["guarantee_of", "load", "save"]
+__all__ = ["guarantee_of", "load", "save", "stored_bytes"]
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -64,6 +65,24 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     The file holds what the model holds. That a private model keeps no raw row is the promise of
     its class, not of this function.
     """
+    members = _members_of(model)
+    with atomic_write(path) as file:
+        write_members(file, members)
+
+
+def stored_bytes(model: Any) -> bytes:
+    """Give the bytes that `save` writes; equal models give equal bytes."""
+    buffer = io.BytesIO()
+    write_members(buffer, _members_of(model))
+    return buffer.getvalue()
+
+
+def _members_of(model: Any) -> dict[str, bytes]:
+    part = getattr(type(model), "stored_part", None)
+    if part is not None:
+        raise InvalidInputError(
+            f"A {type(model).__name__} is not stored; save its {part}, which has its guarantee."
+        )
     writer = Encoder(_known_classes())
     stored = writer.model(model, type(model).__name__)
     guarantee = _guarantee_stated_by(model)
@@ -74,9 +93,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "model": stored,
     }
-    members = {HEADER: json_bytes(header), **writer.arrays}
-    with written_aside(path) as file:
-        write_members(file, members)
+    return {HEADER: json_bytes(header), **writer.arrays}
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -147,5 +164,7 @@ def _known_classes() -> dict[str, type]:
     return {
         each.__name__: each
         for each in found
-        if isinstance(each, type) and issubclass(each, BaseEstimator)
+        if isinstance(each, type)
+        and issubclass(each, BaseEstimator)
+        and getattr(each, "stored_part", None) is None
     }

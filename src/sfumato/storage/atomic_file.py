@@ -1,0 +1,114 @@
+"""Write a file so that a reader finds the old one or the new one, never half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from sfumato.exceptions import FileNotWrittenError, InvalidInputError, SfumatoError
+
+__all__ = ["atomic_write", "not_written"]
+
+ASIDE = ".sfumato-{}.part"
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file beside `path` for writing, and rename it to `path` once it is safe on disk.
+
+    If the body raises, the file beside is removed and `path` is as it was before. A process that
+    is killed leaves the file beside; whoever writes in that folder next removes it.
+
+    Raises
+    ------
+    FileNotWrittenError
+        The system refused a write: a full disk, a folder that may not be written to.
+    """
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInputError(
+            f"'path' must name a file in a folder that exists. Got '{target}' instead."
+        )
+    try:
+        _remove_abandoned(target.parent)
+        aside, file = _new_file(target.parent)
+        try:
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                aside.replace(target)  # while the lock is held
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        if isinstance(error, SfumatoError):
+            raise
+        raise not_written(target, error) from error
+    _sync_folder(target)
+
+
+def not_written(path: str | os.PathLike[str], error: OSError) -> FileNotWrittenError:
+    """Give the error to raise where the system refused to write a file."""
+    return _failed(
+        f"'{path}' could not be written: {_reason(error)}. An older file of that name is as it "
+        "was. Free some space or choose another folder, and write again.",
+        error,
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _failed(message: str, error: OSError) -> FileNotWrittenError:
+    failed = FileNotWrittenError(message)
+    failed.errno = error.errno
+    return failed
+
+
+def _new_file(folder: Path) -> tuple[Path, BinaryIO]:
+    """Make a file of a fresh name, locked as long as its writer lives."""
+    while True:
+        aside = folder / ASIDE.format(uuid.uuid4().hex)
+        file = aside.open("xb")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:
+                return aside, file
+        except BaseException:
+            file.close()
+            aside.unlink(missing_ok=True)
+            raise
+        file.close()  # taken for abandoned before it was locked
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove files beside whose writers were killed: nobody holds their locks."""
+    for aside in folder.glob(ASIDE.format("*")):
+        with contextlib.suppress(OSError), aside.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            aside.unlink()
+
+
+def _sync_folder(target: Path) -> None:
+    # The new name is an entry of the folder, and that must reach the disk too.
+    try:
+        handle = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        message = (
+            f"'{target}' was written, but the disk did not confirm it: {_reason(error)}. It may "
+            "be lost in a power cut; write it again."
+        )
+        raise _failed(message, error) from error

@@ -1,0 +1,358 @@
+"""Small saved models of every class that can be saved, and all ways to alter one number of them.
+
+A file that is altered and sealed again passes the hashes. It must be refused by its class, or
+answer with finite numbers. Used by test_stored_forms.py and benchmarks/bench_faults.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+import sfumato
+from sfumato import Bounds, load
+from sfumato.exceptions import SfumatoError, StoredModelError
+from sfumato.storage.container import HEADER, write_members
+
+BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+TWO = Bounds(lower=0.0, upper=1.0, labels=["no", "yes"])
+PRIVATE = {"epsilon": 5.0, "delta": 1e-3, "bounds": BOX}
+HULLS = {"n_components": 3, "pca_components": 3, "random_state": 0, **PRIVATE}
+TRANSFER = {"random_state": 0, "pca_components": 3, "schedule": (2, 3), **PRIVATE}
+
+
+def training_rows(name: str) -> tuple[Any, ...]:
+    """Give rows to learn from, and what is learned beside them."""
+    rng = np.random.default_rng(0)
+    X, target = rng.uniform(size=(60, 4)), rng.uniform(size=(30, 4))
+    y = (X[:, 0] * 3).astype(int)
+    few = np.where(np.arange(30) < 9, (target[:, 0] * 3).astype(int), -1)
+    made: dict[str, tuple[Any, ...]] = {
+        "rows": (X,),
+        "labelled": (X, y),
+        "two classes": (X, np.array(["no", "yes"])[(y > 0).astype(int)]),
+        "plane": (X[:, :2], y),
+        "values": (X, X[:, 0]),
+        "outputs": (X, X),
+        "images": (rng.uniform(size=(3, 256)),),
+        "labelled images": (rng.uniform(size=(60, 64)), y),
+        "transfer": (X, y, target, few),
+    }
+    return made[name]
+
+
+# Name of the model, its class, its parameters, and the rows that it learns from.
+MODELS: list[tuple[str, str, dict[str, Any], str]] = [
+    ("pca", "PrivatePCA", {"n_components": 2, **PRIVATE}, "rows"),
+    ("moments", "PrivateMoments", PRIVATE, "labelled"),
+    ("gaussian", "PrivateGaussianClassifier", {"n_components": 3, **PRIVATE}, "labelled"),
+    (
+        "gaussians",
+        "PrivateGaussianClassifier",
+        {"n_components": None, "gaussians_per_class": 2, **PRIVATE},
+        "labelled",
+    ),
+    ("fabricator", "Fabricator", HULLS, "labelled"),
+    ("fabricator without labels", "Fabricator", HULLS, "rows"),
+    ("fabricator of entries", "Fabricator", {"unit": "entry", **HULLS}, "labelled"),
+    (
+        "private hulls",
+        "PrivateAffineHullClassifier",
+        {"n_layers": 2, "samples_per_gaussian": 20, **HULLS},
+        "labelled",
+    ),
+    ("density", "PrivateDensity", {"bandwidth": 0.3, **PRIVATE}, "plane"),
+    (
+        "sobolev density",
+        "PrivateDensity",
+        {"bandwidth": 0.3, "space": "sobolev", **PRIVATE},
+        "plane",
+    ),
+    ("grid density", "PrivateDensity", {"n_cells": 5, **PRIVATE}, "plane"),
+    (
+        "fourier density",
+        "PrivateDensity",
+        {"bandwidth": 0.3, "n_fourier": 16, **PRIVATE},
+        "labelled",
+    ),
+    ("kernel classifier", "PrivateKernelClassifier", {"n_fourier": 16, **PRIVATE}, "labelled"),
+    (
+        "logistic",
+        "PrivateKernelClassifier",
+        {"loss": "logistic", "n_fourier": 16, **PRIVATE, "bounds": TWO},
+        "two classes",
+    ),
+    (
+        "kernel regressor",
+        "PrivateKernelRegressor",
+        {"target_bounds": (0.0, 1.0), "n_fourier": 16, **PRIVATE},
+        "values",
+    ),
+    ("mean curve", "PrivateMeanCurve", PRIVATE, "rows"),
+    ("private ellipsoids", "PrivateLargeMarginGaussianClassifier", PRIVATE, "labelled"),
+    (
+        "ellipsoids",
+        "LargeMarginGaussianClassifier",
+        {"tol": 1e-1, "n_ellipsoids": 2, "random_state": 0},
+        "labelled",
+    ),
+    ("private linear", "PrivateLinearClassifier", {"n_steps": 3, **PRIVATE}, "labelled"),
+    (
+        "private linear in components",
+        "PrivateLinearClassifier",
+        {"n_steps": 3, "n_components": 2, "whiten": False, **PRIVATE, "bounds": TWO},
+        "two classes",
+    ),
+    ("linear", "LinearClassifier", {}, "labelled"),
+    (
+        "images",
+        "PrivateImageClassifier",
+        {"image_features": "hog", **PRIVATE},
+        "labelled images",
+    ),
+    ("additive", "PrivateAdditiveClassifier", {"n_steps": 3, **PRIVATE}, "labelled"),
+    (
+        "additive regressor",
+        "PrivateAdditiveRegressor",
+        {"target_bounds": (0.0, 1.0), "n_steps": 3, **PRIVATE},
+        "values",
+    ),
+    (
+        "linear regressor",
+        "PrivateLinearRegressor",
+        {"target_bounds": (0.0, 1.0), "algorithm": "moments", **PRIVATE},
+        "values",
+    ),
+    (
+        "linear regressor by gradients",
+        "PrivateLinearRegressor",
+        {"target_bounds": (0.0, 1.0), "n_steps": 3, **PRIVATE},
+        "values",
+    ),
+    ("encoder", "TableEncoder", {"bounds": PRIVATE["bounds"]}, "rows"),
+    ("hog", "HOGFeatures", {}, "images"),
+    ("net", "RandomProcessFeatures", {}, "images"),
+    ("scattering", "ScatteringFeatures", {"n_orientations": 3}, "images"),
+    ("hull", "KernelAffineHull", {"n_components": 3}, "rows"),
+    ("deep hull", "DeepAffineHull", {"n_components": 3, "n_layers": 2}, "rows"),
+    (
+        "wide hull",
+        "WideAffineHull",
+        {"n_components": 3, "n_layers": 2, "branch_size": 30, "random_state": 0},
+        "rows",
+    ),
+    (
+        "hulls",
+        "AffineHullClassifier",
+        {"n_components": 3, "n_layers": 1, "branch_size": 30, "random_state": 0},
+        "labelled",
+    ),
+    ("mapping", "MembershipMapping", {"random_state": 0}, "outputs"),
+    ("autoencoder", "MembershipAutoencoder", {"n_layers": 2, "random_state": 0}, "rows"),
+    (
+        "wide autoencoder",
+        "WideMembershipAutoencoder",
+        {"n_layers": 1, "branch_size": 30, "random_state": 0},
+        "rows",
+    ),
+    (
+        "autoencoders",
+        "MembershipClassifier",
+        {"n_layers": 2, "branch_size": 30, "random_state": 0},
+        "labelled",
+    ),
+    ("source", "PrivateTransferClassifier", TRANSFER, "labelled"),
+    ("transfer", "PrivateTransferClassifier", TRANSFER, "transfer"),
+    (
+        "protected transfer",
+        "PrivateTransferClassifier",
+        {"protect_target": True, "target_epsilon": 5.0, "target_delta": 1e-3, **TRANSFER},
+        "transfer",
+    ),
+]
+QUESTIONS = (
+    "predict",
+    "predict_proba",
+    "decision_function",
+    "transform",
+    "distance",
+    "distances",
+    "membership",
+    "layer_images",
+    "layer_outputs",
+    "errors",
+    "density",
+    "class_densities",
+    "curve",
+    "noise_std",
+)
+
+
+def fitted(name: str) -> tuple[Any, np.ndarray]:
+    """Give a small model, and rows to ask it about."""
+    kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
+    given = training_rows(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(sfumato, kind)(**parameters).fit(*given)
+    return model, given[2 if data == "transfer" else 0][:7]
+
+
+def answers(model: Any, rows: np.ndarray) -> list[Any]:
+    """Ask everything that a model of any class can be asked."""
+    points = rows[:, 0] if type(model).__name__ == "PrivateMeanCurve" else rows
+    found = [getattr(model, name)(points) for name in QUESTIONS if hasattr(model, name)]
+    if type(model).__name__ == "Fabricator":
+        made = model.fabricate()
+        found += made if isinstance(made, tuple) else [made]
+    if type(model).__name__ == "PrivateDensity":
+        made = model.sample(5, random_state=0)
+        found += made if isinstance(made, tuple) else [made]
+    return found
+
+
+# Alterations ----------------------------------------------------------------------------------
+
+VALUES: dict[str, Any] = {
+    "none": None,
+    "true": True,
+    "minus one": -1,
+    "zero": 0,
+    "large": 10**12,
+    "huge": 1e300,
+    "text": "x",
+    "nan": {"float": "nan"},
+    "list": [],
+    "dict": {"dict": {}},
+}
+
+
+def _arrays(array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    yield "cut", array[:-1] if array.ndim else array[None]
+    yield "one axis more", array[None]
+    yield "transposed", array.T
+    yield "empty", array[:0] if array.ndim else np.zeros(0)
+    yield "complex", array.astype(complex) if array.dtype.kind in "biuf" else np.zeros(3, complex)
+    yield "text", array.astype("<U5")
+    yield "zeros", np.zeros_like(array)
+    if array.size and array.dtype.kind in "iuf":
+        odd = (-1, 10**6) if array.dtype.kind in "iu" else (np.nan, np.inf, -np.inf, 1e38, -1.0)
+        for value in odd:
+            changed = array.copy()
+            changed.flat[0] = value
+            yield f"first {value}", changed
+
+
+def members_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if name != "SHA256SUMS"}
+
+
+def alterations(
+    members: dict[str, bytes],
+) -> Iterator[tuple[str, Callable[[], dict[str, bytes]]]]:
+    """Give all altered files, to be made when wanted, with what was altered and how."""
+    header = json.loads(members[HEADER])
+    for place in _places(header["model"], ()):
+        value = _at(header["model"], place)
+        shown = ".".join(map(str, place))
+        if isinstance(value, dict) and set(value) & {"array", "scalar"}:
+            (name,) = value.values()
+            for kind, array in _arrays(np.lib.format.read_array(io.BytesIO(members[name]))):
+                yield f"{shown}: {kind}", partial(_with_array, members, name, array)
+        else:
+            for kind, other in VALUES.items():
+                yield (
+                    f"{shown}: {kind}",
+                    partial(_with, members, header, place, lambda _, o=other: o),
+                )
+    for section in ("learned", "parameters"):
+        for name in header["model"][section]:
+            yield (
+                f"{section}.{name}: left out",
+                partial(_with, members, header, (section,), partial(_without, name)),
+            )
+    yield "more", partial(_with, members, header, ("learned",), lambda old: {**old, "more_": 1})
+
+
+def _without(name: str, old: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in old.items() if key != name}
+
+
+def _with_array(members: dict[str, bytes], name: str, array: np.ndarray) -> dict[str, bytes]:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array)
+    return {**members, name: buffer.getvalue()}
+
+
+def _with(members: dict[str, bytes], header: Any, place: tuple[Any, ...], change: Any) -> Any:
+    altered = copy.deepcopy(header)
+    inside = _at(altered["model"], place[:-1])
+    inside[place[-1]] = change(inside[place[-1]])
+    text = json.dumps(altered)
+    used = {HEADER: text.encode()}
+    return used | {name: data for name, data in members.items() if f'"{name}"' in text}
+
+
+def _places(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Give the way to every number, text and array; guarantees are checked by their own tests."""
+    if isinstance(value, dict) and "guarantee" in value:
+        return
+    if isinstance(value, dict) and set(value) & {"array", "scalar", "strings", "float"}:
+        yield place
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            yield from _places(inner, (*place, key))
+    elif place[-1] != "class":
+        yield place
+
+
+def _at(value: Any, place: tuple[Any, ...]) -> Any:
+    for key in place:
+        value = value[key]
+    return value
+
+
+def reseal(path: Path, members: dict[str, bytes]) -> None:
+    with path.open("wb") as file:
+        write_members(file, members)
+
+
+def verdict(path: Path, rows: np.ndarray) -> str:
+    """Say what becomes of a file: "refused", "answers", or what is wrong with it."""
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            model = load(path)
+        except StoredModelError as error:
+            return "refused" if str(path) in str(error) else f"refused without its name: {error}"
+        except Exception as error:
+            return f"raw error at load: {error!r}"
+        try:
+            found = answers(model, rows)
+        except (SfumatoError, NotFittedError):
+            return "refused when asked"
+        except Exception as error:
+            return f"raw error: {error!r}"
+    if not all(_is_finite(each) for each in found):
+        return "answers that are no numbers"
+    return "answers" if time.process_time() - start < 5 else "slow"
+
+
+def _is_finite(answer: Any) -> bool:
+    values = answer.values() if isinstance(answer, dict) else [answer]
+    numbers = [np.asarray(value) for value in values]
+    return all(n.dtype.kind not in "fc" or not np.isnan(n).any() for n in numbers)

@@ -1,0 +1,712 @@
+"""The file format: what goes in comes out, and nothing else is let in."""
+
+import hashlib
+import io
+import json
+import math
+import os
+import struct
+import subprocess
+import zipfile
+from enum import StrEnum
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+
+import sfumato
+from sfumato import Bounds, Guarantee
+from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from sfumato.exceptions import (
+    FileNotWrittenError,
+    InvalidInputError,
+    SfumatoError,
+    StoredModelError,
+)
+from sfumato.guarantee import RecordReading, Relation
+from sfumato.storage import models
+from sfumato.storage.atomic_file import atomic_write
+from sfumato.storage.models import guarantee_of, load, save
+
+
+class Hull(BaseEstimator):
+    def __init__(self, *, scale=1.0, bounds=None, ledger=None, relation="replace_one"):
+        self.scale = scale
+        self.bounds = bounds
+        self.ledger = ledger
+        self.relation = relation
+
+    def fit(self, X):
+        self.centre_ = X.mean(axis=0)
+        self.projection_ = np.linalg.qr(X.T @ X)[0].T  # Fortran order
+        return self
+
+    def distances(self, X):
+        return np.linalg.norm((X - self.centre_) @ self.projection_, axis=1) * self.scale
+
+
+class HullClassifier(BaseEstimator):
+    def __init__(self, *, hull=None, bounds=None, ledger=None):
+        self.hull = hull
+        self.bounds = bounds
+        self.ledger = ledger
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.hulls_ = [Hull(scale=0.5).fit(X[y == label]) for label in self.classes_]
+        self.feature_names_in_ = np.array([f"x{i}" for i in range(X.shape[1])], dtype=object)
+        self.guarantee_ = PROMISE
+        return self
+
+    def predict(self, X):
+        return self.classes_[np.argmin([hull.distances(X) for hull in self.hulls_], axis=0)]
+
+
+class Box(BaseEstimator):
+    def __init__(self, *, content=None):
+        self.content = content
+
+
+PROMISE = Guarantee(
+    epsilon=1.5,
+    delta=1e-5,
+    status="conditional",
+    conditions=("labels are public",),
+    public=("number of rows",),
+    events=(GaussianEvent(2.0), RepeatedEvent(EntryEvent(0.1, 1e-3), 3)),
+)
+PROMISES = [
+    PROMISE,
+    Guarantee(epsilon=math.inf, events=(NonPrivateEvent(),)),
+    Guarantee(epsilon=None, status="refuted", claimed_epsilon=0.3),
+    Guarantee(epsilon=1.0, status="testing", relation="add_or_remove_one"),
+    Guarantee(
+        epsilon=0.5,
+        unit="entry",
+        entry_bound=0.1,
+        record_reading=RecordReading(4, 2.0, math.inf, 1e-3, 0.004),
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _three_classes(monkeypatch):
+    known = {each.__name__: each for each in (Hull, HullClassifier, Box)}
+    monkeypatch.setattr(models, "_known_classes", lambda: known)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.sfumato"
+
+
+def fitted(seed=0, labels=("no", "yes")):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3))
+    y = np.asarray(labels)[(X[:, 0] > 0).astype(int)]
+    return HullClassifier(bounds=Bounds(norm=3.0, labels=labels)).fit(X, y)
+
+
+def through(value, path):
+    save(Box(content=value), path)
+    return load(path).content
+
+
+def same(a, b):
+    """Equal in value and in type, all the way down."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (np.ndarray, np.generic)):
+        layout = getattr(a, "flags", None), getattr(b, "flags", None)
+        return (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and (a.dtype == object or a.tobytes() == b.tobytes())
+            and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+            and layout[0].f_contiguous == layout[1].f_contiguous
+        )
+    if isinstance(a, float):
+        return struct.pack("d", a) == struct.pack("d", b)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(same, a.values(), b.values()))
+    if isinstance(a, BaseEstimator):
+        return same(dict(sorted(vars(a).items())), dict(sorted(vars(b).items())))
+    return a == b
+
+
+# Round trips --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", range(3))
+@pytest.mark.parametrize("labels", [("no", "yes"), (0, 1), (2.5, 7.5), (False, True)])
+def test_predictions_are_identical_after_load(path, draw, labels):
+    model = fitted(draw, labels)
+    save(model, path)
+    again = load(path)
+    X = np.random.default_rng(draw + 100).normal(size=(200, 3))
+    assert same(model, again)
+    assert np.array_equal(model.predict(X), again.predict(X))
+    for one, other in zip(model.hulls_, again.hulls_, strict=True):
+        assert one.distances(X).tobytes() == other.distances(X).tobytes()
+
+
+def test_loaded_arrays_can_be_written(path):
+    save(fitted(), path)
+    load(path).hulls_[0].centre_[:] = 0
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda p: str(p.status))
+def test_guarantee_survives_with_its_sentence(path, promise):
+    model = fitted()
+    model.guarantee_ = promise
+    save(model, path)
+    assert load(path).guarantee_ == guarantee_of(path) == promise
+    assert header_of(path)["guarantee"]["sentence"] == str(promise)
+
+
+def test_model_without_guarantee_has_none(path):
+    save(Hull(), path)
+    assert guarantee_of(path) is None
+    assert not hasattr(load(path), "guarantee_")
+
+
+def test_guarantee_with_numpy_numbers_is_stored(path):
+    model = Hull()
+    model.guarantee_ = Guarantee(epsilon=np.float32(0.5), events=(GaussianEvent(np.float32(2)),))
+    save(model, path)
+    assert guarantee_of(path).epsilon == 0.5
+
+
+class Shade(StrEnum):
+    DARK = "dark"
+
+
+def test_ledger_is_never_stored_and_words_become_strings(path):
+    model = Hull(ledger=object(), relation=Relation.ADD_OR_REMOVE_ONE)
+    save(model, path)
+    again = load(path)
+    assert again.ledger is None
+    assert model.ledger is not None
+    assert type(again.relation) is str
+    assert again.relation == Relation.ADD_OR_REMOVE_ONE
+    assert through(Shade.DARK, path) == "dark"
+
+
+def test_output_configuration_of_scikit_learn_is_kept(path):
+    model = Hull()
+    model._sklearn_output_config = {"transform": "pandas"}
+    save(model, path)
+    assert load(path)._sklearn_output_config == {"transform": "pandas"}
+
+
+DTYPES = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="?"),
+    hnp.unsigned_integer_dtypes(),
+    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+    hnp.complex_number_dtypes(sizes=(64, 128)),
+    hnp.unicode_string_dtypes(max_len=5),
+)
+ARRAYS = hnp.arrays(DTYPES, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+STRINGS = hnp.arrays(object, hnp.array_shapes(max_side=3), elements=st.text(max_size=4), fill=None)
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**200), 2**200),
+    st.floats().filter(lambda x: not math.isnan(x)) | st.just(math.nan),
+    st.text(st.characters(), max_size=6),
+)
+LEAVES = st.one_of(
+    PLAIN,
+    ARRAYS,
+    ARRAYS.map(np.asfortranarray),
+    STRINGS,
+    ARRAYS.filter(lambda a: a.size > 0).map(lambda a: a.flat[0]),
+    st.sampled_from(PROMISES),
+    st.sampled_from([Bounds(norm=1.0), Bounds(lower=(0.0, -1.0), upper=2.0, labels=("a", "b"))]),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=4), inner, max_size=3),
+        inner.map(lambda value: Box(content=value)),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(VALUES)
+def test_every_supported_value_comes_back_the_same(tmp_path_factory, value):
+    folder = tmp_path_factory.getbasetemp()
+    again = through(value, folder / "value.sfumato")
+    assert same(value, again)
+    # Equal models give equal files.
+    save(Box(content=again), folder / "again.sfumato")
+    assert (folder / "value.sfumato").read_bytes() == (folder / "again.sfumato").read_bytes()
+
+
+def test_bytes_do_not_depend_on_the_order_of_assignment_or_the_clock(path, tmp_path, monkeypatch):
+    one, two = Hull(), Hull()
+    one.a_, one.b_ = np.arange(3), 1
+    two.b_, two.a_ = 1, np.arange(3)
+    save(one, path)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    monkeypatch.setattr("time.localtime", lambda *_: (2033, 5, 18, 3, 33, 20, 2, 138, 0))
+    save(two, tmp_path / "two")
+    assert path.read_bytes() == (tmp_path / "two").read_bytes()
+
+
+# What cannot be saved -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        len,
+        object(),
+        {1, 2},
+        b"bytes",
+        1j,
+        2**5000,
+        np.random.RandomState(0),
+        np.array([None, "a"], dtype=object),
+        np.array([b"a"]),
+        np.zeros(2, dtype=[("a", int)]),
+        np.array(["2020-01-01"], dtype="datetime64[D]"),
+        np.ma.masked_array([1.0], [True]),
+        {1: "a"},
+        struct.Struct("d"),
+        LogisticRegression(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_unsupported_value_is_refused_by_name(path, value):
+    model = Hull()
+    model.parts_ = [1.0, (value,)]
+    with pytest.raises(InvalidInputError, match=r"'Hull\.parts_\[1\]\[0\]'"):
+        save(model, path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_endless_value_is_refused(path):
+    endless = []
+    endless.append(endless)
+    with pytest.raises(InvalidInputError, match=r"Box\.content.*deep"):
+        save(Box(content=endless), path)
+
+
+def test_messages_hold_no_dict_key(path):
+    with pytest.raises(InvalidInputError) as caught:
+        save(Box(content={"secret": len}), path)
+    assert "secret" not in str(caught.value)
+
+
+def test_state_that_would_be_lost_is_refused(path):
+    model = Hull()
+    model._cache = 1
+    with pytest.raises(InvalidInputError, match=r"Hull\._cache"):
+        save(model, path)
+
+
+def test_class_outside_the_table_is_refused(path):
+    class Hull(BaseEstimator):  # the name is known, the class is not
+        pass
+
+    for stranger in (LogisticRegression(), Hull(), object()):
+        with pytest.raises(InvalidInputError, match="public estimators"):
+            save(stranger, path)
+
+
+def test_guarantee_that_json_cannot_hold_is_refused(path):
+    model = Hull()
+    model.guarantee_ = Guarantee(epsilon=1.0, public=(object(),))
+    with pytest.raises(InvalidInputError, match="guarantee"):
+        save(model, path)
+
+
+def test_table_is_the_public_estimators(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(sfumato, "__all__", ["Bounds", "Guarantee", "Hull", "save"])
+    monkeypatch.setattr(sfumato, "Hull", Hull, raising=False)
+    monkeypatch.setattr(sfumato, "save", save, raising=False)
+    assert models._known_classes() == {"Hull": Hull}
+
+
+# Damage -------------------------------------------------------------------------------------
+
+
+def small_model():
+    model = Hull(bounds=Bounds(norm=2.0))
+    model.weights_ = np.array([1.0, -2.0])
+    model.guarantee_ = Guarantee(epsilon=1.0)
+    return model
+
+
+def refused_or_same(data, path, model):
+    path.write_bytes(data)
+    try:
+        again = load(path)
+    except StoredModelError:
+        return True
+    assert same(model, again)
+    assert guarantee_of(path) == model.guarantee_
+    return False
+
+
+def test_every_flipped_byte_is_refused_or_harmless(path):
+    save(small_model(), path)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= (0x01, 0x80, 0xFF)[place % 3]
+        refused += refused_or_same(bytes(data), path, small_model())
+    assert refused > 0.8 * len(whole)  # the rest are dates, modes and such of the container
+
+
+def test_every_byte_of_every_member_is_guarded(path):
+    save(small_model(), path)
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        contents = [archive.read(name) for name in archive.namelist()]
+    for content in contents:
+        start = whole.index(content)
+        for place in range(start, start + len(content)):
+            data = bytearray(whole)
+            data[place] ^= 0x04
+            assert refused_or_same(bytes(data), path, small_model())
+
+
+def test_every_truncation_is_refused(path):
+    save(small_model(), path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        assert refused_or_same(whole[:length], path, small_model())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_altered_spans_are_refused_or_harmless(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "altered.sfumato"
+    save(small_model(), path)
+    whole = path.read_bytes()
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(len(whole), start + 64)))
+    altered = whole[:start] + data.draw(st.binary(max_size=64)) + whole[end:]
+    refused_or_same(altered, path, small_model())
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_refused(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "noise.sfumato"
+    path.write_bytes(data)
+    for read in (load, guarantee_of):
+        with pytest.raises(StoredModelError):
+            read(path)
+
+
+def test_missing_file_and_folder_are_named(path):
+    with pytest.raises(StoredModelError, match="No such file"):
+        load(path)
+    with pytest.raises(StoredModelError, match="directory"):
+        load(path.parent)
+
+
+def test_sums_are_those_of_sha256sum(path, tmp_path):
+    save(fitted(), path)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    check = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path)
+    assert check.returncode == 0
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.read("SHA256SUMS").splitlines()) == len(archive.namelist()) - 1
+
+
+# Forgery: whole files with right hashes -----------------------------------------------------
+
+
+def header_of(path):
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read("header.json"))
+
+
+def forge(path, header=None, arrays=None, sums=None, **zip_options):
+    """Write a file whose hashes hold, from a changed header or changed arrays."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members.pop("SHA256SUMS")
+    if header is not None:
+        members["header.json"] = json.dumps(header).encode()
+    members.update(arrays or {})
+    sums = sums or "".join(
+        f"{hashlib.sha256(m).hexdigest()}  {name}\n" for name, m in members.items()
+    )
+    with zipfile.ZipFile(path, "w", **zip_options) as archive:
+        for name, data in {"SHA256SUMS": sums.encode(), **members}.items():
+            archive.writestr(name, data)
+
+
+def forged_header(path, change):
+    save(small_model(), path)
+    header = header_of(path)
+    change(header)
+    forge(path, header)
+
+
+def test_forging_without_a_change_is_accepted(path):  # negative control of the tests below
+    forged_header(path, lambda _: None)
+    assert same(load(path), small_model())
+
+
+def test_words_of_the_first_version_are_left_out(path):
+    def older(header):
+        header["model"]["parameters"].update(mode="strict", atom=False)
+        header["model"]["learned"]["source_mode_"] = "strict"
+
+    forged_header(path, older)
+    model = load(path)
+    assert not {"mode", "atom", "source_mode_"} & vars(model).keys()
+
+
+def test_a_printed_mechanism_of_the_first_version_is_refused_with_the_way_out(path):
+    forged_header(path, lambda h: h["model"]["parameters"].update(mode="paper"))
+    with pytest.raises(StoredModelError, match=r"`sfumato\.papers`"):
+        load(path)
+
+
+@pytest.mark.parametrize("member", ["header.json", "arrays/0.npy"])
+def test_checksum_of_the_container_is_not_enough(path, member):
+    save(small_model(), path)
+    with zipfile.ZipFile(path) as archive:
+        sums = archive.read("SHA256SUMS").decode()
+        data = archive.read(member)
+    altered = data[:-1] + bytes([data[-1] ^ 1])
+    forge(path, arrays={member: altered}, sums=sums)  # the CRC-32 of the zip is right
+    with pytest.raises(StoredModelError, match=f"SHA-256 of its member '{member}'"):
+        load(path)
+
+
+def test_newer_format_is_refused_with_a_sentence(path):
+    forged_header(path, lambda h: h.update(format_version=2, sfumato_version="9.9"))
+    for read in (load, guarantee_of):
+        with pytest.raises(StoredModelError, match=r"format version 2.*9\.9.*up to 1.*Update"):
+            read(path)
+
+
+@pytest.mark.parametrize("name", ["Ledger", "os.system", "LogisticRegression", "Bounds", "", None])
+def test_unknown_class_is_refused(path, name):
+    forged_header(path, lambda h: h["model"].update({"class": name}))
+    with pytest.raises(StoredModelError, match="public estimator"):
+        load(path)
+
+
+def test_unknown_nested_class_is_refused(path):
+    nested = {"model": {"class": "Popen", "parameters": {}, "learned": {}}}
+    forged_header(path, lambda h: h["model"]["learned"].update(inner_=nested))
+    with pytest.raises(StoredModelError, match="'Popen'"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["__class__", "__dict__", "predict", "distances", "fit"])
+def test_attributes_that_are_not_learned_are_refused(path, name):
+    forged_header(path, lambda h: h["model"]["learned"].update({name: {"dict": {}}}))
+    with pytest.raises(StoredModelError, match="holds the attribute"):
+        load(path)
+
+
+def test_header_and_model_must_state_one_guarantee(path):
+    forged_header(path, lambda h: h["guarantee"].update(epsilon=0.01))
+    with pytest.raises(StoredModelError, match="different guarantees"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda h: h.update(format="something-else"),
+        lambda h: h.update(format_version="1"),
+        lambda h: h.pop("guarantee"),
+        lambda h: h["guarantee"].update(epsilon=-1),
+        lambda h: h["guarantee"]["events"].append({"kind": "teleport"}),
+        lambda h: h["model"]["parameters"].update(unknown=1),
+        lambda h: h["model"]["parameters"].update(scale={"code": "1+1"}),
+        lambda h: h["model"]["parameters"].update(scale={"float": "1", "array": "x"}),
+        lambda h: h["model"]["parameters"].update(scale={}),
+        lambda h: h["model"]["parameters"].update(scale={"array": "arrays/7.npy"}),
+        lambda h: h["model"]["parameters"].update(scale={"array": "header.json"}),
+        lambda h: h["model"]["parameters"].update(scale=h["model"]["learned"]["weights_"]),
+        lambda h: h["model"]["learned"].pop("weights_"),
+        lambda h: h["model"]["learned"].update(
+            names_={"strings": {"shape": [10**12], "values": ["a"]}}
+        ),
+        lambda h: h["model"]["learned"].update(names_={"strings": {"shape": [1], "values": [1]}}),
+        lambda h: h["model"]["parameters"].update(bounds={"bounds": {"norm": -1.0}}),
+    ],
+)
+def test_forged_headers_are_refused(path, change):
+    forged_header(path, change)
+    with pytest.raises(StoredModelError):
+        load(path)
+
+
+def test_header_nested_without_end_is_refused(path):
+    save(small_model(), path)
+    forge(path, arrays={"header.json": b"[" * 100_000})
+    with pytest.raises(StoredModelError):
+        load(path)
+
+
+def npy(shape, descr="<f8", data=b""):
+    stream = io.BytesIO()
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + data
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        npy((10**15,)),
+        npy((2**40, 2**40)),
+        npy((2,), data=bytes(8)),
+        npy((1,), data=bytes(16)),
+        npy((-1, -2), data=bytes(16)),
+        npy((1,), "|O", bytes(8)),
+        npy((1,), "|S8", bytes(8)),
+        npy((1,), [("a", "<f8")], bytes(8)),
+        b"\x93NUMPY\x09\x00" + bytes(64),
+        b"",
+    ],
+)
+def test_forged_arrays_are_refused_before_memory_is_taken(path, member, monkeypatch):
+    def allocated(*_, **__):
+        raise AssertionError("the array was read")
+
+    save(small_model(), path)
+    forge(path, arrays={"arrays/0.npy": member})
+    monkeypatch.setattr(np.lib.format, "read_array", allocated)
+    with pytest.raises(StoredModelError) as caught:
+        load(path)
+    assert not isinstance(caught.value.__cause__, AssertionError)
+
+
+def test_pickled_array_is_refused(path):
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    save(small_model(), path)
+    forge(path, arrays={"arrays/0.npy": stream.getvalue()})
+    with pytest.raises(StoredModelError):
+        load(path)
+
+
+def test_zip_bomb_is_refused_before_it_is_unpacked(path):
+    save(small_model(), path)
+    bomb = npy((10**7,), "|u1", bytes(10**7))
+    forge(path, arrays={"arrays/0.npy": bomb}, compression=zipfile.ZIP_DEFLATED)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(StoredModelError, match="compressed"):
+        load(path)
+
+
+@pytest.mark.parametrize("size", [10**6, 2**32 - 2])
+def test_absurd_declared_size_is_refused(path, size):
+    save(small_model(), path)
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")  # the last entry of the central directory
+    data[entry + 20 : entry + 28] = struct.pack("<II", size, size)
+    path.write_bytes(data)
+    with pytest.raises(StoredModelError, match="more bytes than it has"):
+        guarantee_of(path)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_members_of_one_name_and_added_members_are_refused(path):
+    for name, reason in (("arrays/0.npy", "one name"), ("extra", "added")):
+        save(small_model(), path)
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, b"")
+        with pytest.raises(StoredModelError, match=reason):
+            load(path)
+
+
+def test_unused_array_is_refused(path):
+    save(small_model(), path)
+    forge(path, arrays={"arrays/9.npy": npy((1,), data=bytes(8))})
+    with pytest.raises(StoredModelError, match="does not use"):
+        load(path)
+
+
+def test_guarantee_of_reads_the_header_alone(path, monkeypatch):
+    save(small_model(), path)
+    read = []
+    whole = zipfile.ZipFile.read
+    monkeypatch.setattr(
+        zipfile.ZipFile, "read", lambda self, name: read.append(name) or whole(self, name)
+    )
+    assert guarantee_of(path) == Guarantee(epsilon=1.0)
+    assert read == ["SHA256SUMS", "header.json"]
+
+
+def test_guarantee_can_be_read_where_the_class_is_unknown(path, monkeypatch):
+    save(small_model(), path)
+    monkeypatch.setattr(models, "_known_classes", dict)
+    assert guarantee_of(path) == Guarantee(epsilon=1.0)
+    with pytest.raises(StoredModelError, match="'Hull'"):
+        load(path)
+
+
+# Written aside and renamed ------------------------------------------------------------------
+
+
+def test_failed_write_leaves_the_old_file(path, monkeypatch):
+    save(small_model(), path)
+    before = path.read_bytes()
+
+    def breaks(file, _):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(models, "write_members", breaks)
+    with pytest.raises(FileNotWrittenError, match="disk full"):
+        save(Hull(), path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_file_is_on_disk_before_it_gets_its_name(path, monkeypatch):
+    steps = []
+    sync, rename = os.fsync, type(path).replace
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append("sync") or sync(handle))
+    monkeypatch.setattr(
+        type(path), "replace", lambda self, to: steps.append("rename") or rename(self, to)
+    )
+    with atomic_write(path) as file:
+        file.write(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+    assert steps == ["sync", "rename", "sync"]
+
+
+def test_file_gets_the_ordinary_permissions(path):
+    (path.parent / "plain").write_bytes(b"")
+    save(Hull(), path)
+    assert path.stat().st_mode == (path.parent / "plain").stat().st_mode
+
+
+def test_folder_must_exist(path):
+    for wrong in (path.parent, path / "missing" / "model"):
+        with pytest.raises(InvalidInputError, match="folder that exists"):
+            save(Hull(), wrong)
+
+
+def test_every_refusal_is_an_error_of_sfumato():
+    assert issubclass(StoredModelError, SfumatoError)

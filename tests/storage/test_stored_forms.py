@@ -1,0 +1,78 @@
+"""A stored model of any class that was altered and sealed again is refused, or answers numbers.
+
+A share of all alterations is tried here; benchmarks/bench_faults.py tries every one of them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import sfumato
+from sfumato.exceptions import StoredModelError
+from sfumato.storage import models
+from tests.storage.stored_models import (
+    MODELS,
+    alterations,
+    answers,
+    fitted,
+    members_of,
+    reseal,
+    verdict,
+)
+
+TRIED = 12  # alterations of each model, spread over all of them
+
+
+def test_every_class_that_can_be_saved_declares_its_form():
+    classes = models._known_classes()
+    assert all(isinstance(kind.stored_form, dict) for kind in classes.values())
+    assert {kind for _, kind, _, _ in MODELS} == set(classes)
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in MODELS])
+def test_altered_models_are_refused_by_name_or_answer(tmp_path, name):
+    path = tmp_path / "model.sfumato"
+    model, rows = fitted(name)
+    sfumato.save(model, path)
+    for before, after in zip(answers(model, rows), answers(sfumato.load(path), rows), strict=True):
+        if isinstance(before, np.ndarray):
+            np.testing.assert_array_equal(before, after)
+    members = members_of(path)
+    n_all = sum(1 for _ in alterations(members))
+    found = {}
+    for what, make in islice(alterations(members), 3, None, max(1, n_all // TRIED)):
+        reseal(path, make())
+        found[what] = verdict(path, rows)
+    assert set(found.values()) <= {"refused", "answers", "refused when asked"}, found
+    assert "refused" in found.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "value", "said"),
+    [
+        ("linear", "coef_", np.full((3, 4), np.nan), "coef_"),
+        ("linear", "coef_", np.zeros((3, 9)), "4, not 9"),
+        ("linear", "classes_", np.array([2, 1, 0]), "sorted"),
+        ("gaussian", "covariances_", -np.ones((3, 3, 3)), "positive definite"),
+        ("gaussian", "radius_", 0.0, "radius_"),
+        ("hog", "n_bins", 10**9, "n_bins"),
+        ("fabricator", "random_state", "x", "random_state"),
+        ("hulls", "n_jobs", 0, "workers"),
+        ("mean curve", "points_", np.zeros(4), "increase"),
+        ("pca", "more_", 1, "no attribute 'more_'"),
+    ],
+)
+def test_the_error_names_file_and_value(tmp_path, name, attribute, value, said):
+    model, _ = fitted(name)
+    setattr(model, attribute, value)
+    sfumato.save(model, tmp_path / "odd.sfumato")
+    with pytest.raises(StoredModelError, match=rf"odd\.sfumato.*{said}"):
+        sfumato.load(tmp_path / "odd.sfumato")
+
+
+def test_a_model_that_was_not_fitted_is_stored_as_it_is(tmp_path):
+    sfumato.save(sfumato.LinearClassifier(loss="huber"), tmp_path / "model")
+    assert sfumato.load(tmp_path / "model").loss == "huber"
