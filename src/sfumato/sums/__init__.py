@@ -5,6 +5,7 @@ A *statistic* is a public description of what is added up, one term per record o
 in which a sum leaves them.
 """
 
+from sfumato.sums.counts import CountTables
 from sfumato.sums.records import ArrayRecords, BatchRecords, Records
 from sfumato.sums.statistics import (
     ClassCounts,
@@ -19,6 +20,7 @@ __all__ = [
     "BatchRecords",
     "ClassCounts",
     "ClassMoments",
+    "CountTables",
     "MeanAndSquares",
     "Records",
     "SecondMoment",

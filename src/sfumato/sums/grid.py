@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
 
 __all__ = [
     "BLOCK_ROWS",
@@ -26,6 +26,7 @@ __all__ = [
     "SecretSum",
     "cut",
     "double_rounding",
+    "nearest",
     "revealed",
 ]
 
@@ -38,7 +39,22 @@ MOST_ROWS = 2**26  # so many fit 64 bits with their sign: 26 + 1 + 36
 
 def cut(values: Array, bits: int) -> Array:
     """Cut towards zero to multiples of ``2**-bits``; no number grows."""
-    return namespace_of(values).trunc(values * 2.0**bits) * 2.0**-bits
+    steps = values * 2.0**bits
+    if is_from_another_library(values):
+        return namespace_of(values).trunc(steps) * 2.0**-bits
+    np.trunc(steps, out=steps)  # in place: one pass through memory
+    steps *= 2.0**-bits
+    return steps
+
+
+def nearest(values: Array, bits: int) -> Array:
+    """Round to the nearest multiples of ``2**-bits``; a number grows by half a step at most."""
+    steps = values * 2.0**bits
+    if is_from_another_library(values):
+        return namespace_of(values).round(steps) * 2.0**-bits
+    np.rint(steps, out=steps)
+    steps *= 2.0**-bits
+    return steps
 
 
 def double_rounding(size: int, largest: float) -> float:

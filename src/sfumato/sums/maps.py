@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of
+from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of
+from sfumato.memory import fits_in_memory
 from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.tables.encoder import TableEncoder
 
-__all__ = ["HAIR", "Centred", "IntoUnitBall", "Projected", "RowMap", "exact_projection"]
+__all__ = [
+    "ROUNDING_MARGIN",
+    "Centred",
+    "Clipped",
+    "Encoded",
+    "IntoUnitBall",
+    "MappedRows",
+    "Projected",
+    "RowMap",
+    "exact_projection",
+    "row_sums",
+]
 
-HAIR = 2.0**-40  # rows are scaled a hair short of a length, so that rounding never passes it
+BLOCK = 4096  # rows that are mapped together
+ROUNDING_MARGIN = (
+    2.0**-40
+)  # rows are scaled a hair short of a length, so that rounding never passes it
 
 
 class RowMap(Protocol):
@@ -27,6 +45,60 @@ class RowMap(Protocol):
 
     def __call__(self, rows: Array) -> Array:
         """Map a block of rows."""
+
+
+class MappedRows:
+    """Rows seen through a map that is computed for each block when it is read.
+
+    Parameters
+    ----------
+    rows : array of shape (n, d)
+        Rows, or anything else that is read as ``rows[start:stop]``.
+    row_map : callable
+        Maps a block of rows, each row alone.
+    width : int
+        Numbers of a mapped row.
+    """
+
+    def __init__(self, rows: Any, row_map: Callable[[Array], Array], width: int) -> None:
+        self.shape = len(rows), width
+        self._rows, self._map = rows, row_map
+
+    def kept(self, n_bytes: float) -> MappedRows | NDArray[np.float64]:
+        """Give the rows mapped once and for all, if they take no more than `n_bytes`."""
+        if 8 * math.prod(self.shape) > n_bytes or not fits_in_memory(n_bytes):
+            return self
+        whole = np.empty(self.shape)
+        for start in range(0, len(self), BLOCK):
+            part = slice(start, start + BLOCK)
+            whole[part] = self[part]
+        return whole
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: slice) -> Array:
+        return self._map(self._rows[part])
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """Rows made to obey their bounds, and nothing else.
+
+    Parameters
+    ----------
+    bounds : Bounds
+        Public bounds of the rows.
+    width : int
+        Numbers of a row.
+    """
+
+    bounds: Bounds
+    width: int
+
+    def __call__(self, rows: Array) -> Array:
+        """Clip rows; no value makes it raise."""
+        return self.bounds.clip(rows)
 
 
 @dataclass(frozen=True)
@@ -49,7 +121,7 @@ class IntoUnitBall:
 
     def __call__(self, rows: Array) -> Array:
         """Map raw rows; no value makes it raise."""
-        if is_foreign(rows):
+        if is_from_another_library(rows):
             return cut(self._on_device(rows), FINE_BITS)
         centre, radius = self.bounds.ball(self.width)
         inside = self.bounds.clip(rows)
@@ -76,6 +148,26 @@ class IntoUnitBall:
         if self.bounds.norm is not None:
             doubles = _into_ball(doubles, float(self.bounds.norm))
         return _into_ball((doubles - like(rows, centre)[None, :]) / radius, 1.0)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The public encoding of records, as a map of blocks of rows.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        The encoding.
+    width : int
+        Numbers of a row.
+    """
+
+    encoder: TableEncoder
+    width: int
+
+    def __call__(self, rows: Array) -> Array:
+        """Encode rows; no value makes it raise."""
+        return self.encoder.transform(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,16 +236,16 @@ def exact_projection(rows: Array, basis: NDArray[np.float64]) -> Array:
 
 def _into_ball(rows: Array, norm: float) -> Array:
     xp = namespace_of(rows)
-    hair = max(HAIR, rows.shape[1] * 2.0**-51)
+    hair = max(ROUNDING_MARGIN, rows.shape[1] * 2.0**-51)
     largest = xp.max(xp.abs(rows), axis=1, keepdims=True)
     scale = xp.where(largest > 0, largest, xp.ones_like(largest))
     shrunk = rows / scale  # squares of numbers beyond 1e154 would overflow
-    lengths = scale * xp.sqrt(_row_sums(shrunk * shrunk))
+    lengths = scale * xp.sqrt(row_sums(shrunk * shrunk))
     limit = norm * (1 - 2 * hair) * xp.ones_like(lengths)
     return rows * (limit / xp.where(lengths > limit, lengths, limit))
 
 
-def _row_sums(values: Array) -> Array:
+def row_sums(values: Array) -> Array:
     """Sum of each row, halves added to halves.
 
     A library's own sum may add in another order for another number of rows; sums number by number

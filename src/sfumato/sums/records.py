@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +13,28 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, is_foreign, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
+from sfumato.memory import fits_in_memory
 from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, ROW_BITS, SecretSum, cut, revealed
-from sfumato.sums.maps import RowMap
+from sfumato.sums.maps import MappedRows, RowMap
+from sfumato.sums.persons import (
+    Gathered,
+    PersonSum,
+    PersonUnit,
+    gather,
+    gathered,
+    person_digests,
+    row_hashes,
+)
+from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = ["ArrayRecords", "BatchRecords", "Records", "rows_in_memory"]
+__all__ = ["ArrayRecords", "BatchRecords", "Records", "rows_for_objective"]
 
-CACHED_ROWS = 4096  # rows that are mapped and added together, so that they stay in the cache
-Block = tuple[Array, Codes]
+CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
+CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
+Block = tuple[Array, Codes, int]  # rows, classes, and how many rows each of their persons has
+Batch = tuple[Any, ...]  # rows and classes, and IDs where the unit is a person
 
 
 class Records(ABC):
@@ -33,12 +47,27 @@ class Records(ABC):
     relation : {"replace_one", "add_or_remove_one"}
         The neighbours; under "replace_one" the number of records is public.
     public_rows : int or None
-        The number of records where it is public.
+        The number of records where it is public; of persons, where they are the unit.
+    person : PersonUnit, optional
+        How many rows a person has and how they are added up, where persons are the unit.
+
+    Attributes
+    ----------
+    public_rows : int or None
+        What the terms of a sum add up to where that is public: the number of records, or of
+        persons where each has one vote.
     """
 
-    def __init__(self, width: int, relation: str | Relation, public_rows: int | None) -> None:
+    def __init__(
+        self,
+        width: int,
+        relation: str | Relation,
+        public_rows: int | None,
+        person: PersonUnit | None = None,
+    ) -> None:
         self.width = width
         self.relation = Relation(relation)
+        self.person = person
         is_public = self.relation is Relation.REPLACE_ONE
         if is_public and public_rows is None:
             raise InvalidInputError("Relation 'replace_one' makes the number of records public.")
@@ -46,27 +75,35 @@ class Records(ABC):
             raise InvalidInputError("There are no records to learn from: the table has no rows.")
         if public_rows is not None and public_rows > MOST_ROWS:  # a public cap, secret or not
             raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
-        self.public_rows = public_rows if is_public else None
+        self.public_persons = public_rows if is_public and person is not None else None
+        counts_rows = person is None or person.averages
+        self.public_rows = public_rows if is_public and counts_rows else None
 
     @property
     def most_rows(self) -> int:
         """The public number of records, or the public bound on it."""
+        if self.person is not None and self.public_persons is not None:
+            return min(MOST_ROWS, self.person.rows * self.public_persons)
         return MOST_ROWS if self.public_rows is None else self.public_rows
 
-    def sensitivity(self, statistic: Statistic) -> float:
-        """How far one record can move the sum of `statistic` over these records.
+    def sensitivity(self, statistic: Statistic, norm: int | str = 2) -> float:
+        """How far one record, or one person, can move the sum of `statistic` over these records.
 
         Parameters
         ----------
         statistic : Statistic
             What is added up.
+        norm : {1, 2, "part"}, default=2
+            See `Statistic.sensitivity`.
 
         Returns
         -------
         float
-            The sensitivity, in the Euclidean norm.
+            The sensitivity.
         """
-        return statistic.sensitivity(self.relation, self.most_rows)
+        if self.person is not None:
+            return self.person.sensitivity(statistic, self.relation, self.most_rows, norm)
+        return statistic.sensitivity(self.relation, self.most_rows, norm)
 
     def release(
         self, statistic: Statistic, mechanism: Any, receipt: Receipt
@@ -87,12 +124,13 @@ class Records(ABC):
         ndarray
             The noisy sum.
         """
-        if mechanism.sensitivity < self.sensitivity(statistic):
+        needed = self.sensitivity(statistic, mechanism.norm)
+        if mechanism.sensitivity < needed:
             raise InvalidInputError(
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
-                f"{type(statistic).__name__} has {self.sensitivity(statistic):g}."
+                f"{type(statistic).__name__} has {needed:g}."
             )
-        total = revealed(self._sum(statistic))
+        total = _as_doubles(self._sum(statistic))
         draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
         released: NDArray[np.float64] = draw(total, ledger=receipt)
         return released
@@ -112,52 +150,111 @@ class Records(ABC):
         """
         return _MappedRecords(self, row_map)
 
-    def kept(self, dtype: type[np.floating[Any]] = np.float32) -> ArrayRecords:
+    def kept(self) -> Records:
         """Give the records with their maps computed once and kept, on the grid of sums.
 
         Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them.
-
-        Parameters
-        ----------
-        dtype : type, default=np.float32
-            Double precision for those who would convert them anyway.
+        Where memory is short, maps are computed on each pass as before, to the same numbers.
 
         Returns
         -------
-        ArrayRecords
-            The same records, in memory.
+        Records
+            The same records, in memory if it holds them.
         """
+        is_whole = self.person is None or self._persons_in_order is not None
+        if not is_whole or not fits_in_memory(4 * self.width * (self._count or 0)):
+            return self
         parts: list[Array] = []
         numbers = [np.empty(0, dtype=np.intp)]
-        whole, filled = np.empty((self._count or 0, self.width), dtype=dtype), 0
-        for block, codes in self._blocks():
+        whole, filled = np.empty((self._count or 0, self.width), dtype=np.float32), 0
+        for block, codes, _ in self._blocks():
             on_grid = cut(block, ROW_BITS)
-            if is_foreign(on_grid) or self._count is None:
-                parts.append(on_grid if is_foreign(on_grid) else on_grid.astype(dtype))
+            if is_from_another_library(on_grid) or self._count is None:
+                parts.append(
+                    on_grid if is_from_another_library(on_grid) else on_grid.astype(np.float32)
+                )
+                if not fits_in_memory(4 * self.width * filled):  # and as much again when joined
+                    return self
             else:  # in its place at once: half of the memory
-                whole[filled : filled + len(on_grid)] = on_grid
-                filled += len(on_grid)
+                whole[filled : filled + len(codes)] = on_grid
+            filled += len(codes)
             numbers.append(codes)
         rows = namespace_of(parts[0]).concat(parts) if parts else whole
-        return ArrayRecords(rows, np.concatenate(numbers), relation=self.relation)
+        return ArrayRecords(
+            rows, np.concatenate(numbers), relation=self.relation, persons=self._persons_in_order
+        )
+
+    @property
+    def is_gathered(self) -> bool:
+        """Whether rows of a person lie side by side, so that they can be bounded together."""
+        persons = self._persons_in_order
+        return self.person is None or (persons is not None and persons.side_by_side)
+
+    @property
+    def _persons_in_order(self) -> Gathered | None:
+        """Whose rows the blocks of a pass hold, one after the other."""
+        return None
+
+    def kept_in_singles(self) -> Records:
+        """Give the records with their maps computed once and kept, on the grid of `SingleRows`.
+
+        Returns
+        -------
+        Records
+            The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
+        """
+        blocks: list[Block] = []
+        for rows, codes, size in self._blocks():
+            coarse = cut(rows, SINGLE_BITS)
+            held = coarse if is_from_another_library(coarse) else SingleRows.of(coarse)
+            blocks.append((held, codes, size))
+        return _KeptBlocks(blocks, self)
+
+    def _in_place(self) -> tuple[Any, Codes]:
+        """Give rows, read as ``rows[start:stop]``, and codes."""
+        raise InvalidInputError("An objective needs rows in memory; these are read in batches.")
 
     @property
     def _count(self) -> int | None:
         """The number of records, public or not, where it is known before they are read."""
         return None
 
-    def _sum(self, statistic: Statistic) -> SecretSum:
+    def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
+        if self.person is not None:
+            return self._sum_over_persons(statistic, self.person)
         total = SecretSum(statistic.shape)
         pending, n_pending = np.zeros(statistic.shape), 0
-        for rows, codes in self._blocks():
+        for rows, codes, _ in self._blocks():
             if n_pending + len(codes) > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 pending, n_pending = np.zeros(statistic.shape), 0
-            doubles = rows if is_foreign(rows) else rows.astype(np.float64, copy=False)
-            pending = pending + to_numpy(statistic.add_up(doubles, codes))
+            pending += to_numpy(statistic.add_up(_readable(rows, statistic), codes))
             n_pending += len(codes)
         total.add(pending, n_pending)
         self._check_complete(total)
+        return total
+
+    def _sum_over_persons(self, statistic: Statistic, unit: PersonUnit) -> SecretSum | PersonSum:
+        """Add up persons: blocks hold whole numbers of persons, or rows that need no others."""
+        if statistic.joined_sensitivity(self.relation, unit) is not None and not self.is_gathered:
+            raise InvalidInputError(
+                "Rows of a person must lie side by side to be bounded together."
+            )
+        total = PersonSum(statistic.shape)
+        pending, n_pending, of_size = np.zeros(statistic.shape), 0, 1
+        for rows, codes, size in self._blocks():
+            weight = size if unit.averages else 1
+            if n_pending + len(codes) > BLOCK_ROWS or weight != of_size:
+                total.add(pending, n_pending, of_size)
+                pending, n_pending, of_size = np.zeros(statistic.shape), 0, weight
+            readable = _readable(rows, statistic)
+            pending += to_numpy(statistic.add_up_persons(readable, codes, size))
+            n_pending += len(codes)
+        total.add(pending, n_pending, of_size)
+        if not unit.averages:
+            return total.added()
+        if self.public_persons is not None and total.n_persons != self.public_persons:
+            raise InvalidInputError("The number of persons changed while they were read.")
         return total
 
     def _check_complete(self, total: SecretSum) -> None:
@@ -170,7 +267,11 @@ class Records(ABC):
 
     @abstractmethod
     def _blocks(self) -> Iterator[Block]:
-        """Start a pass over the rows: blocks of at most `BLOCK_ROWS` rows and their codes."""
+        """Start a pass over the rows: blocks of at most `BLOCK_ROWS` rows and their codes.
+
+        All persons of a block have as many rows as it says; where they are gathered, rows of one
+        person lie side by side in one block.
+        """
 
 
 class ArrayRecords(Records):
@@ -184,31 +285,100 @@ class ArrayRecords(Records):
         Number of each record's class; by default all are of class 0.
     relation : {"replace_one", "add_or_remove_one"}
         The neighbours.
+    persons : Gathered, optional
+        Which rows belong together, where persons are the unit; see `of_persons`.
     """
 
     def __init__(
-        self, rows: Array, codes: Codes | None = None, *, relation: str | Relation
+        self,
+        rows: Array,
+        codes: Codes | None = None,
+        *,
+        relation: str | Relation,
+        persons: Gathered | None = None,
     ) -> None:
-        super().__init__(int(rows.shape[1]), relation, int(rows.shape[0]))
-        self._rows = rows
+        number = int(rows.shape[0]) if persons is None else persons.n_persons
+        super().__init__(
+            int(rows.shape[1]), relation, number, None if persons is None else persons.unit
+        )
+        self._rows, self._persons = rows, persons
         self._codes = np.zeros(rows.shape[0], dtype=np.intp) if codes is None else codes
+
+    @classmethod
+    def of_persons(
+        cls,
+        rows: Array,
+        codes: Codes | None = None,
+        *,
+        groups: Any,
+        unit: PersonUnit,
+        relation: str | Relation,
+        side_by_side: bool = True,
+    ) -> Self:
+        """Give the records of persons: the rows of each ID, at most so many as `unit` says.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, width)
+            Rows.
+        codes : ndarray of shape (n,), optional
+            Number of each record's class.
+        groups : array-like of shape (n,)
+            IDs of persons; rows without one are dropped.
+        unit : PersonUnit
+            How many rows a person has, and how they are added up.
+        relation : {"replace_one", "add_or_remove_one"}
+            The neighbours, which differ in one person.
+        side_by_side : bool, default=True
+            Whether rows of a person must be bounded together; without it adding up is quicker.
+
+        Returns
+        -------
+        ArrayRecords
+            The records.
+        """
+        numbers = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
+        persons = gathered(rows, numbers, groups, unit, side_by_side=side_by_side)
+        return cls(rows, numbers, relation=relation, persons=persons)
 
     @property
     def _count(self) -> int | None:
+        if self._persons is not None:
+            return sum(size * n_persons for size, n_persons in self._persons.runs)
         return int(self._rows.shape[0])
+
+    @property
+    def _persons_in_order(self) -> Gathered | None:
+        return None if self._persons is None else replace(self._persons, places=None)
+
+    def _in_place(self) -> tuple[Any, Codes]:
+        if self._persons is not None:
+            raise InvalidInputError("An objective has a term per row, not one per person.")
+        return self._rows, self._codes
 
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
-        step = BLOCK_ROWS if is_foreign(self._rows) else CACHED_ROWS
-        for start in range(0, self._rows.shape[0], step):
-            part = slice(start, min(start + step, self._rows.shape[0]))
-            yield self._rows[part, :], self._codes[part]
+        step = BLOCK_ROWS if is_from_another_library(self._rows) else _cached_rows(self.width)
+        n_rows = self._count or 0
+        runs = ((1, n_rows),) if self._persons is None else self._persons.runs
+        places = None if self._persons is None else self._persons.places
+        start = 0
+        for size, n_persons in runs:
+            end = start + size * n_persons
+            whole = max(step // size, 1) * size
+            for first in range(start, end, whole):
+                part: Any = slice(first, min(first + whole, end))
+                part = part if places is None else places[part]
+                yield self._rows[part, :], self._codes[part], size
+            start = end
 
 
-def rows_in_memory(records: ArrayRecords) -> tuple[Array, Codes]:
-    """Give rows and codes themselves, for an objective: it is no sum, and its mechanism sees it."""
-    rows = records._rows
-    return rows if is_foreign(rows) else rows.astype(np.float64, copy=False), records._codes
+def rows_for_objective(records: Records) -> tuple[Any, Codes]:
+    """Give rows, read as ``rows[start:stop]``, and codes: an objective is no sum of one pass.
+
+    Its mechanism sees it and releases its minimiser.
+    """
+    return records.kept()._in_place()
 
 
 class BatchRecords(Records):
@@ -217,41 +387,128 @@ class BatchRecords(Records):
     Parameters
     ----------
     read : callable
-        Starts a pass over the same records and gives batches of rows and codes.
+        Starts a pass over the same records and gives batches of rows and codes, and of IDs where
+        persons are the unit.
     width : int
         Numbers of a row.
     relation : {"replace_one", "add_or_remove_one"}
         The neighbours.
     n_rows : int, optional
         The number of records, needed where it is public; a pass that finds another is refused.
+    person : PersonUnit, optional
+        How many rows a person has and how they are added up. One pass more is made at once, which
+        finds the rows that are kept: about 64 bytes per row while it lasts, 2 afterwards.
+    content : callable, optional
+        The public map of rows by whose result rows of a person are chosen; by default as read.
     """
 
     def __init__(
         self,
-        read: Callable[[], Iterator[Block]],
+        read: Callable[[], Iterator[Batch]],
         *,
         width: int,
         relation: str | Relation,
         n_rows: int | None = None,
+        person: PersonUnit | None = None,
+        content: Callable[[Array], Array] | None = None,
     ) -> None:
-        super().__init__(width, relation, n_rows)
         self._read = read
+        self._sizes = np.empty(0, dtype=np.int16)  # of each row's person; 0 where it is dropped
+        if person is not None:
+            n_rows, self._sizes = _sizes_of_persons(read(), person, content)
+        super().__init__(width, relation, n_rows, person)
 
     def _blocks(self) -> Iterator[Block]:
-        for rows, codes in self._read():
-            for start in range(0, len(rows), CACHED_ROWS):
-                yield rows[start : start + CACHED_ROWS], codes[start : start + CACHED_ROWS]
+        step, place = _cached_rows(self.width), 0
+        for rows, codes, *_ in self._read():
+            for start in range(0, len(rows), step):
+                part = slice(start, start + step)
+                if self.person is None:
+                    yield rows[part], codes[part], 1
+                    continue
+                sizes = self._sizes[place : place + len(codes[part])]
+                place += len(codes[part])
+                if len(sizes) != len(codes[part]):
+                    raise InvalidInputError("The number of records changed while they were read.")
+                for size in np.unique(sizes[sizes > 0]):
+                    yield rows[part][sizes == size], codes[part][sizes == size], int(size)
 
 
 class _MappedRecords(Records):
     def __init__(self, records: Records, row_map: RowMap) -> None:
-        super().__init__(row_map.width, records.relation, records.public_rows)
+        super().__init__(row_map.width, records.relation, _public(records), records.person)
         self._records, self._map = records, row_map
+
+    @property
+    def _persons_in_order(self) -> Gathered | None:
+        return self._records._persons_in_order
 
     @property
     def _count(self) -> int | None:
         return self._records._count
 
+    def _in_place(self) -> tuple[Any, Codes]:
+        rows, codes = self._records._in_place()
+        return MappedRows(rows, self._map, self.width), codes
+
     def _blocks(self) -> Iterator[Block]:
-        for rows, codes in self._records._blocks():
-            yield self._map(rows), codes
+        for rows, codes, size in self._records._blocks():
+            yield self._map(rows), codes, size
+
+
+class _KeptBlocks(Records):
+    def __init__(self, blocks: list[Block], records: Records) -> None:
+        super().__init__(records.width, records.relation, _public(records), records.person)
+        self._kept = blocks
+        self._gathered = records._persons_in_order
+
+    @property
+    def _persons_in_order(self) -> Gathered | None:
+        return self._gathered
+
+    def _blocks(self) -> Iterator[Block]:
+        yield from self._kept
+
+
+def _sizes_of_persons(
+    batches: Iterator[Batch], unit: PersonUnit, content: Callable[[Array], Array] | None
+) -> tuple[int, NDArray[np.int16]]:
+    """Number of persons, and for each row how many rows of its person are kept, or 0."""
+    digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
+    for rows, codes, groups in batches:
+        digests.append(person_digests(groups))
+        hashes.append(row_hashes(rows if content is None else content(rows), codes))
+    ids, all_hashes = np.concatenate(digests), np.concatenate(hashes)
+    words = np.ascontiguousarray(ids).view(np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    is_new = np.any(words[order][1:] != words[order][:-1], axis=1)
+    owners = np.empty(len(words), dtype=np.int64)
+    owners[order] = np.concatenate([[0], np.cumsum(is_new)])[: len(words)]
+    owners[~words.any(axis=1)] = -1
+    persons = gather(owners, all_hashes.__getitem__, unit)
+    sizes = np.zeros(len(words), dtype=np.int16)
+    kept = [np.full(size * n_persons, size, dtype=np.int16) for size, n_persons in persons.runs]
+    sizes[persons.places] = np.concatenate([np.empty(0, dtype=np.int16), *kept])
+    return persons.n_persons, sizes
+
+
+def _public(records: Records) -> int | None:
+    """The public number of records, or of persons where they are the unit."""
+    return records.public_rows if records.person is None else records.public_persons
+
+
+def _as_doubles(total: SecretSum | PersonSum) -> NDArray[np.float64]:
+    return total.averaged() if isinstance(total, PersonSum) else revealed(total)
+
+
+def _cached_rows(width: int) -> int:
+    """Rows of a block: as many as stay in the cache, in whole parts of `SingleRows`."""
+    parts = max(1, CACHED_NUMBERS // (PART * max(width, 1)))
+    return min(CACHED_ROWS, PART * parts)
+
+
+def _readable(rows: Array, statistic: Statistic) -> Array:
+    """Give rows in double precision, unless the statistic can read those in single precision."""
+    if isinstance(rows, SingleRows):
+        return rows if statistic.takes_singles else rows.doubles()
+    return rows if is_from_another_library(rows) else rows.astype(np.float64, copy=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, namespace_of
 from sfumato.sums.grid import ROW_BITS, cut, double_rounding
+
+if TYPE_CHECKING:
+    from sfumato.sums.persons import PersonUnit
 
 __all__ = [
     "ClassCounts",
@@ -34,6 +37,7 @@ class Statistic(ABC):
     """
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
+    takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `SingleRows`
 
     @property
     @abstractmethod
@@ -82,13 +86,79 @@ class Statistic(ABC):
             The distance.
         """
 
-    def sensitivity(self, relation: str | Relation, most_rows: int) -> float:
-        """Largest distance of the sums of two neighbours once they are doubles.
+    def term_total(self, relation: Relation) -> float:
+        """Largest distance of the exact sums of two neighbours, in the sum of magnitudes.
 
         Parameters
         ----------
-        relation : {"replace_one", "add_or_remove_one"}
+        relation : Relation
             The neighbours.
+
+        Returns
+        -------
+        float
+            By default the Euclidean distance times the root of the size, which is never less.
+        """
+        return math.sqrt(self.size) * self.term_sensitivity(relation)
+
+    def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
+        """Give the exact sum over rows that belong to persons, `size` rows each and side by side.
+
+        Parameters
+        ----------
+        rows : array of shape (n, width)
+            Rows of the unit ball.
+        codes : ndarray of shape (n,)
+            Number of each record's class.
+        size : int
+            Rows of each person.
+
+        Returns
+        -------
+        array
+            The sum, of the shape of the statistic; by default that of `add_up`.
+        """
+        return self.add_up(rows, codes)
+
+    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:  # noqa: ARG002
+        """Largest distance where all rows of a person are bounded together.
+
+        Parameters
+        ----------
+        relation : Relation
+            The neighbours.
+        unit : PersonUnit
+            How many rows a person has, and how they are added up.
+
+        Returns
+        -------
+        float or None
+            None, the default, where each row is bounded by itself.
+        """
+        return None
+
+    def touched(self, n_rows: int, *, part: bool = False) -> int:  # noqa: ARG002 - all of them
+        """Most numbers of the sum that `n_rows` records can change.
+
+        Parameters
+        ----------
+        n_rows : int
+            Records.
+        part : bool, default=False
+            Whether only one part of the statistic is asked for.
+
+        Returns
+        -------
+        int
+            By default all of them.
+        """
+        return self.size
+
+    def rounding(self, most_rows: int) -> float:
+        """Euclidean distance by which two sums can move apart as they become doubles.
+
+        Parameters
+        ----------
         most_rows : int
             The public number of records, or a public bound on it.
 
@@ -97,7 +167,28 @@ class Statistic(ABC):
         float
             The distance.
         """
-        rounding = double_rounding(self.size, self.largest_term * most_rows)
+        return double_rounding(self.size, self.largest_term * most_rows)
+
+    def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
+        """Largest distance of the sums of two neighbours once they are doubles.
+
+        Parameters
+        ----------
+        relation : {"replace_one", "add_or_remove_one"}
+            The neighbours.
+        most_rows : int
+            The public number of records, or a public bound on it.
+        norm : {1, 2, "part"}, default=2
+            The sum of magnitudes, the Euclidean norm, or the sum over one part of the statistic.
+
+        Returns
+        -------
+        float
+            The distance.
+        """
+        rounding = self.rounding(most_rows)
+        if norm != 2:  # a part moves no further than the whole
+            return self.term_total(Relation(relation)) + math.sqrt(self.size) * rounding
         return self.term_sensitivity(Relation(relation)) + rounding
 
 

@@ -1,0 +1,199 @@
+"""Exact products at the rate of single precision.
+
+Single precision holds whole numbers up to 2**24. Rows are cut to multiples of ``2**-SINGLE_BITS``,
+and what they are multiplied by is brought to a grid so coarse that no partial sum of a product
+passes 2**24 steps: whatever the order of additions, none is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SINGLE_BITS", "ScoreWeights", "SingleRows"]
+
+SINGLE_BITS = 12  # rows are multiples of 2**-SINGLE_BITS
+MANTISSA = 24  # bits of a number in single precision
+PART = 256  # rows whose products are added in single precision, parts in double precision
+LARGEST_DIGIT = 2.0**11  # steps of slopes that are multiplied as they are; ...
+BASE = 2.0**8  # ... larger ones are written with two digits of this base
+FEW = 0.25  # share of columns that are multiplied in double precision beside the others
+ROUNDING_MARGIN = 2.0**-20  # more than lengths are off by that are computed in doubles, ...
+SINGLE_MARGIN = 2.0**-10  # ... and in single precision
+
+Doubles = NDArray[np.float64]
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class SingleRows:
+    """Rows of the unit ball, multiples of ``2**-SINGLE_BITS``, in single precision.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, width)
+        The rows.
+    longest : ndarray of shape (width,)
+        Of each column, the largest Euclidean length in a part of `PART` rows, or a bound on it.
+    """
+
+    rows: Singles = field(repr=False)
+    longest: Doubles = field(repr=False)
+
+    @classmethod
+    def of(cls, rows: Doubles) -> Self:
+        """Hold rows that are cut to the grid.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, width)
+            Rows of the unit ball, multiples of ``2**-SINGLE_BITS``.
+
+        Returns
+        -------
+        SingleRows
+            The same numbers.
+        """
+        squares = np.add.reduceat(rows * rows, range(0, len(rows), PART)) if len(rows) else rows[:0]
+        longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + ROUNDING_MARGIN)
+        return cls(rows.astype(np.float32), longest)
+
+    def doubles(self) -> Doubles:
+        """Give the rows in double precision.
+
+        Returns
+        -------
+        ndarray of shape (n, width)
+            The same numbers.
+        """
+        return self.rows.astype(np.float64)
+
+    def person_products(self, size: int) -> Singles:
+        """``a_i.a_j`` of the rows of each person, exactly; kept for the next call.
+
+        Parameters
+        ----------
+        size : int
+            Rows of each person, side by side.
+
+        Returns
+        -------
+        ndarray of shape (n_persons, size, size)
+            The products.
+        """
+        kept: dict[int, Singles] = self.__dict__.setdefault("_products", {})
+        if size not in kept:
+            apart = self.rows.reshape(-1, size, self.rows.shape[1])
+            kept[size] = apart @ np.swapaxes(apart, 1, 2)
+        return kept[size]
+
+    def scores(self, weights: ScoreWeights) -> Doubles:
+        """``rows @ weights.T``, exactly.
+
+        A partial sum is at most ``|row| |w|`` by Cauchy and Schwarz, hence 2**24 steps.
+
+        Parameters
+        ----------
+        weights : ScoreWeights
+            Public weights on the grid of scores.
+
+        Returns
+        -------
+        ndarray of shape (n, n_scores)
+            The scores, column after column in memory.
+        """
+        return np.asarray(self.rows @ weights.columns).astype(np.float64, order="F")
+
+    def gathered(self, slopes: Doubles, bits: int) -> Doubles:
+        """``slopes.T @ rows``, exactly.
+
+        Slopes of more than 2**11 steps are written with two digits. In a part, a partial sum of
+        the products of digits and a column is at most the length of the digits of one score times
+        that of the column. Columns for which that passes 2**24 steps are multiplied in double
+        precision.
+
+        Parameters
+        ----------
+        slopes : ndarray of shape (n, n_scores)
+            Multiples of ``2**-bits`` below 2.
+        bits : int
+            At most 24.
+
+        Returns
+        -------
+        ndarray of shape (n_scores, width)
+            The sums.
+        """
+        counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
+        if np.abs(counts).max(initial=0.0) <= LARGEST_DIGIT:
+            return np.asarray(self._gathered(counts) * 2.0**-bits)
+        upper = np.rint(counts * (1 / BASE))
+        found = BASE * self._gathered(upper)
+        found += self._gathered(counts - BASE * upper)
+        return np.asarray(found * 2.0**-bits)
+
+    def _gathered(self, counts: Doubles) -> Doubles:
+        digits = counts.astype(np.float32, order="C")
+        steps = self.longest * (2.0**SINGLE_BITS * _longest_part(digits))
+        (long,) = np.nonzero(steps > 2.0**MANTISSA)
+        if len(long) > FEW * len(steps):
+            return np.asarray(counts @ self.doubles())
+        found = self._added(digits)
+        if len(long):
+            found[:, long] = counts @ self.rows[:, long].astype(np.float64)
+        return found
+
+    def _added(self, factors: Singles) -> Doubles:
+        """``factors @ rows``: parts in single precision, their sum in double precision."""
+        n_rows, width = self.rows.shape
+        n_parts = n_rows // PART
+        whole = n_parts * PART
+        left = factors[:, :whole].reshape(len(factors), n_parts, PART).transpose(1, 0, 2)
+        parts = np.matmul(left, self.rows[:whole].reshape(n_parts, PART, width))
+        rest = factors[:, whole:] @ self.rows[whole:]
+        return np.asarray(parts.sum(axis=0, dtype=np.float64) + rest)
+
+
+def _longest_part(counts: Singles) -> float:
+    """Give the largest length of the numbers of one score in a part, or a little more."""
+    if not counts.size:
+        return 0.0
+    squares = np.add.reduceat(counts * counts, range(0, counts.shape[1], PART), axis=1)
+    return math.sqrt(float(squares.max())) * (1 + SINGLE_MARGIN)
+
+
+class ScoreWeights:
+    """Public weights, rounded to a power of two that makes scores of single precision exact.
+
+    With weights of length ``2**e`` at most it is ``2**(e + SINGLE_BITS - 24)``.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_scores, width)
+        Finite weights.
+
+    Attributes
+    ----------
+    rounded : ndarray of shape (n_scores, width)
+        The weights on the grid.
+    columns : ndarray of shape (width, n_scores)
+        The same in single precision.
+    """
+
+    def __init__(self, weights: Doubles) -> None:
+        exponent = math.frexp(_longest(weights))[1]
+        while True:
+            step = 2.0 ** (exponent + SINGLE_BITS - MANTISSA)
+            self.rounded: Doubles = np.rint(weights / step) * step
+            if _longest(self.rounded) <= 2.0**exponent * (1 - ROUNDING_MARGIN):
+                break
+            exponent += 1  # rounding has made them longer
+        self.columns: Singles = np.ascontiguousarray(self.rounded.T, dtype=np.float32)
+
+
+def _longest(weights: Doubles) -> float:
+    return float(np.linalg.norm(weights, axis=1).max(initial=0.0))

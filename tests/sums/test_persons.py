@@ -1,0 +1,259 @@
+"""All rows of a person together move a sum no further than is said, wherever they lie."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sfumato.additive.knots import PlaceCounts
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.linear.noisy_gradient import GradientSum
+from sfumato.objectives.losses import loss_named
+from sfumato.sums import (
+    ArrayRecords,
+    BatchRecords,
+    ClassCounts,
+    ClassMoments,
+    CountTables,
+    MeanAndSquares,
+    SecondMoment,
+    Statistic,
+)
+from sfumato.sums.grid import ROW_BITS, cut
+from sfumato.sums.persons import Joined, PersonSum, PersonUnit, partition_of, person_codes
+from sfumato.sums.records import _as_doubles
+
+WIDTH, CLASSES, MOST = 3, 2, 3
+WAYS = ("average", "sum")
+LOSS = loss_named("softmax", CLASSES, huber_width=0.5)
+WEIGHTS = np.array([[2.0, -3.0, 1.0]])
+
+
+def gradient(unit: PersonUnit) -> GradientSum:
+    return GradientSum(LOSS, 0.25, WEIGHTS, joined=Joined.usual(unit, 0.25))
+
+
+def statistics(unit: PersonUnit) -> list[Statistic]:
+    return [
+        ClassCounts(CLASSES),
+        MeanAndSquares(WIDTH),
+        SecondMoment(WIDTH),
+        ClassMoments(CLASSES, WIDTH, constant=0.5),
+        CountTables((2, 2, 2), ((0,), (1, 2)), CLASSES),
+        PlaceCounts((0, 2)),
+        gradient(unit),
+    ]
+
+
+NAMES = [type(each).__name__ for each in statistics(PersonUnit(MOST))]
+
+
+def summed(
+    rows: np.ndarray, codes: np.ndarray, groups: object, unit: PersonUnit, statistic: Statistic
+) -> np.ndarray:
+    records = ArrayRecords.of_persons(
+        rows, codes, groups=groups, unit=unit, relation="add_or_remove_one"
+    )
+    return _as_doubles(records._sum(statistic))
+
+
+def some_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    rows = cut(Bounds(norm=1.0).clip(generator.normal(size=(n_rows, WIDTH))), ROW_BITS)
+    return rows, generator.integers(0, CLASSES, n_rows).astype(np.intp)
+
+
+def sets_of_rows() -> list[tuple[np.ndarray, np.ndarray]]:
+    """Every person of at most MOST + 1 rows out of a few far ones: more are kept than may be."""
+    axes = np.vstack([np.eye(WIDTH), -np.eye(WIDTH)[:1], np.ones((1, WIDTH)) / np.sqrt(WIDTH)])
+    single = list(itertools.product(cut(axes * (1 - 2.0**-30), ROW_BITS), range(CLASSES)))
+    found = []
+    for size in range(1, MOST + 2):
+        every = list(itertools.combinations_with_replacement(single, size))
+        for chosen in [[each] * size for each in single] + every[:: size**3]:
+            rows, codes = zip(*chosen, strict=True)
+            found.append((np.array(rows), np.array(codes, dtype=np.intp)))
+    return found
+
+
+@pytest.mark.parametrize("place", range(len(NAMES)), ids=NAMES)
+@pytest.mark.parametrize("way", WAYS)
+def test_no_person_moves_a_sum_further_than_its_sensitivity(place: int, way: str) -> None:
+    unit = PersonUnit(MOST, way)
+    statistic = statistics(unit)[place]
+    others, labels = some_rows(7, 1)
+    terms = []
+    for rows, codes in sets_of_rows():
+        terms.append(
+            summed(
+                np.vstack([others, rows]),
+                np.append(labels, codes),
+                [*"aabcccd", *["new"] * len(rows)],
+                unit,
+                statistic,
+            ).ravel()
+        )
+    without = summed(others, labels, list("aabcccd"), unit, statistic).ravel()
+    added = np.array(terms) - without
+    moved = {
+        "add_or_remove_one": np.linalg.norm(added, axis=1).max(),
+        "replace_one": max(np.linalg.norm(added - term, axis=1).max() for term in added),
+    }
+    magnitudes = {
+        "add_or_remove_one": np.abs(added).sum(axis=1).max(),
+        "replace_one": max(np.abs(added - term).sum(axis=1).max() for term in added),
+    }
+    for relation, distance in moved.items():
+        bound = unit.sensitivity(statistic, relation, 100)
+        assert 0.9 * bound <= distance <= bound
+        assert magnitudes[relation] <= unit.sensitivity(statistic, relation, 100, norm=1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
+    """Sorted or scattered, in batches or partitions, IDs of any type: the same bits."""
+    unit = PersonUnit(4, way)
+    rows, codes = some_rows(700, seed)
+    ids = np.random.default_rng(seed + 1).integers(0, 120, 700)
+    order = np.random.default_rng(seed + 2).permutation(700)
+    for statistic in (SecondMoment(WIDTH), ClassMoments(CLASSES, WIDTH), ClassCounts(CLASSES)):
+        whole = summed(rows, codes, ids, unit, statistic)
+        moved = rows[order], codes[order], ids[order]
+        texts = [str(each) for each in moved[2]]
+        assert np.array_equal(summed(*moved[:2], texts, unit, statistic), whole)
+
+        def read():
+            for start in range(0, 700, 90):
+                yield tuple(each[start : start + 90] for each in moved)  # noqa: B023
+
+        batches = BatchRecords(read, width=WIDTH, relation="replace_one", person=unit)
+        assert np.array_equal(_as_doubles(batches._sum(statistic)), whole)
+        parts = partition_of(ids, 3)
+        totals = [
+            ArrayRecords.of_persons(
+                rows[parts == part],
+                codes[parts == part],
+                groups=ids[parts == part],
+                unit=unit,
+                relation="add_or_remove_one",
+            )._sum(statistic)
+            for part in range(3)
+        ]
+        assert np.array_equal(_as_doubles(totals[0].merge(totals[1]).merge(totals[2])), whole)
+        quick = ArrayRecords.of_persons(
+            *moved[:2],
+            groups=moved[2],
+            unit=unit,
+            relation="add_or_remove_one",
+            side_by_side=False,
+        )
+        assert np.array_equal(_as_doubles(quick._sum(statistic)), whole)
+    with pytest.raises(InvalidInputError, match="side by side"):
+        quick._sum(gradient(unit))
+    gathered = ArrayRecords.of_persons(
+        rows, codes, groups=ids, unit=unit, relation="add_or_remove_one"
+    )
+    scattered = ArrayRecords.of_persons(
+        *moved[:2], groups=moved[2], unit=unit, relation="add_or_remove_one"
+    )
+    sums = [
+        _as_doubles(each._sum(gradient(unit)))
+        for each in (gathered, scattered, gathered.kept(), scattered.kept())
+    ]
+    assert all(np.array_equal(each, sums[0]) for each in sums)
+
+
+def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
+    unit = PersonUnit(3)
+    rows, codes = some_rows(60, seed)
+    ids = np.repeat(np.arange(30), 2)
+    ids[::7] = 40
+    counts = summed(rows, codes, ids, unit, ClassCounts(CLASSES))
+    assert counts.sum() == pytest.approx(len(np.unique(ids)), abs=CLASSES * 2.0**-24)
+    exact = Fraction(0)
+    for each in np.unique(ids[ids != 40]):
+        mine = cut(rows[ids == each], ROW_BITS)[:, 0]
+        exact += sum(Fraction(float(x)) ** 2 for x in mine) / len(mine)
+    few = ids != 40
+    total = summed(rows[few], codes[few], ids[few], unit, SecondMoment(WIDTH))[0, 0]
+    assert abs(Fraction(float(total)) - exact) <= Fraction(1, 2**24)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_other_persons_do_not_decide_which_rows_are_kept(way: str, seed: int) -> None:
+    unit = PersonUnit(2, way)
+    rows, codes = some_rows(50, seed)
+    mine = np.arange(50) < 20
+    both = summed(rows, codes, np.where(mine, 1, 2), unit, SecondMoment(WIDTH))
+    apart = [
+        summed(rows[part], codes[part], np.zeros(int(part.sum())), unit, SecondMoment(WIDTH))
+        for part in (mine, ~mine)
+    ]
+    assert np.allclose(both, apart[0] + apart[1], rtol=0, atol=2.0**-22)
+
+
+def test_a_clipped_person_is_shrunk_as_a_whole() -> None:
+    """A broken variant that bounds each row by itself passes the joint bound."""
+    unit = PersonUnit(16)
+    rows = np.tile(cut(np.array([[0.0, 1 - 2.0**-30, 0.0]]), ROW_BITS), (16, 1))
+    codes = np.ones(16, dtype=np.intp)
+    ids = np.zeros(16)
+    bound = unit.sensitivity(gradient(unit), "add_or_remove_one", 1)
+    found = np.linalg.norm(summed(rows, codes, ids, unit, gradient(unit)))
+    broken = np.linalg.norm(summed(rows, codes, ids, unit, GradientSum(LOSS, 0.25, WEIGHTS)))
+    assert 0.9 * bound <= found <= bound < broken
+
+
+def test_ids_of_any_kind() -> None:
+    odd = [1, "1", 1.0, None, np.nan, "", "  ", {}, float("inf"), "nan", "a", b"a", "01", True]
+    codes = person_codes(odd)
+    assert codes.tolist() == [0, 0, 0, -1, -1, -1, -1, -1, -1, -1, 1, 1, 2, 0]
+    assert person_codes([]).size == 0
+    assert person_codes(np.array([3, 1, 3])).tolist() == [2, 0, 2]
+    assert person_codes(np.array([2.0, np.nan, 2.0])).tolist() == [0, -1, 0]
+    with pytest.raises(InvalidInputError, match="one column"):
+        person_codes(np.zeros((2, 2)))
+
+
+def test_one_odd_id_changes_nobody_else() -> None:
+    ids: list[object] = [1, 2, 2, 3]
+    for odd in (None, "x", [1, 2], object(), 1e400):
+        assert person_codes([*ids, odd])[:4].tolist() == [0, 1, 1, 2]
+        assert person_codes(np.array([*ids, odd], dtype=object))[:4].tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_odd_columns_of_ids(way: str) -> None:
+    """One ID for all, none at all, and a person with very many rows."""
+    unit = PersonUnit(4, way)
+    rows, codes = some_rows(1000, 3)
+    one = summed(rows, codes, np.zeros(1000), unit, ClassCounts(CLASSES))
+    assert one.sum() == (1 if way == "average" else 4)
+    none = summed(rows, codes, [None] * 1000, unit, ClassCounts(CLASSES))
+    assert not none.any()
+    with pytest.raises(InvalidInputError, match="no records"):
+        ArrayRecords.of_persons(
+            rows, codes, groups=[None] * 1000, unit=unit, relation="replace_one"
+        )
+    with pytest.raises(InvalidInputError, match="inconsistent"):
+        ArrayRecords.of_persons(rows, codes, groups=[1], unit=unit, relation="replace_one")
+
+
+def test_a_sum_of_persons_shows_nothing() -> None:
+    assert repr(PersonSum((2,))) == "PersonSum(shape=(2,))"
+    with pytest.raises(InvalidInputError, match="different"):
+        PersonSum((2,)).merge(PersonSum((3,)))
+
+
+def test_what_is_declared_about_persons() -> None:
+    for wrong in (0, 2.5, True, 10**6):
+        with pytest.raises(InvalidInputError, match="person_rows"):
+            Bounds(norm=1.0, person_rows=wrong)
+    with pytest.raises(InvalidInputError, match="per_person"):
+        Bounds(norm=1.0, per_person="median")
+    with pytest.raises(MissingBoundsError):
+        Bounds(person_rows=3)

@@ -1,0 +1,210 @@
+"""Products in single precision are those of whole numbers, to the bit."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato import Bounds
+from sfumato.linear.noisy_gradient import GradientSum, coarse_bits
+from sfumato.linear.rows import LinearRows
+from sfumato.objectives.losses import loss_named
+from sfumato.sums import ArrayRecords, BatchRecords, ClassCounts, SecondMoment, singles
+from sfumato.sums.grid import ROW_BITS, cut, revealed
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.singles import PART, SINGLE_BITS, ScoreWeights, SingleRows
+
+ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest
+
+
+def whole(values: np.ndarray, bits: int) -> np.ndarray:
+    """Give multiples of ``2**-bits`` as Python's integers."""
+    steps = values * 2.0**bits
+    assert np.array_equal(steps, np.rint(steps))
+    return steps.astype(np.int64).astype(object)
+
+
+def some_rows(generator: np.random.Generator, n_rows: int, width: int, kind: str) -> np.ndarray:
+    rows = generator.normal(size=(n_rows, width))
+    if kind == "one sign":  # nothing cancels, so partial sums are as large as they get
+        rows = np.abs(rows)
+    elif kind == "one axis":
+        rows = np.eye(width)[generator.integers(min(2, width), size=n_rows)]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 2.0**-14)  # 1 becomes odd
+    return cut(rows, SINGLE_BITS)
+
+
+def gathered_exactly(rows: np.ndarray, slopes: np.ndarray, bits: int) -> np.ndarray:
+    return whole(slopes, bits).T @ whole(rows, SINGLE_BITS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n_rows=st.integers(0, ROWS_UP_TO),
+    width=st.integers(1, 40),
+    n_scores=st.integers(1, 4),
+    largest=st.sampled_from([2.0**-20, 0.001, 0.1, 1.0, 1.9]),
+    bits=st.sampled_from([3, 12, ROW_BITS]),
+    kind=st.sampled_from(["any", "one sign", "one axis"]),
+    is_largest=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_sums_are_those_of_whole_numbers(
+    n_rows, width, n_scores, largest, bits, kind, is_largest, seed
+):
+    generator = np.random.default_rng(seed)
+    rows = some_rows(generator, n_rows, width, kind)
+    slopes = generator.uniform(-largest, largest, (n_rows, n_scores))
+    slopes = cut(np.full_like(slopes, largest) if is_largest else slopes, bits)
+    found = SingleRows.of(rows).gathered(slopes, bits)
+    exact = gathered_exactly(rows, slopes, bits)
+    assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
+
+
+@pytest.mark.parametrize("entry", [510, 511, 512, 513])  # at 512 a part adds up to 2**24 steps
+def test_columns_at_the_limit_are_exact(entry):
+    rows = np.zeros((PART, 40))
+    rows[:, 0], rows[::2, 1] = entry, entry + 1
+    rows *= 2.0**-SINGLE_BITS
+    slopes = np.full((PART, 2), 128 * 2.0**-12)
+    slopes[0] -= 2.0**-12
+    exact = gathered_exactly(rows, slopes, 12)
+    found = SingleRows.of(rows).gathered(slopes, 12)
+    assert np.array_equal(whole(found, 12 + SINGLE_BITS), exact)
+
+
+def test_without_the_limit_sums_are_rounded():
+    generator = np.random.default_rng(0)
+    rows = some_rows(generator, PART, 40, "one axis")
+    slopes = cut(generator.uniform(1.0, 1.9, (PART, 2)), ROW_BITS)
+    exact = gathered_exactly(rows, slopes, ROW_BITS)
+    held = SingleRows.of(rows)
+    found = held.gathered(slopes, ROW_BITS)
+    assert np.array_equal(whole(found, ROW_BITS + SINGLE_BITS), exact)
+    short = SingleRows(held.rows, np.zeros(40))  # as if every column were short
+    rounded = short.gathered(slopes, ROW_BITS)
+    assert not np.array_equal(rounded * 2.0 ** (ROW_BITS + SINGLE_BITS), exact.astype(float))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n_classes=st.sampled_from([2, 3, 10, 60]),
+    clip=st.sampled_from([1e-6, 2.0**-16, 0.001, 0.1, 1.0, 1.9]),
+    name=st.sampled_from(["softmax", "huber"]),
+    is_coarse=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_rounded_slopes_are_no_longer_than_the_clip(n_classes, clip, name, is_coarse, seed):
+    """Rounding to the nearest step lengthens slopes; the proof needs them within the clip."""
+    generator = np.random.default_rng(seed)
+    loss = loss_named(name, n_classes)
+    clip = min(clip, loss.slope_bound)
+    bits = coarse_bits(loss, clip) if is_coarse else ROW_BITS
+    statistic = GradientSum(loss, clip, np.zeros((loss.n_scores, 1)), slope_bits=bits)
+    scores = generator.normal(0, 4, (200, loss.n_scores))
+    slopes = statistic._slopes(scores, generator.integers(n_classes, size=200))
+    steps = whole(slopes, bits)
+    lengths = (steps * steps).sum(axis=1)  # exact
+    assert lengths.max() <= (clip * 2.0**bits) ** 2
+    if is_coarse and clip > 0.01:
+        assert lengths.max() > (0.98 * clip * 2.0**bits) ** 2
+
+
+def test_a_coarse_step_is_a_small_part_of_the_clip():
+    for n_classes, clip in ((2, 1.0), (10, 0.1), (100, 0.5)):
+        loss = loss_named("softmax", n_classes)
+        moved = np.sqrt(loss.n_scores) * 2.0 ** -(coarse_bits(loss, clip) + 1)
+        assert clip / 520 <= moved <= clip / 256
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n_rows=st.integers(1, 50),
+    width=st.integers(1, 300),
+    scale=st.sampled_from([0.0, 1e-9, 0.1, 3.0, 60.0]),
+    kind=st.sampled_from(["any", "one sign", "one axis"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
+    generator = np.random.default_rng(seed)
+    rows = some_rows(generator, n_rows, width, kind)
+    raw = scale * generator.normal(size=(3, width))
+    raw[0] = np.abs(raw[0])
+    weights = ScoreWeights(raw)
+    assert np.array_equal(weights.columns, weights.rounded.T)
+    assert np.array_equal(ScoreWeights(weights.rounded).rounded, weights.rounded)
+    longest = np.linalg.norm(raw, axis=1).max()
+    assert np.abs(weights.rounded - raw).max() <= longest * 2.0**-10
+    exponent = max(int(np.ceil(np.log2(longest))) if longest else 0, -40)
+    bits = 12 - exponent
+    exact = whole(rows, SINGLE_BITS) @ whole(weights.rounded, bits).T
+    found = SingleRows.of(rows).scores(weights)
+    assert np.array_equal(whole(found, SINGLE_BITS + bits), exact)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("clip", [0.1, 1.0])
+def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_classes, clip, rng):
+    """Kept rows give the sum that a library of doubles gives for the same coarse rows."""
+    n_rows, width = 3 * PART + 17, 12
+    raw, codes = rng.normal(size=(n_rows, width)), rng.integers(n_classes, size=n_rows)
+    unit, linear = IntoUnitBall(Bounds(norm=3.0), width), LinearRows(width, True)
+    loss = loss_named("huber", n_classes)  # without exp, so that libraries agree to the bit
+    weights = ScoreWeights(rng.normal(0, 2, (loss.n_scores, width + 1))).rounded
+    statistic = GradientSum(loss, clip, weights, slope_bits=coarse_bits(loss, clip))
+
+    def kept(rows, codes):
+        records = ArrayRecords(rows, codes, relation="add_or_remove_one")
+        return records.mapped(unit).mapped(linear).kept_in_singles()
+
+    total = kept(raw, codes)._sum(statistic)
+    order = rng.permutation(n_rows)
+    assert kept(raw[order], codes[order])._sum(statistic) == total
+
+    def read():
+        for start in range(0, n_rows, 100):
+            yield raw[start : start + 100], codes[start : start + 100]
+
+    batches = BatchRecords(read, width=width, relation="add_or_remove_one")
+    assert batches.mapped(unit).mapped(linear).kept_in_singles()._sum(statistic) == total
+    coarse = cut(linear(unit(raw)), SINGLE_BITS)
+    doubles = ArrayRecords(coarse, codes, relation="add_or_remove_one")
+    assert doubles._sum(statistic) == total
+    foreign = ArrayRecords(array_api_strict.asarray(coarse), codes, relation="add_or_remove_one")
+    assert foreign.kept_in_singles()._sum(statistic) == total
+    for other in (ClassCounts(n_classes), SecondMoment(width + 1)):
+        assert np.array_equal(revealed(kept(raw, codes)._sum(other)), revealed(doubles._sum(other)))
+
+
+def test_one_row_moves_the_sum_in_singles_by_its_own_exact_term(rng):
+    n_rows, width = PART + 40, 30
+    rows = some_rows(rng, n_rows, width, "any")
+    codes = rng.integers(3, size=n_rows)
+    loss = loss_named("softmax", 3)
+    bits = coarse_bits(loss, 0.1)
+    statistic = GradientSum(loss, 0.1, rng.normal(0, 3, (3, width)), slope_bits=bits)
+
+    def total(chosen):
+        records = ArrayRecords(rows[chosen], codes[chosen], relation="add_or_remove_one")
+        return revealed(records.kept_in_singles()._sum(statistic))
+
+    for i in (0, 7, PART - 1, PART, n_rows - 1):
+        term = total(np.array([i]))
+        assert np.array_equal(total(np.delete(np.arange(n_rows), i)) + term, total(slice(None)))
+        assert 0 < np.linalg.norm(term) <= 0.1
+
+
+def test_no_records_are_kept_as_well():
+    nothing = ArrayRecords(np.empty((0, 3)), relation="add_or_remove_one").kept_in_singles()
+    assert nothing.width == 3
+    assert not revealed(nothing._sum(SecondMoment(3))).any()
+
+
+def test_parts_hold_the_rows_that_lengths_were_taken_of():
+    rows = np.zeros((2 * PART, 1))
+    rows[:PART] = 0.5
+    assert SingleRows.of(rows).longest[0] == pytest.approx(0.5 * PART**0.5)
+    assert singles.PART**0.5 == 16
