@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.tables.bounds_file import LAYOUT, Column, TableBounds, Target
+from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import LAYOUT, TableBounds
 
 BOUNDS = TableBounds(
     (
@@ -92,7 +93,7 @@ HEAD = "version = 1\nconfirmed = true\n"
         (HEAD + '[columns.age]\ntype = "double"\nlower = 0\nupper = 1e200\n', "1e150"),
         (HEAD + '[columns.age]\ntype = "int64"\nlower = 9\nupper = 9\n', "below"),
         (HEAD + '[columns.age]\ntype = "string"\nlower = 0\nupper = 9\n', "categories"),
-        (HEAD + '[columns.d]\ntype = "timestamp[s]"\nlower = 0\nupper = 9\n', "age in years"),
+        (HEAD + '[columns.d]\ntype = "timestamp[s]"\nlower = 0\nupper = 9\n', "who somebody is"),
         (HEAD + COLUMN + 'categories = ["a"]\n', "choose one"),
         (HEAD + '[columns.c]\ntype = "string"\ncategories = []\n', "at least one"),
         (HEAD + '[columns.c]\ntype = "string"\ncategories = ["a", 1]\n', "all text"),
@@ -131,4 +132,4 @@ def test_the_target_is_no_feature_even_if_it_is_listed(tmp_path: Path) -> None:
 
 def test_bounds_that_leave_everything_out_are_no_bounds() -> None:
     with pytest.raises(InvalidInputError, match="leave out every column"):
-        TableBounds(BOUNDS.columns[-1:]).encoding()
+        _ = TableBounds(BOUNDS.columns[-1:]).features

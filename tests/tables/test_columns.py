@@ -35,6 +35,11 @@ OBJECTS: list[tuple[Any, float | None, int | None, bool | None]] = [
     ("1e2", 100.0, 100, None),
     ("TRUE", 1.0, 1, True),
     ("seven", None, None, None),
+    ("(7+0j)", 7.0, 7, None),
+    ("(-2.5-0j)", -2.5, None, None),
+    ("(1+2j)", None, None, None),
+    ("(+0j)", None, None, None),
+    ("0j", 0.0, 0, False),
     ("1_0", None, None, None),
     ("\ud800", None, None, None),
     (b"8", 8.0, 8, None),
@@ -75,13 +80,13 @@ TEXTS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None)
-@given(cells=st.lists(TEXTS, min_size=1, max_size=8), told=st.sampled_from(TYPES))
-def test_a_text_is_read_as_it_is_alone(cells: list[str | None], told: str) -> None:
-    together = read_as(pa.array(cells, pa.string()), told)
-    alone = [read_as(pa.array([cell], pa.string()), told)[0].as_py() for cell in cells]
+@given(cells=st.lists(TEXTS, min_size=1, max_size=8), declared=st.sampled_from(TYPES))
+def test_a_text_is_read_as_it_is_alone(cells: list[str | None], declared: str) -> None:
+    together = read_as(pa.array(cells, pa.string()), declared)
+    alone = [read_as(pa.array([cell], pa.string()), declared)[0].as_py() for cell in cells]
     assert repr(together.to_pylist()) == repr(alone)
     stored = [cell if cell is None else cell.encode() for cell in cells]
-    assert repr(read_as(pa.array(stored, pa.binary()), told).to_pylist()) == repr(alone)
+    assert repr(read_as(pa.array(stored, pa.binary()), declared).to_pylist()) == repr(alone)
 
 
 def test_undecodable_bytes_are_one_missing_cell() -> None:
@@ -177,3 +182,15 @@ def test_categories_of_several_kinds_and_beyond_64_bits() -> None:
     for value in (None, float("nan"), 10**400, 3j):
         with pytest.raises(InvalidInputError, match="category or label"):
             codes_of(column, [value])
+
+
+@pytest.mark.parametrize("declared", ["double", "int64", "string"])
+def test_one_complex_number_in_a_file_moves_no_other(declared: str) -> None:
+    """It makes pandas write every number of the column as complex."""
+    column = np.array([1, 0, 31])
+    plain, spoilt = (
+        pd.Series(numbers).to_csv(index=False, header=False).split()
+        for numbers in (column, np.append(column[:-1], 31 + 2j))
+    )
+    read = [read_as(pa.array(cells), declared).to_pylist() for cells in (plain, spoilt)]
+    assert read[0][:2] == read[1][:2] == ([1, 0] if declared != "string" else ["1", "0"])

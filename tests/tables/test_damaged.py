@@ -19,7 +19,7 @@ from sfumato.tables import checksums
 from sfumato.tables.files import TableFile, write_table
 
 ROOT = Path(__file__).parents[2]
-FLIPS = 600
+FLIPS = 250
 RUN = "from benchmarks.damaged_tables import *; read_damaged({!r}, 0, {}, only_bits=True)"
 
 
@@ -130,3 +130,27 @@ def test_the_system_says_why_a_file_cannot_be_read(
     monkeypatch.setattr(pyarrow.parquet, "ParquetFile", failing)
     with pytest.raises(InvalidInputError, match=r"rows\.parquet.*Input/output error"):
         TableFile(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.csv",
+            "a,b,c\n1,2,3\n4,5,6,7\n8,9,10\n",
+            "line 3: 4 fields, where the first line has 3",
+        ),
+        ("b.jsonl", '{"a": 1}\n{"a":\n{"a": 3}\n', "line 2: it is no JSON object"),
+        (
+            "c.jsonl",
+            '{"a": 1}\n{"a": "x"}\n',
+            "line 2: 'a' is a text, where it was a number before",
+        ),
+    ],
+)
+def test_a_line_that_stops_an_undeclared_text_is_named(tmp_path, name, text, said):
+    """For the owner, who describes a table; declared types are read line by line and never stop."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=f"{name}' cannot be read as .* See {said}"):
+        TableFile(path).read()

@@ -151,7 +151,7 @@ def test_integers_beyond_64_bits_become_doubles(tmp_path: Path) -> None:
 def test_unknown_names(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no file"):
         TableFile(tmp_path / "rows.csv")
-    with pytest.raises(InvalidInputError, match=r"\.csv, \.parquet"):
+    with pytest.raises(InvalidInputError, match=r"\.csv, \.tsv, \.parquet"):
         format_of("rows.xlsx")
     write_table(a_table(), tmp_path / "rows.csv")
     with pytest.raises(InvalidInputError, match=r"no column 'label'\. It has: 'age'"):

@@ -160,9 +160,9 @@ ANY_TYPE = st.sampled_from(["double", "float", "int64", "uint8", "bool", "string
 
 
 @settings(max_examples=100, deadline=None)
-@given(cell=NUMBERS, told=ANY_TYPE)
+@given(cell=NUMBERS, declared=ANY_TYPE)
 def test_a_cell_is_read_alike_beside_odd_ones(
-    tmp_path_factory: pytest.TempPathFactory, cell: str, told: str
+    tmp_path_factory: pytest.TempPathFactory, cell: str, declared: str
 ) -> None:
     """Blocks that Arrow reads as a whole and blocks that are read cell by cell agree."""
     folder = tmp_path_factory.mktemp("rows")
@@ -174,7 +174,7 @@ def test_a_cell_is_read_alike_beside_odd_ones(
         found = []
         for lines_ in (records, [*records, further]):
             path = written(folder, kind, lines_).path
-            column = TableFile(path, {"n": told}).read(["n"])["n"][:2]
+            column = TableFile(path, {"n": declared}).read(["n"])["n"][:2]
             found.append(repr([None if each != each else each for each in column.to_pylist()]))
         assert found[0] == found[1]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import files
-from sfumato.tables.bounds_file import TableBounds
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.proposal import MOST_CATEGORIES, describe_table, rounded_outwards
+from sfumato.tables.schema import TableBounds
 
 pa = pytest.importorskip("pyarrow")
 
@@ -57,8 +57,10 @@ def test_every_kind_of_column(tmp_path: Path) -> None:
     assert (columns["member"].lower, columns["member"].upper) == (0, 1)
     assert columns["colour"].categories == ("blue", "red")
     assert columns["name"].left_out
-    assert columns["born"].left_out
-    assert "date" in columns["born"].note
+    assert columns["born"].parts == ("year", "month", "weekday")
+    assert (columns["born"].lower, columns["born"].upper) == ("2000-01-01", "2001-01-01")
+    assert columns["size"].missing
+    assert columns["colour"].missing
     assert (columns["nothing"].lower, columns["nothing"].upper) == (0.0, 1.0)
     assert found.bounds.target.labels == (0, 1)
     assert not found.bounds.confirmed
@@ -112,3 +114,31 @@ def test_columns_of_other_types_are_left_out(tmp_path: Path) -> None:
 def test_a_target_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no column 'label'"):
         described(tmp_path, "label", x=[1.0], y=["a"])
+
+
+def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> None:
+    n = 400
+    found = described(
+        tmp_path,
+        "cost",
+        id=[10_000 + 7 * i for i in range(n)],
+        code=[f"P-{i}" for i in range(n)],
+        income=[float(2 ** (i % 16)) + i / n for i in range(n)],
+        grade=[1 + i % 5 for i in range(n)],
+        seen=[f"{1 + i % 28:02}.{1 + i % 12:02}.{2000 + i % 9}" for i in range(n)],
+        cost=[3.25 * i for i in range(n)],
+    )
+    columns = {column.name: column for column in found.bounds.columns}
+    assert columns["id"].left_out
+    assert "as an ID has" in columns["id"].note
+    assert columns["code"].left_out
+    assert columns["income"].log
+    assert "long tail" in columns["income"].note
+    assert "if 1, 2, 3, 4, 5 are codes" in columns["grade"].note
+    assert columns["seen"].format == "%d.%m.%Y"
+    assert (columns["seen"].lower, columns["seen"].upper) == ("2000-01-01", "2009-01-01")
+    target = found.bounds.target
+    assert (target.labels, target.lower, target.upper) == (None, 0.0, 2000.0)
+    path = tmp_path / "bounds.toml"
+    found.bounds.write(path)
+    assert TableBounds.read(path) == found.bounds

@@ -1,5 +1,7 @@
-"""Tables: their columns as numbers, their files, and the file of their public bounds."""
+"""Tables: the public facts about them, their records as numbers, and their files."""
 
-from sfumato.tables.form import TableForm, is_table
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.frames import is_table
+from sfumato.tables.schema import TableBounds
 
-__all__ = ["TableForm", "is_table"]
+__all__ = ["TableBounds", "TableEncoder", "is_table"]

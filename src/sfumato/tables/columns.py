@@ -15,13 +15,14 @@ import importlib
 import math
 import re
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import as_number
+from sfumato.cells import as_number, real_text
 from sfumato.exceptions import InvalidInputError
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "as_column",
     "as_numbers",
     "codes_of",
+    "is_text",
     "read_as",
     "text_of",
     "texts",
@@ -48,6 +50,7 @@ KINDS = {
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
 TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 WORDS = {"true": 1, "false": 0}
+TIMES = ("date", "time", "duration", "period", "interval")
 BLANKS = " \t\n\r\v\f"
 # Texts that certainly are whole numbers of 64 bits or numbers, texts that may be some, and those
 # that are, written out.
@@ -115,15 +118,17 @@ def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> N
     column = as_column(column)
     kinds = [type_of_value(value) for value in values]
     found = np.full(len(column), -1, dtype=np.intp)
-    for told in dict.fromkeys(kinds):
-        places = [i for i, kind in enumerate(kinds) if kind == told]
-        options = arrow().array([_as_told(values[i], told) for i in places], type_of(told))
+    for declared in dict.fromkeys(kinds):
+        places = [i for i, kind in enumerate(kinds) if kind == declared]
+        options = arrow().array(
+            [_as_declared(values[i], declared) for i in places], type_of(declared)
+        )
         if len(options.unique()) != len(options):
             raise InvalidInputError(
                 "Categories and labels that are numbers must differ as doubles: whole numbers "
                 "beyond 2**53 do not always. Use text instead."
             )
-        inside = arrow("compute").index_in(read_as(column, told, place), value_set=options)
+        inside = arrow("compute").index_in(read_as(column, declared, place), value_set=options)
         codes = np.asarray(inside.fill_null(-1), dtype=np.intp)  # [Z2] equality, cell by cell
         found = np.where((found < 0) & (codes >= 0), np.asarray(places)[codes], found)
     return found
@@ -140,8 +145,8 @@ def type_of_value(value: Any) -> str:
     raise InvalidInputError("A category or label must be a text, a finite number or a truth value.")
 
 
-def _as_told(value: Any, told: str) -> Any:
-    return float(value) if told == "double" else value
+def _as_declared(value: Any, declared: str) -> Any:
+    return float(value) if declared == "double" else value
 
 
 # From any library to Arrow --------------------------------------------------------------------
@@ -152,12 +157,19 @@ def as_column(column: Any) -> Any:
     library = type(column).__module__.partition(".")[0]
     if library == "pyarrow":
         return column
-    if str(getattr(column, "dtype", "object")).lower().startswith("object"):
+    dtype = getattr(column, "dtype", "object")
+    if str(dtype).lower().startswith("object") or (library != "polars" and _holds_times(dtype)):
         return texts([text_of(cell) for cell in column])
     try:
         return column.to_arrow() if library == "polars" else _stored(column)
     except (arrow().ArrowException, TypeError, ValueError, NotImplementedError):
         return texts([text_of(cell) for cell in column])
+
+
+def _holds_times(dtype: Any) -> bool:
+    """Whether pandas or NumPy has found nothing but times: one odd cell makes them objects."""
+    dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
+    return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith(TIMES)
 
 
 def _stored(column: Any) -> Any:
@@ -192,6 +204,8 @@ def text_of(cell: Any) -> str | None:
             return str(int(cell))
         if isinstance(cell, float | Decimal):
             return _digits(cell)
+        if isinstance(cell, date) and cell == cell:  # wall-clock time; not pandas.NaT
+            return str(cell.replace(tzinfo=None) if isinstance(cell, datetime) else cell)
         return cell.decode() if isinstance(cell, bytes) else None
     except (ValueError, ArithmeticError):  # not UTF-8, or more digits than Python writes
         return None
@@ -218,7 +232,7 @@ def _digits(number: float | Decimal) -> str | None:
 # From one type to another ---------------------------------------------------------------------
 
 
-def read_as(column: Any, told: str, place: str = "The column") -> Any:
+def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     """Read each cell of a column of Arrow as the type of this name, or as missing.
 
     Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
@@ -226,35 +240,43 @@ def read_as(column: Any, told: str, place: str = "The column") -> Any:
     types = arrow("types")
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    wanted, stored = type_of(told), column.type
+    if is_text(column.type):
+        column = _decoded(column)
+    wanted, stored = type_of(declared), column.type
     if stored == wanted:
         return column
-    kind = arrow_kind(told)
+    kind = arrow_kind(declared)
     if types.is_null(stored):
         return arrow().nulls(len(column), wanted)
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
         column = _each(column, text_of, arrow().string())
-    elif _is_text(stored):
-        column = _decoded(column)
-    elif not arrow_kind(str(stored)) and told != "string":
-        raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {told}.")
+    elif not types.is_string(stored) and not arrow_kind(str(stored)) and declared != "string":
+        raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {declared}.")
     return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
 
 
-def _is_text(stored: Any) -> bool:
+def is_text(stored: Any) -> bool:
+    """Tell whether a type of Arrow holds texts or bytes."""
     types = arrow("types")
     asked = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(types, f"is_{each}")(stored) for each in asked)
 
 
 def _decoded(column: Any) -> Any:
-    """Give texts of any kind as plain ones; bytes that are no UTF-8 are missing."""
+    """Give texts of any kind as plain ones; bytes that are no UTF-8 are missing.
+
+    One complex number makes a library write all numbers of its column as such, ``(1.5+0j)``.
+    """
+    compute = arrow("compute")
     try:
-        return column.cast("string")
+        column = column.cast("string")
     except arrow().ArrowException:
-        return texts([text_of(cell) for cell in column.cast("large_binary").to_pylist()])
+        column = texts([text_of(cell) for cell in column.cast("large_binary").to_pylist()])
+    if not compute.any(compute.match_substring(column, "0j")).as_py():
+        return column
+    return _each(column, real_text, arrow().string())
 
 
 def _as_floats(column: Any, wanted: Any) -> Any:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
+from sfumato.storage.atomic_file import atomic_write
 from sfumato.tables import checksums
 from sfumato.tables.columns import arrow, read_as, type_of
-from sfumato.tables.lines import count_lines, csv_batches, csv_header, json_batches, json_names
+from sfumato.tables.lines import (
+    common_numbers,
+    count_lines,
+    csv_batches,
+    csv_header,
+    json_batches,
+    json_names,
+    odd_line,
+    opened,
+)
+from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniffed
 
 __all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
 
 FORMATS = {
     ".csv": "csv",
+    ".tsv": "csv",
     ".parquet": "parquet",
     ".feather": "feather",
     ".arrow": "feather",
@@ -31,14 +44,21 @@ BATCH_ROWS = 65536
 BATCH_BYTES = 2**24
 WHOLE_BYTES = 2**28  # a text file up to this size is read as a whole, its types from all rows
 LONGEST_HEADER = 2**22
-OF_DAMAGED_FILES = (ValueError, KeyError, OverflowError, TypeError)  # raised besides Arrow's own
+SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
+# Raised besides Arrow's own errors.
+OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
+
+
+def is_packed(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the name says that a file is packed by gzip."""
+    return Path(path).suffix == ".gz"
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Give the format that the suffix names."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
+    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
+    if suffix not in FORMATS or (is_packed(path) and FORMATS[suffix] not in ("csv", "jsonl")):
         known = ", ".join(FORMATS)
         raise InvalidInputError(f"'{path}' must end in one of {known}. Got '{suffix}' instead.")
     return FORMATS[suffix]
@@ -55,6 +75,8 @@ class TableFile:
         Declared types of columns, by their Arrow names. Every cell of such a column is read as
         its type, by itself: one that is not is missing. Without declared types, those of a text
         file are read off its cells.
+    text : TextFormat, optional
+        How a CSV is written; by default with commas (tabs for ``.tsv``), points and UTF-8.
 
     Notes
     -----
@@ -65,13 +87,18 @@ class TableFile:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], types: Mapping[str, str] | None = None
+        self,
+        path: str | os.PathLike[str],
+        types: Mapping[str, str] | None = None,
+        text: TextFormat | None = None,
     ) -> None:
         self.path = Path(path)
         self.format = format_of(path)
         self.types = dict(types or {})
-        for told in self.types.values():
-            type_of(told)
+        tabs = ".tsv" in self.path.suffixes
+        self.text = text or (TextFormat(delimiter="\t") if tabs else PLAIN_TEXT)
+        for declared in self.types.values():
+            type_of(declared)
         if not self.path.is_file():
             raise InvalidInputError(f"There is no file '{self.path}'.")
         if self.path.stat().st_size == 0 and not (self.types and self.format == "jsonl"):
@@ -84,9 +111,26 @@ class TableFile:
         """Names of the columns, with the names of their types."""
         return {field.name: plain_type(field.type) for field in self.schema}
 
-    def declared(self, types: Mapping[str, str]) -> TableFile:
-        """Give this table with declared types."""
-        return self if self.types == dict(types) else TableFile(self.path, types)
+    def declared(self, types: Mapping[str, str], text: TextFormat | None = None) -> TableFile:
+        """Give this table with declared types and, where it is given, a declared format."""
+        text = text or self.text
+        if (self.types, self.text) == (dict(types), text):
+            return self
+        return TableFile(self.path, types, text)
+
+    @classmethod
+    def sniffed(cls, path: str | os.PathLike[str]) -> TableFile:
+        """Open a table as its first lines suggest; for the eyes of its owner."""
+        place = Path(path)
+        if format_of(path) != "csv" or not place.is_file():
+            return cls(path)
+        try:
+            with opened(place) as file:
+                sample = file.read(SAMPLE_BYTES)
+        except (OSError, EOFError) as error:
+            raise InvalidInputError(f"The file '{path}' cannot be read: {error}.") from None
+        whole = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE_BYTES else sample
+        return cls(path, text=sniffed(whole) if whole.strip() else None)
 
     def count_rows(self) -> int:
         """Give the number of rows; formats of text are read for it."""
@@ -146,12 +190,12 @@ class TableFile:
     def _read_schema(self) -> Any:
         if self._is_read_by_lines:
             names = (
-                csv_header(self.path, LONGEST_HEADER)
+                csv_header(self.path, LONGEST_HEADER, self.text)
                 if self.format == "csv"
                 else dict.fromkeys([*self.types, *json_names(self.path)])
             )
-            told = [(name, type_of(self.types.get(name, "string"))) for name in names]
-            return arrow().schema(told)
+            declared = [(name, type_of(self.types.get(name, "string"))) for name in names]
+            return arrow().schema(declared)
         if self.format == "parquet":
             file = self._parquet()
             self._refuse_other_bytes(file.metadata.metadata)
@@ -183,7 +227,7 @@ class TableFile:
         if self._is_read_by_lines:
             types = {name: self.types.get(name, "string") for name in names}
             yield from (
-                csv_batches(self.path, self.schema.names, types)
+                csv_batches(self.path, self.schema.names, types, self.text)
                 if self.format == "csv"
                 else json_batches(self.path, types)
             )
@@ -213,27 +257,36 @@ class TableFile:
     def _read_text(self) -> Any:
         if self.format == "jsonl":
             return arrow("json").read_json(self.path)
-        found = arrow("csv").read_csv(self.path, convert_options=self._conversion())
+        found = arrow("csv").read_csv(self.path, **self._reading())
         if len(found) < count_lines(self.path, header=True, blank=False):
             raise InvalidInputError(
                 f"The file '{self.path}' has cells with line breaks inside. Each line is read as "
                 "one record: write the table as Parquet, or take the breaks out."
             )
-        return found
+        return _with_groups(found, self.text)
 
     def _open_text(self) -> Any:
-        csv = arrow("csv")
-        reading = csv.ReadOptions(block_size=BATCH_BYTES)
-        return csv.open_csv(self.path, read_options=reading, convert_options=self._conversion())
+        return arrow("csv").open_csv(self.path, **self._reading(block_size=BATCH_BYTES))
 
-    def _conversion(self) -> Any:
-        return arrow("csv").ConvertOptions(strings_can_be_null=True)
+    def _reading(self, **options: Any) -> dict[str, Any]:
+        csv, text = arrow("csv"), self.text
+        usual = csv.ConvertOptions().null_values
+        return {
+            "read_options": csv.ReadOptions(encoding=text.encoding, **options),
+            "parse_options": csv.ParseOptions(delimiter=text.delimiter, quote_char=text.quote),
+            "convert_options": csv.ConvertOptions(
+                strings_can_be_null=True,
+                decimal_point=text.decimal,
+                null_values=[*usual, *text.missing],
+            ),
+        }
 
     def _refuse_wide_text(self) -> None:
         """Count the columns of a text file in its first line: Arrow takes long for very many."""
         if self.format == "csv":
-            with self.path.open("rb") as file:
-                n_columns = file.readline(LONGEST_HEADER).count(b",") + 1
+            with self._told(), opened(self.path) as file:
+                line = file.readline(LONGEST_HEADER)
+            n_columns = line.count(self.text.delimiter.encode()) + 1
             if n_columns > MOST_COLUMNS:
                 raise InvalidInputError(_too_wide(self.path, n_columns))
 
@@ -251,10 +304,10 @@ class TableFile:
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
             usual = "string" if self._is_read_by_lines else plain_type(field.type)
-            told = self.types.get(field.name, usual)
-            if told != str(field.type):  # of whatever type, as long as nobody wants another
+            declared = self.types.get(field.name, usual)
+            if declared != str(field.type):  # of whatever type, as long as nobody wants another
                 place = f"The column {field.name!r} of '{self.path}'"
-                column = read_as(table.column(index), told, place)
+                column = read_as(table.column(index), declared, place)
                 table = table.set_column(index, field.name, column)
         return table
 
@@ -275,11 +328,24 @@ class TableFile:
         if isinstance(error, MemoryError):
             return f"{start}: it is damaged, or needs more memory than there is."
         message = str(error)
+        line = (
+            odd_line(self.path, self.format, self.text) if self.format in ("csv", "jsonl") else ""
+        )
         if "Expected" in message and "columns" in message:
-            return f"{start}: not all lines have as many fields as the first."
+            return f"{start}: not all lines have as many fields as the first.{line}"
         if "changed from" in message:
-            return f"{start}: a column holds values of several types."
-        return f"{start}: it is damaged, or of another format than its name says."
+            return f"{start}: a column holds values of several types.{line}"
+        return f"{start}: it is damaged, or of another format than its name says.{line}"
+
+
+def _with_groups(table: Any, text: TextFormat) -> Any:
+    """Read columns of numbers with groups of digits, which Arrow takes for texts."""
+    for place, field in enumerate(table.schema if text.thousands else ()):
+        if str(field.type) == "string":
+            with contextlib.suppress(arrow().ArrowException):
+                numbers = common_numbers(table.column(place), text).cast("double")
+                table = table.set_column(place, field.name, numbers)
+    return table
 
 
 def _valid(batch: Any) -> Any:
@@ -319,16 +385,20 @@ def _listed(names: Sequence[str], most: int = 12) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def plain_type(told: Any) -> str:
+def plain_type(declared: Any) -> str:
     """Name a type of Arrow by the plain type that its values are read as."""
     types = arrow("types")
-    if types.is_dictionary(told):
-        return plain_type(told.value_type)
-    if types.is_decimal(told):
+    if types.is_dictionary(declared):
+        return plain_type(declared.value_type)
+    if types.is_decimal(declared):
         return "double"
-    if types.is_large_string(told) or types.is_string(told) or types.is_string_view(told):
+    if (
+        types.is_large_string(declared)
+        or types.is_string(declared)
+        or types.is_string_view(declared)
+    ):
         return "string"
-    return str(told)
+    return str(declared)
 
 
 # Writing --------------------------------------------------------------------------------------
@@ -355,6 +425,8 @@ def write_table(
         The file beside, if one was written.
     """
     kind = format_of(path)
+    if is_packed(path) or Path(path).suffix.lower() == ".tsv":
+        raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")
     own = {
         key: v for key, v in (table.schema.metadata or {}).items() if key not in checksums.BLANKS
     }
@@ -363,13 +435,13 @@ def write_table(
         stored = {METADATA: json.dumps(metadata).encode()}
         table = table.replace_schema_metadata({**own, **stored})
     if metadata is None or kind in ("parquet", "feather"):
-        with written_aside(path) as file:
+        with atomic_write(path) as file:
             _WRITERS[kind](table, file)
         return None
     beside = metadata_beside(path)
-    with written_aside(beside) as note:  # renamed only after the table
+    with atomic_write(beside) as note:  # renamed only after the table
         note.write((json.dumps(metadata, indent=2) + "\n").encode())
-        with written_aside(path) as file:
+        with atomic_write(path) as file:
             _WRITERS[kind](table, file)
     return beside
 

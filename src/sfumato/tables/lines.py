@@ -10,19 +10,33 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
+import io
 import json
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, arrow_kind, text_of, texts, type_of
+from sfumato.tables.columns import arrow, arrow_kind, read_as, text_of, texts, type_of
+from sfumato.tables.text import PLAIN_TEXT, TextFormat
 
-__all__ = ["count_lines", "csv_batches", "csv_header", "json_batches", "json_names"]
+__all__ = [
+    "common_numbers",
+    "count_lines",
+    "csv_batches",
+    "csv_header",
+    "json_batches",
+    "json_names",
+    "odd_line",
+    "opened",
+]
 
 BLOCK_BYTES = 2**24
 LONGEST_LINE = 2**26
@@ -39,10 +53,12 @@ OTHER_FORMATS = (
 )
 # What the cells of JSON are in Python where their column holds nothing odd.
 PLAIN = {"f": {float, NoneType}, "i": {int, NoneType}, "u": {int, NoneType}, "b": {bool, NoneType}}
-# A field as Arrow reads it: in quotes from its beginning, or not; quotes inside it mean nothing.
-FIELD = r'(?:[^",\n][^,\n]*|"(?:[^"\n]|"")*"(?:[^",\n][^,\n]*)?|)'
-CLOSED = f"^{FIELD}(?:,{FIELD})*\n$"
-QUOTED = r'(^|,)"(?:[^"\n]|"")*"'
+JSON_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+}
 
 
 def count_lines(path: Path, *, header: bool, blank: bool = True) -> int:
@@ -55,9 +71,46 @@ def count_lines(path: Path, *, header: bool, blank: bool = True) -> int:
     )
 
 
+def odd_line(path: Path, form: str, text: TextFormat = PLAIN_TEXT) -> str:
+    """Say which line of a text has other fields or types than those before it, for its owner."""
+    with contextlib.suppress(csv.Error, OSError, EOFError, zlib.error), opened(path) as raw:
+        file = io.TextIOWrapper(raw, encoding="latin-1", newline="")
+        found = _odd_csv(file, text) if form == "csv" else _odd_json(file)
+        return "" if found is None else f" See line {found[0]}: {found[1]}."
+    return ""
+
+
+def _odd_csv(file: TextIO, text: TextFormat) -> tuple[int, str] | None:
+    reader = csv.reader(file, delimiter=text.delimiter, quotechar=text.quote)
+    width = len(next(reader, []))
+    for row in reader:
+        if row and len(row) != width:
+            return reader.line_num, f"{len(row)} fields, where the first line has {width}"
+    return None
+
+
+def _odd_json(file: TextIO) -> tuple[int, str] | None:
+    kinds: dict[str, str] = {}
+    for number, line in enumerate(file, start=1):
+        try:
+            record = dict(json.loads(line) if line.strip() else {})
+        except (ValueError, TypeError, RecursionError):
+            return number, "it is no JSON object"
+        for name, value in record.items():
+            kind = JSON_KINDS.get(type(value), "a list or an object")
+            if value is not None and kinds.setdefault(name, kind) != kind:
+                return number, f"{name!r} is {kind}, where it was {kinds[name]} before"
+    return None
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file of text, packed by gzip or not."""
+    return cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
+
+
 def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
     """Give the file in blocks of whole lines, without its header; a line too long is blank."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         _skip_mark(file)
         if header:
             file.readline()
@@ -84,40 +137,82 @@ def _skip_mark(file: BinaryIO) -> None:
 # CSV ------------------------------------------------------------------------------------------
 
 
-def csv_header(path: Path, longest: int) -> list[str]:
+def csv_header(path: Path, longest: int, text: TextFormat = PLAIN_TEXT) -> list[str]:
     """Give the names of the columns: the fields of the first line."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         _skip_mark(file)
-        line = file.readline(longest)
-    names = next(csv.reader([line.decode().rstrip("\r\n")]), [])
+        line = file.readline(longest).decode(text.encoding).rstrip("\r\n")
+    names = next(csv.reader([line], delimiter=text.delimiter, quotechar=text.quote), [])
     if not any(names):
         raise InvalidInputError(f"The first line of '{path}' names no columns.")
     return names
 
 
-def csv_batches(path: Path, names: Sequence[str], types: Mapping[str, str]) -> Iterator[Any]:
+def csv_batches(
+    path: Path, names: Sequence[str], types: Mapping[str, str], text: TextFormat = PLAIN_TEXT
+) -> Iterator[Any]:
     """Give tables of the columns in `types`: of these types where Arrow can, else of bytes.
 
     Where Arrow can read all cells of a block, it reads each of them as `read_as` would.
     """
-    told = {name: type_of(each) for name, each in types.items()}
+    declared = {name: type_of(each) for name, each in types.items()}
     plain = dict.fromkeys(types, arrow().binary())
-    for block in _blocks(path, header=True):
-        readable = _readable(block, len(names))
-        try:
-            yield _read_block(readable, names, told)
-        except arrow().ArrowException:
-            yield _read_block(readable, names, plain)
+    for raw in _blocks(path, header=True):
+        block = raw
+        if text.encoding != "utf-8":  # a letter of it is one byte, so that no line changes another
+            block = raw.decode(text.encoding, "replace").encode()
+        readable = _readable(block, len(names), text)
+        if text.is_common:
+            try:
+                yield _read_block(readable, names, declared, text)
+                continue
+            except arrow().ArrowException:
+                pass
+        found = _read_block(readable, names, plain, text)
+        yield found if text.is_common else _common_cells(found, types, text)
 
 
-def _read_block(block: Any, names: Sequence[str], types: Mapping[str, Any]) -> Any:
+def _common_cells(table: Any, types: Mapping[str, str], text: TextFormat) -> Any:
+    """Give markers of missing cells as missing, and numbers with a point; each cell by itself."""
+    compute, none = arrow("compute"), arrow().scalar(None, arrow().string())
+    columns = {}
+    for name in table.column_names:
+        cells = compute.utf8_trim_whitespace(read_as(table[name], "string"))
+        if text.missing:
+            marks = arrow().array(list(text.missing), arrow().string())
+            cells = compute.if_else(compute.is_in(cells, value_set=marks), none, cells)
+        if arrow_kind(types[name]):
+            cells = common_numbers(cells, text)
+        columns[name] = cells
+    return arrow().table(columns)
+
+
+def common_numbers(cells: Any, text: TextFormat) -> Any:
+    """Write numbers with a point and without groups; where a comma is due, a point is no number."""
+    compute = arrow("compute")
+    if text.thousands:
+        t, d = re.escape(text.thousands), re.escape(text.decimal)
+        grouped = compute.match_substring_regex(cells, rf"^[+-]?\d{{1,3}}({t}\d{{3}})+({d}\d*)?$")
+        bare = compute.replace_substring(cells, text.thousands, "")
+        cells = compute.if_else(grouped, bare, cells)
+    if text.decimal != ".":
+        cells = compute.replace_substring(cells, ".", "?")
+        cells = compute.replace_substring(cells, text.decimal, ".")
+    return cells
+
+
+def _read_block(
+    block: Any, names: Sequence[str], types: Mapping[str, Any], text: TextFormat
+) -> Any:
     reader = arrow("csv")
     return reader.read_csv(
         arrow().BufferReader(block),
         read_options=reader.ReadOptions(
             column_names=list(names), use_threads=False, block_size=len(block) + 1
         ),
-        parse_options=reader.ParseOptions(ignore_empty_lines=False),
+        parse_options=reader.ParseOptions(
+            delimiter=text.delimiter, quote_char=text.quote, ignore_empty_lines=False
+        ),
         convert_options=reader.ConvertOptions(
             column_types=types,
             include_columns=list(types),
@@ -127,19 +222,23 @@ def _read_block(block: Any, names: Sequence[str], types: Mapping[str, Any]) -> A
     )
 
 
-def _readable(block: bytes, n_fields: int) -> Any:
+def _good_lines(block: bytes, n_fields: int, text: TextFormat) -> Any:
+    """Tell which lines have as many fields as the header, and no quote left open."""
+    compute, lines = arrow("compute"), _lines(block)
+    if text.quote.encode() not in block:
+        return compute.equal(compute.count_substring(lines, text.delimiter), n_fields - 1)
+    is_closed = compute.match_substring_regex(lines, text.closed_line)
+    bare = compute.replace_substring_regex(lines, text.quoted_field, r"\1")
+    is_full = compute.equal(compute.count_substring(bare, text.delimiter), n_fields - 1)
+    return compute.and_(is_closed, is_full)
+
+
+def _readable(block: bytes, n_fields: int, text: TextFormat = PLAIN_TEXT) -> Any:
     """Blank the lines that have not as many fields as the header, or a quote left open."""
     if b"\r" in block:  # by itself it would end a line for Arrow
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     pa, compute = arrow(), arrow("compute")
-    lines = _lines(block)
-    if b'"' not in block:
-        is_good = compute.equal(compute.count_substring(lines, ","), n_fields - 1)
-    else:
-        is_closed = compute.match_substring_regex(lines, CLOSED)
-        bare = compute.replace_substring_regex(lines, QUOTED, r"\1")
-        is_full = compute.equal(compute.count_substring(bare, ","), n_fields - 1)
-        is_good = compute.and_(is_closed, is_full)
+    is_good, lines = _good_lines(block, n_fields, text), _lines(block)
     if is_good.true_count == len(lines):
         return pa.py_buffer(block)
     # [Z4] each line by itself; the others are kept as they are
@@ -165,7 +264,7 @@ def _ends(block: bytes) -> NDArray[np.int64]:
 
 def json_names(path: Path) -> list[str]:
     """Give the keys of the first line; refuse a file that begins like one of another format."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         start = file.read(8)
     if start.startswith(OTHER_FORMATS):
         raise InvalidInputError(f"The file '{path}' is of another format than its name says.")
@@ -189,9 +288,11 @@ def _record(line: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _column(cells: list[Any], told: str) -> Any:
+def _column(cells: list[Any], declared: str) -> Any:
     kinds = set(map(type, cells))
-    if kinds <= PLAIN.get(arrow_kind(told), {str, NoneType}):  # then Arrow reads each as `read_as`
+    if kinds <= PLAIN.get(
+        arrow_kind(declared), {str, NoneType}
+    ):  # then Arrow reads each as `read_as`
         with contextlib.suppress(arrow().ArrowException, OverflowError, UnicodeError):
-            return arrow().array(cells, type_of(told))
+            return arrow().array(cells, type_of(declared))
     return texts([text_of(cell) for cell in cells])

@@ -7,20 +7,38 @@ table only, and no fit accepts it before the owner has declared it public.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.bounds_file import DATE_HINT, Column, TableBounds, Target, is_date
 from sfumato.tables.columns import arrow, arrow_kind
+from sfumato.tables.dates import is_date
+from sfumato.tables.facts import Column, Target
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["ColumnSummary", "Description", "describe_table"]
 
 MOST_CATEGORIES = 50
 MOST_LABELS = 1000
+FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
+FEW = 10  # different whole numbers that may be codes
+MOST_COUNTED = 10**6  # different values of a column
+SAMPLED = 50_000  # numbers of which the median is taken
+FEWEST_FOR_AN_ID, NEARLY = 200, 0.99
+LONG_TAIL = 30  # times the median
+PROPOSED = "proposed from the data"
+PERSON_ROWS = 8  # proposed for every table: the rows of a person are not looked at
+ID_NAME = re.compile(
+    r"(^|[_\W])(id|ids|uuid|guid|patient|person|customer|client|user|member|subject)([_\W]|$)"
+    r"|(patient|person|customer|client|user|member|subject)_?(id|nr|no|key)$|[a-z]ID$",
+    re.IGNORECASE,
+)
+ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
+DATE_FORMATS = ("%d.%m.%Y", "%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 
 
 @dataclass
@@ -30,64 +48,144 @@ class ColumnSummary:
     name: str
     type: str
     missing: int = 0
-    lowest: float = math.inf
-    highest: float = -math.inf
+    seen: int = 0
+    lowest: Any = None
+    highest: Any = None
+    whole: bool = True  # no number with decimals was seen
     values: set[Any] | None = field(default_factory=set)  # None: too many to list
+    sample: list[float] = field(default_factory=list)
+    formats: tuple[str, ...] = DATE_FORMATS  # in which all texts are dates
 
-    def see(self, values: Any, most: int) -> None:
+    def see(self, values: Any) -> None:
         """Take note of another batch of the column."""
         compute = arrow("compute")
         self.missing += values.null_count
-        if self.values is not None:
-            found = compute.unique(values).to_pylist() if self._listed(most) else ()
-            self.values |= {value for value in found if not _is_missing(value)}
-            if len(self.values) > most:
-                self.values = None
-        if arrow_kind(self.type) in tuple("iuf"):
-            numbers = np.asarray(values.cast("float64", safe=False).drop_null())
+        present = values.drop_null()
+        kind = arrow_kind(self.type)
+        if kind in tuple("iuf"):
+            numbers = np.asarray(present.cast("float64", safe=False))
             self.missing += int(np.isnan(numbers).sum())
             numbers = numbers[np.isfinite(numbers)]
-            if len(numbers):
-                self.lowest = min(self.lowest, float(numbers.min()))
-                self.highest = max(self.highest, float(numbers.max()))
+            present = arrow().array(numbers)
+            self.whole &= bool((numbers == np.floor(numbers)).all())
+            self.sample += numbers[: SAMPLED - len(self.sample)].tolist()
+        self.seen += len(present)
+        if len(present) and (kind or is_date(self.type)) and kind != "b":
+            ends = compute.min_max(present).as_py()
+            self.lowest = ends["min"] if self.lowest is None else min(self.lowest, ends["min"])
+            self.highest = ends["max"] if self.highest is None else max(self.highest, ends["max"])
+        if self.values is not None and (kind or self.type == "string"):
+            self.values |= set(compute.unique(present).to_pylist())
+            self._see_dates(present)
+            if len(self.values) > MOST_COUNTED:
+                self.values = None
 
-    def _listed(self, most: int) -> bool:
-        """Tell whether different values are counted: of texts, and of whatever is the target."""
-        is_target = most > MOST_CATEGORIES and (arrow_kind(self.type) or is_date(self.type))
-        return self.type == "string" or bool(is_target)
+    def _see_dates(self, texts: Any) -> None:
+        if self.type != "string" or not self.formats or not len(texts):
+            return
+        compute = arrow("compute")
+        for written in self.formats:
+            times = compute.strptime(texts, format=written, unit="s", error_is_null=True)
+            if times.null_count:
+                self.formats = tuple(each for each in self.formats if each != written)
+            else:
+                ends = compute.min_max(times).as_py()
+                self.lowest = min(filter(None, (self.lowest, ends["min"])))
+                self.highest = max(filter(None, (self.highest, ends["max"])))
+
+    @property
+    def n_different(self) -> int:
+        """Different values that were seen; as many as records where they were too many."""
+        return self.seen if self.values is None else len(self.values)
+
+    @property
+    def is_repeated_id(self) -> bool:
+        """Whether the column looks like an ID of which some records have the same."""
+        if self.values is None or not FEW < len(self.values) < self.seen:
+            return False
+        if self.type != "string" and not self.whole:
+            return False
+        return bool(ID_NAME.search(self.name)) or (
+            self.type == "string" and all(ID_TEXT.fullmatch(each) for each in self.values)
+        )
+
+    @property
+    def is_near_unique(self) -> bool:
+        """Whether nearly every record has a value of its own."""
+        return self.seen >= FEWEST_FOR_AN_ID and self.n_different >= NEARLY * self.seen
 
     def proposed(self) -> Column:
-        """Propose what may be public about the column."""
-        if is_date(self.type):
-            return Column(self.name, self.type, left_out=True, note=f"Left out: {DATE_HINT}.")
+        """Propose what may be public about the column, and say why."""
         kind = arrow_kind(self.type)
+        marked = self.missing > 0
+        if self.type == "string" and self.formats and self.seen:
+            return self._proposed_date("timestamp[s]", self.formats[0])
+        if self.type.startswith(("date", "timestamp")) and self.seen:
+            return self._proposed_date(self.type, "")
         if kind == "b":
-            return Column(self.name, self.type, lower=0, upper=1)
-        if kind:
-            lower, upper = rounded_outwards(self.lowest, self.highest)
-            if kind in "iu":
-                lower, upper = math.floor(lower), math.ceil(upper)
-            return Column(self.name, self.type, lower, upper, note="proposed from the data")
-        if self.type == "string" and self.values:
-            return Column(
-                self.name,
-                self.type,
-                categories=tuple(sorted(self.values)),
-                note="proposed from the data",
-            )
-        if self.values is None:
-            why = (
+            return Column(self.name, self.type, 0, 1, missing=marked)
+        if kind and not (self.whole and kind != "f" and self.is_near_unique):
+            return self._proposed_number(kind)
+        if self.type == "string" and self.values and len(self.values) <= MOST_CATEGORIES:
+            listed = tuple(sorted(self.values))
+            return Column(self.name, self.type, categories=listed, missing=marked, note=PROPOSED)
+        return Column(self.name, self.type, left_out=True, note=f"Left out: {self._why_not()}.")
+
+    def _why_not(self) -> str:
+        if self.is_near_unique:
+            return "nearly every record has a value of its own, as an ID has"
+        if self.type == "string" and self.seen:
+            return (
                 f"more than {MOST_CATEGORIES} different texts; names and free text are no features"
             )
-        else:
-            why = f"no numbers and no texts, but values of type {self.type}"
-        return Column(self.name, self.type, left_out=True, note=f"Left out: {why}.")
+        return f"no numbers and no texts, but values of type {self.type}"
+
+    def _proposed_date(self, declared: str, written: str) -> Column:
+        first, last = (str(end)[:4] for end in (self.lowest, self.highest))
+        note = f"{PROPOSED}; a whole date can say who somebody is, so parts of it are used"
+        ends = f"{first}-01-01", f"{int(last) + 1:04}-01-01"
+        parts = ("year", "month", "weekday")
+        is_marked = self.missing > 0
+        return Column(
+            self.name, declared, *ends, note=note, missing=is_marked, parts=parts, format=written
+        )
+
+    def _proposed_number(self, kind: str) -> Column:
+        lower, upper = rounded_outwards(*self._ends())
+        if kind in "iu":
+            lower, upper = math.floor(lower), math.ceil(upper)
+        note, has_tail = PROPOSED, self._has_long_tail()
+        if has_tail:
+            note += "; long tail, so its logarithm is used"
+            lower = max(lower, 0)
+        elif self.whole and self.values and 2 < len(self.values) <= FEW:
+            listed = ", ".join(f"{value:g}" for value in sorted(self.values))
+            note += f"; if {listed} are codes, list them as categories instead of a range"
+        marked = self.missing > 0
+        return Column(self.name, self.type, lower, upper, note=note, log=has_tail, missing=marked)
+
+    def _ends(self) -> tuple[float, float]:
+        return (math.inf, -math.inf) if self.lowest is None else (self.lowest, self.highest)
+
+    def _has_long_tail(self) -> bool:
+        """Whether the largest number is many times the middle one, and none is negative."""
+        if not self.sample or self.lowest is None or self.lowest < 0:
+            return False
+        middle = float(np.median([each for each in self.sample if each > 0] or [self.highest]))
+        return bool(self.highest > LONG_TAIL * middle)
 
     def proposed_target(self) -> Target:
-        """Propose the set of labels."""
-        if not (arrow_kind(self.type) or self.type == "string" or is_date(self.type)):
+        """Propose the set of labels, or the range of a target that is continuous."""
+        kind = arrow_kind(self.type)
+        if is_date(self.type):
+            raise InvalidInputError(f"The target {self.name!r} is a date, not a label.")
+        if not (kind or self.type == "string"):
             raise InvalidInputError(f"The target {self.name!r} holds no labels: {self.type}.")
-        if self.values is None:
+        if kind in tuple("iuf") and (not self.whole or self.n_different > FEW_LABELS):
+            lower, upper = rounded_outwards(*self._ends())
+            note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
+            return Target(self.name, self.type, note=note, lower=lower, upper=upper)
+        if self.values is None or len(self.values) > MOST_LABELS:
             raise InvalidInputError(
                 f"The target {self.name!r} has more than {MOST_LABELS} different values; a "
                 "classifier needs a column of labels."
@@ -97,10 +195,8 @@ class ColumnSummary:
                 f"The target {self.name!r} has fewer than two different labels in this table; a "
                 "classifier needs at least two."
             )
-        if is_date(self.type):
-            raise InvalidInputError(f"The target {self.name!r} is a date, not a label.")
-        labels = tuple(sorted(self.values))
-        return Target(self.name, self.type, labels, note="proposed from the data")
+        typed = {int(v) for v in self.values} if kind in tuple("iu") else self.values
+        return Target(self.name, self.type, tuple(sorted(typed)), note=PROPOSED)
 
 
 @dataclass(frozen=True)
@@ -124,17 +220,29 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
     """
     if target is not None:
         source.require([target])
-    seen = {name: ColumnSummary(name, told) for name, told in source.columns.items()}
+    seen = {name: ColumnSummary(name, declared) for name, declared in source.columns.items()}
     n_rows = 0
     for batch in source.batches():
         n_rows += len(batch)
         for name, summary in seen.items():
-            summary.see(batch[name], MOST_LABELS if name == target else MOST_CATEGORIES)
+            summary.see(batch[name])
     if not n_rows:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
-    columns = tuple(each.proposed() for name, each in seen.items() if name != target)
+    text = source.text if source.format == "csv" else None
+    ids = tuple(name for name, each in seen.items() if each.is_repeated_id and name != target)
+    columns = tuple(
+        each.proposed() for name, each in seen.items() if name != target and name not in ids[:1]
+    )
     labels = None if target is None else seen[target].proposed_target()
-    return Description(n_rows, tuple(seen.values()), TableBounds(columns, labels))
+    bounds = TableBounds(
+        columns,
+        labels,
+        text=text,
+        person=ids[0] if ids else None,
+        person_rows=PERSON_ROWS if ids else None,
+        looks_like_ids=ids,
+    )
+    return Description(n_rows, tuple(seen.values()), bounds)
 
 
 def rounded_outwards(lowest: float, highest: float) -> tuple[float, float]:
@@ -154,7 +262,3 @@ def rounded_outwards(lowest: float, highest: float) -> tuple[float, float]:
     if 0 < lower <= highest - lowest:
         lower = 0.0
     return float(f"{lower:.12g}"), float(f"{upper:.12g}")
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

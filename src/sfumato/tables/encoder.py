@@ -1,0 +1,423 @@
+r"""One public encoding of a record: from a table, or from columns with ranges, to rows of numbers.
+
+A number becomes ``(x - middle) / width`` of its public range, in [-1/2, 1/2]; where missing cells
+are marked, it becomes 0 and a second number 1/2. A category becomes ``1/√2`` at its place among the
+categories (and one more place for missing, where that is declared) and 0 else, so that two
+different categories lie as far apart as the two ends of a range. Every row of `a` numbers and `b`
+categories then has a length of at most ``√(a/4 + b/2)``, missing cells or not. Each record is
+encoded by itself: this costs no budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+
+from sfumato.bounds import Bounds
+from sfumato.cells import as_rows, checked_rows
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.storage.forms import Form, flag, known_bounds
+from sfumato.tables.choice import choose_categories
+from sfumato.tables.columns import arrow_kind
+from sfumato.tables.facts import Feature
+from sfumato.tables.frames import column_names, is_table, table_from
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["TableEncoder"]
+
+Array = NDArray[np.float64]
+MARK = 0.5  # of a missing number: as far from the middle as the ends of the range
+ONE = 1 / math.sqrt(2)  # of a category
+ROUNDING_MARGIN = 2.0**-40  # entries are rounded, so that a row may be this much longer
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Records as rows of numbers, by public bounds alone; nothing is learned from the rows.
+
+    Every private estimator uses this encoder on the data that it is given. It is a transformer of
+    its own for pipelines, and to see what an estimator sees.
+
+    Parameters
+    ----------
+    bounds : TableBounds or Bounds
+        The public facts. With a `TableBounds`, tables of pandas, polars and Arrow are encoded;
+        columns are found by their names, others are not read. With `Bounds` that have a range per
+        column and no norm, each column is scaled to its range; with other `Bounds`, rows are
+        clipped.
+    scaled : bool, default=True
+        Whether numbers are scaled to their ranges; False keeps the units of the table (logarithms
+        where these are declared), keeps missing numbers as NaN and refuses categories without an
+        order.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Columns of what `fit` was given.
+    feature_names_in_ : ndarray of str
+        Their names, if they have some.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sfumato import TableBounds, TableEncoder
+    >>> bounds = TableBounds.from_dict(
+    ...     {"age": {"lower": 0, "upper": 100, "missing": True}, "town": ["Ghent", "Ypres"]}
+    ... )
+    >>> frame = pd.DataFrame({"age": [25, None], "town": ["Ypres", "Bruges"]})
+    >>> TableEncoder(bounds).fit_transform(frame).round(2)
+    array([[-0.25,  0.  ,  0.  ,  0.71],
+           [ 0.  ,  0.5 ,  0.  ,  0.  ]])
+    >>> TableEncoder(bounds).get_feature_names_out().tolist()
+    ['age', 'age missing', 'town=Ghent', 'town=Ypres']
+    """
+
+    stored_form: ClassVar[Form] = {"bounds": known_bounds, "scaled": flag()}
+
+    def __init__(self, bounds: TableBounds | Bounds | None = None, *, scaled: bool = True) -> None:
+        self.bounds = bounds
+        self.scaled = scaled
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.requires_fit = False
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Check the bounds and note the names of the columns; rows are not looked at.
+
+        Parameters
+        ----------
+        X : table or array-like
+            Records.
+        y : object, optional
+            Not read.
+
+        Returns
+        -------
+        Self
+            The encoder.
+        """
+        bounds = self._checked_bounds()
+        if isinstance(bounds, TableBounds) and is_table(X):
+            names = column_names(X)
+            self.feature_names_in_ = np.array(names, dtype=object)
+            self.n_features_in_ = len(names)
+        else:
+            n_features = bounds.n_features if isinstance(bounds, Bounds) else self.width
+            checked_rows(self, X, reset=True, n_features=n_features)
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Give records as rows of numbers; no cell makes it raise.
+
+        Parameters
+        ----------
+        X : table or array-like
+            Records. For a `TableBounds`, an array is taken for rows that are encoded already.
+
+        Returns
+        -------
+        ndarray of shape (n_records, n_numbers)
+            Rows inside of `row_bounds`.
+        """
+        bounds = self._checked_bounds()
+        if isinstance(bounds, Bounds):
+            if hasattr(self, "n_features_in_"):
+                X = checked_rows(self, X, reset=False, n_features=bounds.n_features)
+            return self._scaled_columns(bounds, as_rows(X, bounds.n_features))
+        if not is_table(X):
+            rows = as_rows(X, self.width)
+            if rows.shape[1] != self.width:
+                raise InvalidInputError(
+                    f"The bounds are those of a table, whose records have {self.width} numbers; "
+                    f"the array has {rows.shape[1]}. Give the table itself."
+                )
+            return rows
+        cells = bounds.cells(X)  # [Z6] each cell by itself, and so each row
+        pairs = zip(bounds.features, cells.T, strict=True)
+        return np.concatenate([self._block(feature, column) for feature, column in pairs], axis=1)
+
+    @property
+    def width(self) -> int:
+        """Numbers of an encoded record."""
+        return len(self.get_feature_names_out())
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Name the numbers of an encoded record.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names of the columns, for `Bounds`, which have none.
+
+        Returns
+        -------
+        ndarray of str
+            A column of numbers has its own name, a category "town=Ghent", a mark "age missing".
+        """
+        bounds = self._checked_bounds()
+        if isinstance(bounds, Bounds):
+            names = getattr(self, "feature_names_in_", input_features)
+            if names is None:
+                names = [f"x{place}" for place in range(self.n_features_in_)]
+            return np.array(list(names), dtype=object)
+        return np.array([name for f in bounds.features for name in self._names(f)], dtype=object)
+
+    def row_bounds(self, labels: Any = None, unit: str = "record") -> Bounds:
+        """Give the bounds of encoded records.
+
+        Parameters
+        ----------
+        labels : sequence or "public", optional
+            The labels, where those of the bounds are not meant.
+        unit : {"record", "entry"}
+            What is protected. An entry must be one number of a row, so that unit "entry" takes
+            neither categories nor marks of missing cells nor several parts of a date.
+
+        Returns
+        -------
+        Bounds
+            Norm, box and labels of the rows.
+        """
+        bounds = self._checked_bounds()
+        if isinstance(bounds, Bounds):
+            labels = bounds.labels if labels is None else labels
+            if self.scaled and bounds.has_ranges:
+                return Bounds(lower=-0.5, upper=0.5, labels=labels)
+            return Bounds(bounds.norm, bounds.lower, bounds.upper, labels)
+        if labels is None and bounds.target is not None:
+            labels = bounds.target.labels
+        corners = [corner for f in bounds.features for corner in self._corners(f)]
+        lower, upper = zip(*corners, strict=True)
+        if unit == "entry":
+            self._refuse_several_numbers(bounds)
+        if not self.scaled or unit == "entry":
+            is_cube = self.scaled
+            box = (-0.5, 0.5) if is_cube else (lower, upper)
+            return Bounds(lower=box[0], upper=box[1], labels=labels)
+        return Bounds(norm=self._norm(bounds), lower=lower, upper=upper, labels=labels)
+
+    def inverse_transform(self, X: Any, *, library: str = "pyarrow") -> Any:
+        """Give rows of numbers as a table again.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_records, n_numbers)
+            Rows. Those of a category need not lie in their bounds: they are scores, see
+            `choose_categories`.
+        library : {"pandas", "polars", "pyarrow"}
+            Whose table it becomes.
+
+        Returns
+        -------
+        table
+            With the declared types; parts of dates as columns of their own.
+        """
+        bounds = self._checked_bounds()
+        rows = np.asarray(X, dtype=np.float64)
+        if isinstance(bounds, Bounds):
+            scale = _middle_and_width(bounds) if self.scaled and bounds.has_ranges else None
+            return bounds.clip(rows if scale is None else rows * scale[1] + scale[0])
+        values, types, start = {}, {}, 0
+        for feature in bounds.features:
+            width = len(self._names(feature))
+            name = feature.source if feature.part == "time" else feature.name
+            values[name] = self._values(feature, rows[:, start : start + width])
+            types[name] = _type_of(feature)
+            start += width
+        return table_from(library, values, types)
+
+    def from_cells(self, cells: Array, *, library: str = "pyarrow") -> Any:
+        """Give what `TableBounds.cells` reads as a table again.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n_records, n_features)
+            Numbers in public units, places of categories; NaN for missing.
+        library : {"pandas", "polars", "pyarrow"}
+            Whose table it becomes.
+
+        Returns
+        -------
+        table
+            With the declared types; parts of dates as columns of their own.
+        """
+        bounds = self._checked_bounds()
+        assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
+        values, types = {}, {}
+        for feature, column in zip(bounds.features, cells.T, strict=True):
+            name = feature.source if feature.part == "time" else feature.name
+            gone = np.isnan(column)
+            known = _written(feature, np.where(gone, 0.0, column))
+            values[name] = [None if g else v for g, v in zip(gone, known, strict=True)]
+            types[name] = _type_of(feature)
+        return table_from(library, values, types)
+
+    @property
+    def are_scores(self) -> NDArray[np.bool_]:
+        """Which numbers of a row are scores of categories or marks of missing cells."""
+        bounds = self._checked_bounds()
+        assert isinstance(bounds, TableBounds)  # noqa: S101 - asked of tables only
+        return np.array(
+            [
+                place > 0 or not feature.is_number
+                for feature in bounds.features
+                for place in range(len(self._names(feature)))
+            ]
+        )
+
+    # One feature ------------------------------------------------------------------------------
+
+    def _block(self, feature: Feature, cells: Array) -> Array:
+        """Give the numbers of one feature of all records."""
+        is_missing = np.isnan(cells)
+        if not feature.is_number:
+            rows = np.zeros((len(cells), len(self._names(feature))))
+            places = np.where(is_missing, rows.shape[1] - 1, cells).astype(np.intp)
+            known = ~is_missing | feature.missing
+            rows[known, places[known]] = ONE
+            return rows
+        if not self.scaled:
+            return cells[:, None]
+        lower, upper = feature.range
+        middle = lower / 2 + upper / 2
+        numbers = (np.where(is_missing, middle, cells) - middle) / (upper - lower)
+        numbers = np.clip(numbers, -0.5, 0.5)  # the ends may be rounded outwards
+        if not feature.missing:
+            return numbers[:, None]
+        return np.column_stack([numbers, np.where(is_missing, MARK, 0.0)])
+
+    def _names(self, feature: Feature) -> list[str]:
+        if not feature.is_number:
+            assert feature.categories is not None  # noqa: S101 - it is a category
+            found = [f"{feature.name}={value}" for value in feature.categories]
+        else:
+            found = [feature.name]
+        return [*found, f"{feature.name} missing"] if self._is_marked(feature) else found
+
+    def _is_marked(self, feature: Feature) -> bool:
+        return feature.missing and self.scaled
+
+    def _corners(self, feature: Feature) -> Iterator[tuple[float, float]]:
+        """Give the range of each number of a feature."""
+        if not feature.is_number:
+            yield from [(0.0, ONE)] * len(self._names(feature))
+            return
+        yield (-0.5, 0.5) if self.scaled else feature.range
+        if self._is_marked(feature):
+            yield 0.0, MARK
+
+    def _norm(self, bounds: TableBounds) -> float:
+        """Greatest length of an encoded record."""
+        n_numbers = sum(feature.is_number for feature in bounds.features)
+        n_categories = len(bounds.features) - n_numbers
+        return math.sqrt(n_numbers / 4 + n_categories / 2) * (1 + ROUNDING_MARGIN)  # [Z7]
+
+    def _values(self, feature: Feature, rows: Array) -> list[Any]:
+        """Read numbers of records as cells of a table; None for missing."""
+        if not feature.is_number:
+            assert feature.categories is not None  # noqa: S101 - it is a category
+            options = [*feature.categories, None]
+            return [options[place] for place in choose_categories(rows / ONE)]
+        lower, upper = feature.range
+        cells = rows[:, 0]
+        if self.scaled:
+            cells = cells * (upper - lower) + (lower / 2 + upper / 2)
+        found = _written(feature, cells)
+        if self._is_marked(feature):
+            share = rows[:, 1] / MARK
+            missing = choose_categories(np.column_stack([1 - share, share])) == 1
+            found = [None if gone else value for gone, value in zip(missing, found, strict=True)]
+        return found
+
+    # Bounds -----------------------------------------------------------------------------------
+
+    def _checked_bounds(self) -> TableBounds | Bounds:
+        bounds = self.bounds
+        if isinstance(bounds, Bounds):
+            bounds.require_features()
+            return bounds
+        if not isinstance(bounds, TableBounds):
+            raise MissingBoundsError(
+                "Public bounds are needed and are never learned from data: "
+                "TableBounds.from_dict({...}), TableBounds.read('bounds.toml') or Bounds(...)."
+            )
+        bounds.require_confirmed()
+        for feature in bounds.features:
+            if not self.scaled and not feature.is_number:
+                raise InvalidInputError(
+                    f"The column {feature.source!r} holds categories; columns of numbers are "
+                    "needed here. Leave it out, or declare its order (ordered = true)."
+                )
+        return bounds
+
+    def _refuse_several_numbers(self, bounds: TableBounds) -> None:
+        for feature in bounds.features:
+            if not feature.is_number:
+                raise InvalidInputError(
+                    "Unit 'entry' cannot protect a category, which is several numbers of a row. "
+                    "Leave such columns out, or use unit 'record'."
+                )
+        several = any(self._is_marked(feature) for feature in bounds.features)
+        if several or len(bounds.features) != len(bounds.used):
+            raise InvalidInputError(
+                "Unit 'entry' protects one number of a row; marks of missing cells and several "
+                "parts of a date are more. Use 'fill' or one part, or unit 'record'."
+            )
+
+    def _scaled_columns(self, bounds: Bounds, rows: Array) -> Array:
+        if not (self.scaled and bounds.has_ranges):
+            return rows
+        middle, width = _middle_and_width(bounds)
+        inside = bounds.clip(rows)  # a row with a missing number becomes the middle
+        inside -= middle
+        inside /= width
+        return inside
+
+
+def _middle_and_width(bounds: Bounds) -> tuple[Array, Array]:
+    box = bounds.box(bounds.n_features or 1)
+    assert box is not None  # noqa: S101 - asked before
+    return box[0] / 2 + box[1] / 2, box[1] - box[0]
+
+
+def _written(feature: Feature, cells: Array) -> list[Any]:
+    """Give cells, none of them missing, as values of a table."""
+    if not feature.is_number:
+        assert feature.categories is not None  # noqa: S101 - it is a category
+        return [feature.categories[place] for place in cells.astype(np.intp)]
+    numbers = feature.unscaled(cells)
+    if feature.categories is not None:
+        return [feature.categories[place] for place in np.rint(numbers).astype(np.intp)]
+    found: list[Any] = _typed(numbers, feature).tolist()
+    return found
+
+
+def _type_of(feature: Feature) -> str:
+    """Name the type of a feature that is written to a table."""
+    if not feature.part:
+        return feature.type
+    return {"time": feature.type}.get(feature.part, "int64")
+
+
+def _typed(numbers: Array, feature: Feature) -> NDArray[Any]:
+    """Give numbers as the kind of their column; whole ones inside the range of their type."""
+    declared = _type_of(feature)
+    if feature.part == "time":
+        return np.asarray((numbers * 86400).astype("datetime64[s]"))
+    kind = arrow_kind(declared)
+    if kind == "b":
+        return np.asarray(numbers >= 0.5)
+    if kind not in ("i", "u"):
+        return numbers
+    limits = np.iinfo(declared)
+    # The largest double below 2**64 is not its last whole number; steps of 2048 lie between.
+    highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
+    return np.rint(np.clip(numbers, limits.min, highest)).astype(limits.dtype)

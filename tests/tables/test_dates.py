@@ -1,0 +1,81 @@
+"""Dates of a table: one odd cell makes objects of a column, and changes no other cell."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from sfumato.tables.columns import as_numbers, codes_of
+from sfumato.tables.dates import part_of
+
+TEXTS = ["2020-03-01 10:30:00", "1950-12-31 23:59:59", "2021-07-05 00:00:00", "2022-02-02"]
+NAIVE = pd.Series(pd.to_datetime(TEXTS, format="ISO8601"))
+COLUMNS = {
+    "s": NAIVE.astype("datetime64[s]"),
+    "ns": NAIVE.astype("datetime64[ns]") + pd.Timedelta(123456789, unit="ns"),
+    "zone": NAIVE.dt.tz_localize("UTC"),
+    "Arrow": NAIVE.astype(pd.ArrowDtype(pa.timestamp("us"))),
+    "Arrow dates": NAIVE.dt.date.astype(pd.ArrowDtype(pa.date32())),
+    "categories": NAIVE.astype("category"),
+    "spans": NAIVE - NAIVE.iloc[0],
+    "periods": NAIVE.dt.to_period("D"),
+    "digits": pd.Series([20200301, 19501231, 20210705, 20220202]),
+    "missing": pd.Series([np.nan] * 4),
+}
+READ = {
+    "number": lambda c: as_numbers(c, "f"),
+    "whole number": lambda c: as_numbers(c, "i"),
+    "numbers": lambda c: codes_of(c, [1, 20200301]),
+    "texts": lambda c: codes_of(c, [*TEXTS, "2020-03-01", "20200301"]),
+    **{
+        f"{part}, {declared} {form}": lambda c, a=(part, declared, form): part_of(c, *a)
+        for part in ("time", "hour", "weekday")
+        for declared in ("date32[day]", "timestamp[s, tz=Europe/Berlin]")
+        for form in ("", "%Y%m%d", "%Y-%d-%m")
+    },
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_one_odd_cell_changes_no_other(name: str) -> None:
+    column = COLUMNS[name]
+    for odd in ("odd", None, 3.5, [1], datetime.date(1, 1, 1)):
+        spoilt = column.astype(object).copy()
+        spoilt.iat[3] = odd
+        for way, read in READ.items():
+            np.testing.assert_array_equal(read(spoilt)[:3], read(column)[:3], err_msg=way)
+
+
+@pytest.mark.parametrize("declared", ["timestamp[s]", "timestamp[s, tz=Europe/Berlin]"])
+@pytest.mark.parametrize("part", ["time", "year", "month", "weekday", "hour"])
+def test_cells_of_pandas_are_read_as_columns_of_arrow_are(part: str, declared: str) -> None:
+    for name in ("s", "ns", "zone", "Arrow"):
+        stored = pa.array(COLUMNS[name], from_pandas=True)
+        expected = part_of(stored, part, declared)
+        np.testing.assert_array_equal(part_of(COLUMNS[name], part, declared), expected)
+
+
+def test_a_second_before_1970_is_not_moved_to_the_next_day() -> None:
+    late = pd.Series(pd.to_datetime(["1950-12-31 23:59:59.9"]))
+    for column in (late, pa.array(late), pa.array(["1950-12-31 23:59:59.9"])):
+        assert part_of(column, "year", "timestamp[s]").tolist() == [1950.0]
+
+
+def test_no_date_raises() -> None:
+    far = datetime.timezone(datetime.timedelta(hours=5))
+    cells: list[Any] = [
+        datetime.datetime.min.replace(tzinfo=far),
+        datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=5))),
+        np.datetime64("NaT"),
+        np.datetime64(2**62, "s"),
+        pd.NaT,
+        datetime.timedelta(1),
+        object(),
+    ]
+    found = part_of(pd.Series(cells, dtype=object), "year", "timestamp[s, tz=Europe/Berlin]")
+    assert np.isnan(found).all()

@@ -1,0 +1,288 @@
+"""One public encoding of a record."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from sfumato import Bounds, PrivateLinearClassifier, TableBounds, TableEncoder, load, save
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.facts import Column
+
+pa = pytest.importorskip("pyarrow")
+polars = pytest.importorskip("polars")
+BOUNDS = TableBounds(
+    (
+        Column("age", "int64", lower=0, upper=100),
+        Column("colour", "string", categories=("blue", "green", "red")),
+        Column("name", "string", left_out=True),
+        Column("share", "double", lower=-1.0, upper=1.0),
+        Column("member", "bool", lower=0, upper=1),
+    ),
+    confirmed=True,
+)
+ODD = TableBounds.from_dict(
+    {
+        "age": {"lower": 1, "upper": 100, "missing": True, "log": True, "decimals": 0},
+        "colour": {"categories": ["blue", "red"], "missing": True},
+        "grade": {"categories": ["low", "mid", "high"], "ordered": True},
+        "day": {"parts": ["time"], "lower": "2000-01-01", "upper": "2010-01-01"},
+        "when": {"parts": ["weekday", "hour"], "type": "timestamp[s]"},
+    }
+)
+H = 1 / math.sqrt(2)
+
+
+def a_table(**columns: Any) -> Any:
+    usual = {
+        "age": pa.array([0, 50, None], pa.int64()),
+        "colour": pa.array(["red", "violet", None]),
+        "share": pa.array([1.0, math.inf, math.nan]),
+        "member": pa.array([True, None, False]),
+    }
+    return pa.table({**usual, **columns})
+
+
+def test_numbers_and_categories_by_hand() -> None:
+    np.testing.assert_allclose(
+        TableEncoder(BOUNDS).transform(a_table()),
+        [
+            [-0.5, 0, 0, H, 0.5, 0.5],
+            [0.0, 0, 0, 0, 0.5, 0.0],  # an unknown category, an infinite number, a missing one
+            [0.0, 0, 0, 0, 0.0, -0.5],
+        ],
+    )
+
+
+def test_marks_logs_orders_and_dates_by_hand() -> None:
+    frame = pd.DataFrame(
+        {
+            "age": [10, None],
+            "colour": ["red", "violet"],
+            "grade": ["high", "mid"],
+            "day": ["2005-01-01", "1999-01-01"],
+            "when": ["2024-01-02 23:00:00", None],  # a Tuesday
+        }
+    )
+    days = (pd.Timestamp("2005-01-01") - pd.Timestamp("2000-01-01")).days / 3653 - 0.5
+    found = TableEncoder(ODD).fit_transform(frame)
+    week = [0, H, 0, 0, 0, 0, 0]
+    np.testing.assert_allclose(
+        found,
+        [
+            [0, 0, 0, H, 0, 0.5, days, *week, 0.5],
+            [0, 0.5, 0, 0, H, 0.0, -0.5, *[0] * 7, 0],
+        ],
+        atol=1e-12,
+    )
+    names = TableEncoder(ODD).get_feature_names_out().tolist()
+    assert names[:6] == [
+        "age",
+        "age missing",
+        "colour=blue",
+        "colour=red",
+        "colour missing",
+        "grade",
+    ]
+    assert names[6:] == ["day.time", *(f"when.weekday={i}" for i in range(1, 8)), "when.hour"]
+
+
+def test_a_bad_cell_moves_no_other_cell_and_no_other_row() -> None:
+    encoder = TableEncoder(BOUNDS)
+    usual = encoder.transform(a_table())
+    odd = encoder.transform(a_table(age=pa.array([10**15, 50, None])))
+    assert (odd != usual).sum() == 1
+
+
+numbers = st.one_of(st.none(), st.floats(width=64), st.just(1e308))
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers, st.sampled_from(["red", "blue", "?", None])), min_size=1),
+    st.booleans(),
+    st.booleans(),
+)
+def test_every_row_lies_in_the_bounds_that_the_encoder_states(
+    rows: list[Any], missing: bool, log: bool
+) -> None:
+    age, share, colour = zip(*rows, strict=True)
+    columns = (
+        Column("age", "double", lower=0.0, upper=1e12, missing=missing, log=log),
+        Column("share", "double", lower=1e-9, upper=2e-9, log=log),
+        Column("colour", "string", categories=("blue", "red"), missing=missing),
+    )
+    encoder = TableEncoder(TableBounds(columns, confirmed=True))
+    table = pa.table(
+        {
+            "age": pa.array(age, pa.float64()),
+            "share": pa.array(share, pa.float64()),
+            "colour": pa.array(colour, pa.string()),
+        }
+    )
+    found, bounds = encoder.transform(table), encoder.row_bounds()
+    assert np.isfinite(found).all()
+    box = bounds.box(encoder.width)
+    assert box is not None
+    assert (found >= box[0]).all()
+    assert (found <= box[1]).all()
+    assert bounds.norm == pytest.approx(1.0)  # of two numbers and a category, marked or not
+    assert (np.linalg.norm(found, axis=1) <= bounds.norm).all()
+    # Clipping once more moves a row by a hair at most: no signal is lost to the bounds.
+    np.testing.assert_allclose(bounds.clip(found), found, atol=1e-9)
+
+
+def test_the_norm_is_attained() -> None:
+    encoder = TableEncoder(BOUNDS)
+    table = pa.table({"age": [100], "colour": ["red"], "share": [-1.0], "member": [True]})
+    norm = encoder.row_bounds().norm
+    assert np.linalg.norm(encoder.transform(table)) == pytest.approx(norm)
+    assert norm == pytest.approx(math.sqrt(3 / 4 + 1 / 2))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_there_and_back(library: str) -> None:
+    table = pa.table(
+        {
+            "age": pa.array([3.0, None, 99.0]),
+            "colour": ["red", None, "blue"],
+            "grade": ["low", "high", "mid"],
+            "day": pa.array([12000, 13000, 14000], pa.int32()).cast("date32"),
+            "when": pa.array([0, 10**6, 10**9]).cast(pa.timestamp("s")),
+        }
+    )
+    encoder = TableEncoder(ODD)
+    again = encoder.inverse_transform(encoder.transform(table), library=library)
+    assert type(again).__module__.startswith(library)
+    back = {n: list(np.asarray(again[n])) for n in ("grade", "when.weekday")}
+    assert back == {"grade": ["low", "high", "mid"], "when.weekday": [4, 1, 7]}
+    same = TableEncoder(ODD).inverse_transform(encoder.transform(table)).select(["age", "colour"])
+    assert same.equals(table.select(["age", "colour"]))
+    days = encoder.inverse_transform(encoder.transform(table))["day"]
+    assert days.equals(table["day"])
+
+
+def test_whole_numbers_stay_inside_their_type() -> None:
+    columns = (
+        Column("small", "uint8", lower=-50, upper=1000),
+        Column("large", "int64", lower=-1e30, upper=1e30),
+    )
+    encoder = TableEncoder(TableBounds(columns, confirmed=True))
+    found = encoder.inverse_transform(np.array([[-0.5, -0.5], [0.5, 0.5]]))
+    assert found["small"].to_pylist() == [0, 255]
+    low, high = found["large"].to_pylist()
+    assert low == -(2**63)
+    assert 2**63 - 2048 <= high < 2**63
+
+
+def test_single_entries_are_one_number_each() -> None:
+    with pytest.raises(InvalidInputError, match="'entry' cannot protect a category"):
+        TableEncoder(BOUNDS).row_bounds(unit="entry")
+    marked = TableBounds.from_dict({"age": {"lower": 0, "upper": 1, "missing": True}})
+    parts = TableBounds.from_dict(
+        {"at": {"parts": ["hour", "year"], "lower": "2000-01-01", "upper": "2001-01-01"}}
+    )
+    for bounds in (marked, parts):
+        with pytest.raises(InvalidInputError, match="one number of a row"):
+            TableEncoder(bounds).row_bounds(unit="entry")
+    plain = TableEncoder(TableBounds(BOUNDS.columns[:1], confirmed=True)).row_bounds(unit="entry")
+    assert (plain.norm, plain.lower, plain.upper) == (None, -0.5, 0.5)
+
+
+def test_units_of_the_table() -> None:
+    bounds = TableBounds.from_dict({"age": (0, 100), "size": {"lower": 1, "upper": 9, "log": True}})
+    encoder = TableEncoder(bounds, scaled=False)
+    found = encoder.transform(pd.DataFrame({"age": [30, None], "size": [3, 99]}))
+    np.testing.assert_allclose(found, [[30, math.log(3)], [math.nan, math.log(9)]])
+    assert encoder.row_bounds().upper == (100.0, math.log(9))
+    with pytest.raises(InvalidInputError, match="'colour' holds categories"):
+        TableEncoder(BOUNDS, scaled=False).row_bounds()
+
+
+def test_columns_of_an_array_are_scaled_to_their_ranges() -> None:
+    encoder = TableEncoder(Bounds(lower=[0, -10], upper=[1, 10], labels=[0, 1]))
+    found = encoder.fit_transform([[1, 0], [9, -99], [math.nan, 5]])
+    np.testing.assert_allclose(found, [[0.5, 0], [0.5, -0.5], [0, 0]])
+    assert encoder.row_bounds() == Bounds(lower=-0.5, upper=0.5, labels=[0, 1])
+    np.testing.assert_allclose(encoder.inverse_transform(found[:2]), [[1, 0], [1, -10]])
+    for plain in (
+        Bounds(norm=2.0),
+        Bounds(lower=0.0, upper=1.0),
+        Bounds(norm=1, lower=[0], upper=[1]),
+    ):
+        assert TableEncoder(plain).row_bounds() == plain  # as they are
+
+
+def test_it_is_a_transformer_of_scikit_learn(tmp_path: Any) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": [3, 80] * 50,
+            "colour": ["red", "blue"] * 50,
+            "share": 0.5,
+            "member": True,
+            "extra": 1,
+        }
+    )
+    encoder = TableEncoder(BOUNDS).set_output(transform="pandas")
+    assert list(encoder.fit_transform(frame).columns) == encoder.get_feature_names_out().tolist()
+    assert clone(encoder).bounds is not None
+    linear = PrivateLinearClassifier(
+        epsilon=9.0, delta=1e-5, bounds=TableEncoder(BOUNDS).row_bounds(labels=[0, 1])
+    )
+    pipeline = make_pipeline(TableEncoder(BOUNDS), linear).fit(frame, [0, 1] * 50)
+    assert pipeline.score(frame, [0, 1] * 50) == 1
+    save(TableEncoder(ODD), tmp_path / "encoder.sfumato")
+    assert load(tmp_path / "encoder.sfumato").bounds == ODD
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(MissingBoundsError, match="from_dict"):
+        TableEncoder().transform(a_table())
+    with pytest.raises(MissingBoundsError, match="confirmed"):
+        TableEncoder(TableBounds(BOUNDS.columns)).transform(a_table())
+    with pytest.raises(InvalidInputError, match="6 numbers"):
+        TableEncoder(BOUNDS).transform(np.zeros((2, 4)))
+    with pytest.raises(InvalidInputError, match="import cudf"):
+        TableEncoder(BOUNDS).inverse_transform(np.zeros((1, 6)), library="cudf")
+
+
+def test_a_model_of_a_table_of_version_0_1_0_is_read(tmp_path: Any) -> None:
+    """Its encoding stood beside the bounds of its rows, with the same numbers per record."""
+    encoder, y = TableEncoder(BOUNDS), np.array(["no", "yes"] * 30)
+    table = pa.table(
+        {
+            "age": [10, 90] * 30,
+            "colour": ["red", "blue"] * 30,
+            "share": [0.5, -0.5] * 30,
+            "member": [True, False] * 30,
+        }
+    )
+    rows = encoder.transform(table)
+    old = PrivateLinearClassifier(epsilon=9.0, delta=1e-5, bounds=encoder.row_bounds(["no", "yes"]))
+    old.fit(rows, y)
+    form = {
+        "library": "pyarrow",
+        "columns": ("age", "colour", "share", "member"),
+        "types": ("int64", "string", "double", "bool"),
+        "kinds": ("i", "c", "f", "b"),
+        "categories": {"colour": ("blue", "green", "red")},
+    }
+    old.encoding_ = {
+        "form": form,
+        "lower": (0.0, -1.0, 0.0),
+        "upper": (100.0, 1.0, 1.0),
+        "target": {"name": "label", "type": "string"},
+    }
+    save(old, tmp_path / "old.sfumato")
+    new = load(tmp_path / "old.sfumato")
+    assert isinstance(new.bounds, TableBounds)
+    assert new.row_bounds == old.bounds
+    assert new.bounds.target.labels == ("no", "yes")
+    np.testing.assert_array_equal(new.decision_function(table), old.decision_function(rows))

@@ -1,0 +1,154 @@
+"""What is declared about a table, and what its cells become."""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables import TableBounds
+
+pa = pytest.importorskip("pyarrow")
+polars = pytest.importorskip("polars")
+
+BOUNDS = TableBounds.from_dict(
+    {
+        "age": (0, 100),
+        "income": {"lower": 0, "upper": 1e6, "log": True},
+        "size": {"lower": 1e-3, "upper": 1e3, "log": True, "fill": 1.0},
+        "town": ["Ghent", "Ypres"],
+        "grade": {"categories": ["low", "mid", "high"], "ordered": True},
+        "member": bool,
+        "born": {
+            "parts": ["time", "year", "month", "weekday"],
+            "lower": date(1900, 1, 1),
+            "upper": date(2020, 1, 1),
+            "missing": True,
+        },
+        "name": None,
+        "ill": ["no", "yes"],
+    },
+    target="ill",
+)
+COLUMNS: dict[str, list[Any]] = {
+    "age": [31, -4, None],
+    "income": [math.e - 1, 2e6, None],
+    "size": [10.0, 1e-9, None],
+    "town": ["Ypres", "Bruges", None],
+    "grade": ["high", "low", "??"],
+    "member": [True, None, False],
+    "born": [date(1970, 1, 2), date(2100, 5, 2), None],
+    "name": ["x", "y", "z"],
+    "ill": ["no", "yes", "no"],
+}
+FRAMES = {"pandas": pd.DataFrame, "polars": polars.DataFrame, "pyarrow": pa.table}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_cells_by_hand(library: str) -> None:
+    nan = math.nan
+    wanted = [
+        [31, 1, math.log(10), 1, 2, 1, 1, 1970, 0, 4],
+        [0, math.log1p(1e6), math.log(1e-3), nan, 0, nan, 18262, 2020, 4, 6],
+        [nan, nan, 0, nan, nan, 0, nan, nan, nan, nan],
+    ]
+    found = BOUNDS.cells(FRAMES[library](COLUMNS))
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    names = ["age", "income", "size", "town", "grade", "member"]
+    assert [each.name for each in BOUNDS.features] == [
+        *names,
+        *(f"born.{part}" for part in ("time", "year", "month", "weekday")),
+    ]
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_each_cell_by_itself(library: str) -> None:
+    whole = BOUNDS.cells(FRAMES[library](COLUMNS))
+    for row in range(3):
+        alone = {name: values[row : row + 1] for name, values in COLUMNS.items()}
+        np.testing.assert_array_equal(BOUNDS.cells(FRAMES[library](alone)), whole[row : row + 1])
+
+
+def test_cells_lie_in_the_range_of_their_feature() -> None:
+    cells = BOUNDS.cells(pa.table(COLUMNS))
+    for column, feature in zip(cells.T, BOUNDS.features, strict=True):
+        lower, upper = (0, len(feature.categories) - 1) if feature.categories else feature.range
+        seen = column[~np.isnan(column)]
+        assert ((seen >= lower) & (seen <= upper)).all(), feature.name
+
+
+def test_missing_columns_and_double_names_are_named() -> None:
+    with pytest.raises(InvalidInputError, match="lacks the column 'town'"):
+        BOUNDS.cells(pd.DataFrame({k: v for k, v in COLUMNS.items() if k != "town"}))
+    frame = pd.DataFrame(COLUMNS)
+    twice = pd.concat([frame, frame[["age"]]], axis=1)
+    with pytest.raises(InvalidInputError, match="more than one of the column 'age'"):
+        BOUNDS.cells(twice)
+    twice = pd.concat([frame, frame[["name"]]], axis=1)  # a column that is left out
+    np.testing.assert_array_equal(BOUNDS.cells(twice), BOUNDS.cells(frame))
+
+
+def test_time_zones_show_the_clock_on_the_wall() -> None:
+    bounds = TableBounds.from_dict({"at": {"parts": ["hour"], "type": "timestamp[s]"}})
+    naive = pd.Series(pd.to_datetime(["2020-06-01 23:30", "2020-06-02 00:30"]))
+    berlin = naive.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
+    for column, hours in ((naive, [23, 0]), (berlin, [1, 2]), (berlin.astype(object), [1, 2])):
+        found = bounds.cells(pd.DataFrame({"at": column}))
+        np.testing.assert_array_equal(found[:, 0], hours)
+    there = TableBounds.from_dict({"at": {"parts": ["hour"], "type": "timestamp[s, tz=UTC]"}})
+    np.testing.assert_array_equal(there.cells(pd.DataFrame({"at": berlin}))[:, 0], [23, 0])
+
+
+def test_dates_in_text() -> None:
+    parts = {"parts": ["year", "month"], "lower": "1990-01-01", "upper": "2030-01-01"}
+    texts = pd.DataFrame({"d": ["2001-02-03", "03.02.2001", "never", None, "2001-02-03T10:00+02"]})
+    iso = TableBounds.from_dict({"d": parts}).cells(texts)
+    np.testing.assert_array_equal(iso[:, 0], [2001, *[math.nan] * 4])
+    german = TableBounds.from_dict({"d": {**parts, "format": "%d.%m.%Y"}}).cells(texts)
+    np.testing.assert_array_equal(german[:, 1], [math.nan, 1, *[math.nan] * 3])
+
+
+@pytest.mark.parametrize(
+    ("columns", "hint"),
+    [
+        ({"a": 3}, "(lower, upper)"),
+        ({"a": (1, 0)}, "below"),
+        ({"a": {"lower": -1, "upper": 1, "log": True}}, "'log'"),
+        ({"a": {"lower": 0, "upper": 1, "fill": 0, "missing": True}}, "choose one"),
+        ({"a": {"categories": ["x"], "fill": "y"}}, "one of the categories"),
+        ({"a": {"categories": ["x"], "log": True}}, "'log' means nothing"),
+        ({"a": {"lower": 0, "upper": 1, "decimals": 0.5}}, "'decimals'"),
+        ({"a": {"parts": ["second"]}}, "'parts'"),
+        ({"a": {"parts": ["year"], "lower": 1990, "upper": 2000}}, "a day such as"),
+        ({"a": {"type": "date32[day]"}}, "who somebody is"),
+        ({"a": {"parts": ["hour"]}, "a.hour": (0, 1)}, "part of a date"),
+        ({"a": {"type": "timestamp[us]", "parts": ["hour"], "lo": 1}}, "'lo'"),
+    ],
+)
+def test_wrong_declarations_are_refused(columns: dict[str, Any], hint: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        TableBounds.from_dict(columns)
+    assert hint in str(error.value)
+
+
+def test_targets_are_labels_or_a_range() -> None:
+    columns: dict[str, Any] = {"age": (0, 9), "y": (0, 5)}
+    target = TableBounds.from_dict(columns, target="y").target
+    assert target is not None
+    assert (target.labels, target.lower, target.upper) == (None, 0, 5)
+    target = TableBounds.from_dict(columns | {"y": "public"}, target="y").target
+    assert target is not None
+    assert target.labels == "public"
+    with pytest.raises(InvalidInputError, match="what the target 'z' can be"):
+        TableBounds.from_dict(columns, target="z")
+
+
+def test_there_and_back(tmp_path: Any) -> None:
+    BOUNDS.write(tmp_path / "bounds.toml")
+    assert TableBounds.read(tmp_path / "bounds.toml") == BOUNDS
+    assert TableBounds.from_record(BOUNDS.to_record()) == BOUNDS

@@ -1,0 +1,107 @@
+"""How a table is written as text: sniffed by `describe`, declared for everybody else."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from sfumato import TableBounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables.files import TableFile
+from sfumato.tables.proposal import describe_table
+from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniffed
+
+pytest.importorskip("pyarrow")
+
+GERMAN = "Größe;Preis;Ort\r\n1,5;1.234,50;Köln\r\nk.A.;7,25;Gent\r\n2,25;12.000,00;k.A.\r\n"
+SETTINGS = TextFormat(";", '"', ",", ".", "cp1252", ("k.A.",))
+TYPES = {"Größe": "double", "Preis": "double", "Ort": "string"}
+CELLS = {
+    "Größe": [1.5, None, 2.25],
+    "Preis": [1234.5, 7.25, 12000.0],
+    "Ort": ["Köln", "Gent", None],
+}
+
+
+def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
+    content = GERMAN.encode("cp1252")
+    assert sniffed(content) == SETTINGS
+    for name, data in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+        (tmp_path / name).write_bytes(data)
+        source = TableFile.sniffed(tmp_path / name)
+        assert source.read().to_pydict() == CELLS
+        bounds = describe_table(source).bounds
+        assert bounds.text == SETTINGS
+        bounds.write(tmp_path / "bounds.toml")
+        assert TableBounds.read(tmp_path / "bounds.toml") == bounds
+        declared = TableFile(tmp_path / name, TYPES, SETTINGS)
+        assert declared.read().to_pydict() == CELLS
+        assert declared.count_rows() == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a,b\n1.5,x\n2,y\n", PLAIN_TEXT),
+        ("a\tb\n1.5\tx, y\n2\ty\n", TextFormat(delimiter="\t")),
+        ("a|b\n1.5|x\n-|y\n7|z\n", TextFormat(delimiter="|", missing=("-",))),
+        ("a;b\n'x;1';'2'\n'y';'3'\n", TextFormat(delimiter=";", quote="'")),
+        ("a;b\n1.5;x\n2.5;y\n", TextFormat(delimiter=";")),
+        ("day;b\n01.02.2020;1,5\n03.02.2020;2,5\n", TextFormat(delimiter=";", decimal=",")),
+        ("a,b\n1,unknown\n2,y\n", TextFormat(missing=("unknown",))),
+    ],
+)
+def test_formats(text: str, wanted: TextFormat) -> None:
+    assert sniffed(text.encode()) == wanted
+    assert TextFormat.from_record(wanted.to_record()) == wanted
+
+
+def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:
+    """A fit never sniffs: where commas are declared, a point is no decimal point."""
+    rows = ["1,5", "1.5", "1.500", "01.02.2020", "k.A.", "x", "-3"]
+    text = TextFormat(";", decimal=",", thousands=".", missing=("k.A.",))
+    (tmp_path / "a.csv").write_text("\n".join(["a;b", *(f"{row};1" for row in rows)]))
+    found = TableFile(tmp_path / "a.csv", {"a": "double"}, text).read(["a"])["a"].to_pylist()
+    assert found == [1.5, None, 1500.0, None, None, None, -3.0]
+    for row, value in zip(rows, found, strict=True):
+        (tmp_path / "b.csv").write_text(f"a;b\n{row};1\n")
+        alone = TableFile(tmp_path / "b.csv", {"a": "double"}, text).read(["a"])["a"].to_pylist()
+        assert alone == [value]
+
+
+def test_a_tsv_has_tabs_and_a_broken_line_its_number(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n1\t2\n")
+    assert TableFile(tmp_path / "a.tsv", {"a": "int64"}).read(["a"])["a"].to_pylist() == [1]
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n\n3\n4,5\n")
+    with pytest.raises(InvalidInputError, match=r"(?i)line 4"):
+        TableFile.sniffed(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize(
+    ("record", "hint"),
+    [
+        ({"separator": ";"}, "keys"),
+        ({"delimiter": ";;"}, "'delimiter'"),
+        ({"decimal": "x"}, "'decimal'"),
+        ({"decimal": ",", "thousands": ","}, "two things"),
+        ({"encoding": "utf-16"}, "UTF-8"),
+        ({"encoding": "no such"}, "UTF-8"),
+        ({"missing": [1]}, "'missing'"),
+    ],
+)
+def test_wrong_declarations(record: dict, hint: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        TextFormat.from_record(record)
+    assert hint in str(error.value)
+
+
+def test_utf_16_and_broken_archives_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a,b\n1,2\n".encode("utf-16"))
+    with pytest.raises(InvalidInputError, match="UTF-8"):
+        TableFile.sniffed(tmp_path / "a.csv")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 999)[:-9])
+    for open_ in (TableFile.sniffed, lambda path: TableFile(path, {"a": "int64"}).count_rows()):
+        with pytest.raises(InvalidInputError):
+            open_(tmp_path / "a.csv.gz")
