@@ -1,0 +1,88 @@
+"""Ellipsoids as matrices: ``[x; 1]ᵀ Φ [x; 1] = (x - μ)ᵀ Ψ (x - μ) + θ``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["EllipsoidAnswers", "centroids", "ellipsoid_matrices", "offsets", "precisions"]
+
+Array = NDArray[np.float64]
+
+
+def ellipsoid_matrices(centres: Array, inverse_covariances: Array, heights: Array) -> Array:
+    """Φ of each ellipsoid, equation (2) of Pathak and Raj."""
+    order = centres.shape[1]
+    matrices = np.empty((len(centres), order + 1, order + 1))
+    sides = np.einsum("kij,kj->ki", inverse_covariances, centres)
+    matrices[:, :-1, :-1] = inverse_covariances
+    matrices[:, :-1, -1] = matrices[:, -1, :-1] = -sides
+    matrices[:, -1, -1] = np.einsum("ki,ki->k", centres, sides) + heights
+    return matrices
+
+
+def precisions(matrices: Array) -> Array:
+    """Ψ, the inverse covariance of each ellipsoid."""
+    return np.asarray(matrices[:, :-1, :-1])
+
+
+def centroids(matrices: Array) -> Array:
+    """μ, the centre of each ellipsoid; the one nearest to zero where an axis is infinite."""
+    inverses = np.linalg.pinv(matrices[:, :-1, :-1], hermitian=True)
+    return np.asarray(-np.einsum("kij,kj->ki", inverses, matrices[:, :-1, -1]))
+
+
+def offsets(matrices: Array) -> Array:
+    """θ, the score at the centre; not negative for positive semidefinite Φ."""
+    reach = np.einsum("ki,ki->k", matrices[:, :-1, -1], centroids(matrices))
+    return np.asarray(matrices[:, -1, -1] + reach)
+
+
+class EllipsoidAnswers:
+    """What classifiers answer from the distances of a row to their ellipsoids."""
+
+    classes_: NDArray[Any]
+    matrices_: Array
+
+    if TYPE_CHECKING:
+
+        def distances(self, X: ArrayLike) -> Array: ...  # noqa: D102 - the estimator's own
+
+    @property
+    def offsets_(self) -> Array:
+        """Scores at the centres."""
+        return offsets(self.matrices_)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Give minus the distances; for two classes, their difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        scores = self.distances(X)
+        return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the label of the nearest ellipsoid.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        nearest = self.distances(X).argmin(axis=1)
+        return np.asarray(self.classes_[nearest])

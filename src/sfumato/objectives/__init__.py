@@ -1,0 +1,1 @@
+"""Losses, and minimisers of sums of them with certificates. Nothing here is private by itself."""
