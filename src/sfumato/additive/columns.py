@@ -1,0 +1,105 @@
+"""What is public about the columns of a table, as additive models need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import MissingBoundsError
+from sfumato.tables import TableBounds
+
+__all__ = ["PublicColumns"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PublicColumns:
+    """Names, ranges and categories of the columns.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of all columns.
+    lower, upper : tuple of float
+        Range of each column of numbers; of a column of categories 0 and their number.
+    categories : tuple
+        The categories of each column, or None for numbers.
+    """
+
+    names: tuple[str, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    categories: tuple[tuple[Any, ...] | None, ...]
+
+    @classmethod
+    def of(cls, bounds: Bounds | TableBounds, names: tuple[str, ...]) -> Self:
+        """Read them from the bounds of a table, or from a box: all columns are numbers then.
+
+        Parameters
+        ----------
+        bounds : Bounds or TableBounds
+            What is public.
+        names : tuple of str
+            Names of the columns of an array; a table has its own.
+        """
+        if isinstance(bounds, TableBounds):
+            features = bounds.features
+            ranges = [
+                each.range if each.is_number else (0.0, float(len(each.categories or ())))
+                for each in features
+            ]
+            lower, upper = zip(*ranges, strict=True)
+            kinds = tuple(None if each.is_number else each.categories for each in features)
+            return cls(tuple(each.name for each in features), lower, upper, kinds)
+        box = bounds.box(len(names))
+        if box is None:
+            raise MissingBoundsError(
+                "An additive model needs the public range of each column: give "
+                "Bounds(lower=[...], upper=[...]) or the bounds of a table, not a 'norm' alone."
+            )
+        low, high = (tuple(corner.tolist()) for corner in box)
+        return cls(names, low, high, (None,) * len(names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def numeric(self) -> tuple[int, ...]:
+        """Places of the columns of numbers."""
+        return tuple(i for i, each in enumerate(self.categories) if each is None)
+
+    def width(self, n_knots: int) -> int:
+        """Numbers of an encoded row where each column of numbers has so many knots."""
+        return sum(n_knots if each is None else len(each) for each in self.categories)
+
+    def places(self, cells: Array) -> Array:
+        """Give each number as its place in the public range, from 0 to 1, each cell by itself.
+
+        A category stays its number. What is missing, infinite or no category is NaN.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (n, n_columns)
+            Numbers, and numbers of categories.
+
+        Returns
+        -------
+        ndarray of shape (n, n_columns)
+            The places.
+        """
+        found = np.where(np.isfinite(cells), cells, np.nan)
+        for i, categories in enumerate(self.categories):
+            column = found[:, i]
+            if categories is None:  # [N3] each cell by itself
+                width = self.upper[i] - self.lower[i]
+                inside = np.clip(column, self.lower[i], self.upper[i])
+                found[:, i] = np.clip((inside - self.lower[i]) / width, 0.0, 1.0)
+            else:
+                is_known = (column >= 0) & (column < len(categories))
+                found[:, i] = np.where(is_known, np.trunc(column), np.nan)
+        return found

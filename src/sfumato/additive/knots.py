@@ -1,0 +1,182 @@
+"""Knots: where the curve of a column may bend, at privately released quantiles or at public places.
+
+The places of a column, from 0 to 1 in its public range, are counted in the cells of a public grid,
+and `QuantileMechanism` cuts the cells into parts of about equal counts. A record is counted once
+per column whatever the others hold, so ties need no rule: many equal values fill one cell, and the
+cuts that an even division would put inside it fall beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.receipt import Receipt
+from sfumato.additive.columns import PublicColumns
+from sfumato.guarantee import Relation
+from sfumato.kernels.arrays import Array as AnyArray
+from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.sums.records import Records
+from sfumato.sums.statistics import Codes, Statistic
+
+__all__ = ["EDGES", "PlaceCounts", "knots_at", "public_knots", "release_knots"]
+
+Array = NDArray[np.float64]
+
+UNIFORM = 2**12  # cells of equal width
+OCTAVES, PER_OCTAVE = 24, 8  # finer ones towards both ends, where long tails have their numbers
+
+
+def _edges() -> Array:
+    even = np.arange(1, UNIFORM) / UNIFORM
+    fine = 2.0 ** -(np.arange(1, OCTAVES * PER_OCTAVE + 1) / PER_OCTAVE)
+    return np.unique(np.concatenate([even, fine, 1 - fine]))
+
+
+EDGES = _edges()
+
+
+@dataclass(frozen=True)
+class PlaceCounts(Statistic):
+    """For some columns, how many records have their place in each cell of the public grid.
+
+    A record adds 1 to one cell of each column, or nothing where its place is missing. So adding or
+    removing one moves the counts of a column by 1 in sum, replacing one by 2. Counts are whole
+    numbers: no rounding as they become doubles.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count per column and cell."""
+        return (len(self.columns), len(EDGES) + 1)
+
+    def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:  # noqa: ARG002 - classes do not matter
+        """Count places."""
+        counts = np.zeros(self.shape)
+        for i, column in enumerate(self.columns):
+            places = rows[:, column]
+            cells = np.searchsorted(EDGES, places[~np.isnan(places)], side="right")
+            counts[i] = np.bincount(cells, minlength=self.shape[1])
+        return counts
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(2k) (replace) or √k (add or remove) for k columns."""
+        return math.sqrt(len(self.columns) * self._in_a_column(relation))
+
+    def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
+        """Give the distance of neighbours; one part is one column, which moves by 2 or 1.
+
+        Parameters
+        ----------
+        relation : {"replace_one", "add_or_remove_one"}
+            The neighbours.
+        most_rows : int
+            The public number of records, or a public bound on it.
+        norm : {1, 2, "part"}, default=2
+            The sum of magnitudes, the Euclidean norm, or the sum over one column.
+
+        Returns
+        -------
+        float
+            The distance.
+        """
+        if norm == "part":
+            return self._in_a_column(Relation(relation))
+        return super().sensitivity(relation, most_rows, norm)
+
+    @staticmethod
+    def _in_a_column(relation: Relation) -> float:
+        return 2.0 if relation is Relation.REPLACE_ONE else 1.0
+
+    def touched(self, n_rows: int, *, part: bool = False) -> int:
+        """One cell of each column per record; one part is one column."""
+        return n_rows * (1 if part else len(self.columns))
+
+    def rounding(self, most_rows: int) -> float:  # noqa: ARG002 - whatever their number
+        """None: doubles hold whole numbers up to 2**53 exactly."""
+        return 0.0
+
+
+def release_knots(
+    records: Records, columns: tuple[int, ...], mechanism: QuantileMechanism, receipt: Receipt
+) -> Array:
+    """Release the knots of columns.
+
+    Parameters
+    ----------
+    records : Records
+        Rows of places.
+    columns : tuple of int
+        The columns of numbers.
+    mechanism : QuantileMechanism
+        Whose cuts are made.
+    receipt : Receipt
+        Proof that they were paid for.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, 2**n_levels + 1)
+        Ascending places from 0 to 1.
+    """
+    cuts = records.release(PlaceCounts(columns), mechanism, receipt)  # [N4] the only release
+    return knots_at(cuts)
+
+
+def knots_at(cuts: Array) -> Array:
+    """Give the knots of released cuts; a part that was not cut is halved.
+
+    Parameters
+    ----------
+    cuts : ndarray of shape (n_columns, 2**n_levels - 1)
+        First cells above the cuts, or NaN.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, 2**n_levels + 1)
+        Ascending places from 0 to 1.
+    """
+    known = ~np.isnan(cuts)
+    places = np.full(cuts.shape, np.nan)
+    places[known] = EDGES[cuts[known].astype(int) - 1]
+    ends = np.zeros((len(cuts), 1)), np.ones((len(cuts), 1))
+    knots = np.concatenate([ends[0], places, ends[1]], axis=1)
+    step = (cuts.shape[1] + 1) // 2
+    while step:  # from the coarsest level down, so that both neighbours are known
+        middle = slice(step, -1, 2 * step)
+        halves = (knots[:, : -2 * step : 2 * step] + knots[:, 2 * step :: 2 * step]) / 2
+        knots[:, middle] = np.where(np.isnan(knots[:, middle]), halves, knots[:, middle])
+        step //= 2
+    return knots
+
+
+def public_knots(columns: PublicColumns, n_levels: int) -> Array:
+    """Give knots by the public ranges alone, which cost nothing.
+
+    They are even in a column that may have negative numbers. Else they are squares of even places:
+    most numbers of a long tail lie far below its public end.
+
+    Parameters
+    ----------
+    columns : PublicColumns
+        The columns, of which those of numbers have knots.
+    n_levels : int
+        How often each range is halved.
+
+    Returns
+    -------
+    ndarray of shape (n_numeric, 2**n_levels + 1)
+        Ascending places from 0 to 1.
+    """
+    even = np.linspace(0.0, 1.0, 2**n_levels + 1)
+    rows = [even if columns.lower[i] < 0 else even**2 for i in columns.numeric]
+    return np.array(rows).reshape(len(rows), len(even))
