@@ -6,11 +6,12 @@ import warnings
 import numpy as np
 import pytest
 
-from sfumato import Bounds, LinearClassifier, PrivateLinearClassifier
+from sfumato import Bounds, LinearClassifier
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.guarantee import Status
-from sfumato.margins.losses import loss_named
-from sfumato.margins.objective import LinearObjective
+from sfumato.linear.objective import LinearObjective
+from sfumato.objectives.losses import loss_named
+from sfumato.papers.federated_svm import PrintedDPML
 
 N = 10_000
 TASKS = {"even or odd": lambda y: y % 2, "0-4 or 5-9": lambda y: y // 5, "ten": lambda y: y}
@@ -72,14 +73,7 @@ def scores(data, epsilon, components, bounds, seeds=5):
     X, y, X_test, y_test = data
     found = []
     for _ in range(seeds):
-        model = PrivateLinearClassifier(
-            mode="paper",
-            loss="huber",
-            n_components=components,
-            epsilon=epsilon,
-            delta=1e-4,
-            bounds=bounds,
-        )
+        model = PrintedDPML(components, epsilon=epsilon, delta=1e-4, bounds=bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RefutedGuaranteeWarning)
             found.append(model.fit(X, y % 2).score(X_test, y_test % 2))

@@ -11,28 +11,35 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
 from sfumato.kernels.arrays import Array
-from sfumato.margins.linear_budget import LinearBudget, Repeated
-from sfumato.margins.losses import Loss
-from sfumato.margins.noisy_gradient import Descent, GradientSum, descend
-from sfumato.margins.objective import LinearObjective
-from sfumato.margins.rows import LinearRows
-from sfumato.margins.whitening import whitening_projection
+from sfumato.linear.budget import LinearBudget, Repeated
+from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, coarse_bits, descend
+from sfumato.linear.objective import LinearObjective
+from sfumato.linear.rows import LinearRows
+from sfumato.linear.whitening import whitening_projection
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.sums.records import Records, rows_in_memory
+from sfumato.objectives.losses import Loss
+from sfumato.sums.grid import ROW_BITS
+from sfumato.sums.records import Records, rows_for_objective
+from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 
-__all__ = ["SOLVERS", "LinearPlan", "LinearSettings", "fit_weights", "release_projection"]
+__all__ = [
+    "ALGORITHMS",
+    "LinearPlan",
+    "LinearSettings",
+    "fit_weights",
+    "release_projection",
+    "split_weights",
+]
 
-SOLVERS = ("noisy-gd", "objective", "output")
+ALGORITHMS = ("noisy-gd", "objective", "output")
 # Public rule for the step: noise alone would move the score of a row of length 1 by this many
 # units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
-LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
-AVERAGED = 0.5
 EXACT = 1e-6  # gradient norm of a minimiser without privacy
 
 Weights = NDArray[np.float64]
@@ -44,7 +51,7 @@ class LinearSettings:
 
     Parameters
     ----------
-    solver : {"noisy-gd", "objective", "output"}
+    algorithm : {"noisy-gd", "objective", "output"}
         Which algorithm.
     n_components : int
         Columns of the projection, or all features.
@@ -56,14 +63,14 @@ class LinearSettings:
         Of the descent; a learning rate of None is found by a public rule.
     """
 
-    solver: str
+    algorithm: str
     n_components: int
     whiten: bool
     intercept: bool
     n_steps: int
     learning_rate: float | None
     momentum: float
-    clip: float
+    max_gradient_norm: float
 
 
 @dataclass(frozen=True)
@@ -100,12 +107,12 @@ class LinearPlan:
         """
         size = budget.loss.n_scores * (settings.n_components + settings.intercept)
         first = budget.second_moment()
-        if settings.solver == "objective":
+        if settings.algorithm == "objective":
             return cls(settings, budget, first, None, budget.objective(size, n_rows))
-        if settings.solver == "output":
+        if settings.algorithm == "output":
             mechanism, convexity, residual = budget.output(size, n_rows)
             return cls(settings, budget, first, None, mechanism, convexity, residual)
-        gradients = budget.gradients(settings.clip, settings.n_steps, size, n_rows)
+        gradients = budget.gradients(settings.max_gradient_norm, settings.n_steps, size, n_rows)
         counter = budget.count() if is_secret else None
         return cls(settings, budget, first, counter, Repeated(gradients, settings.n_steps))
 
@@ -170,11 +177,12 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
     ndarray of shape (n_scores, n_columns)
         W.
     """
-    if plan.settings.solver == "noisy-gd":
-        return _by_noisy_descent(records.kept(), plan, receipt)
-    rows, codes = rows_in_memory(records.kept(np.float64))
-    objective = LinearObjective(plan.loss, rows, plan.loss.targets(codes, rows))
-    if plan.settings.solver == "objective":
+    if plan.settings.algorithm == "noisy-gd":
+        # Rows of length 1 lose nothing by a coarser grid, others might.
+        kept = records.kept_in_singles() if plan.settings.whiten else records.kept()
+        return _by_noisy_descent(kept, plan, receipt)
+    objective = LinearObjective.of(plan.loss, *rows_for_objective(records))
+    if plan.settings.algorithm == "objective":
         minimiser: Weights = plan.last.release(objective, ledger=receipt)  # [L4] the minimiser
         return minimiser
     released: Weights = plan.last.release(  # [L5] the minimiser with noise
@@ -183,34 +191,62 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
     return released
 
 
+def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weights]:
+    """Give the weights of a row and those of its constant, which are zeros without one.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_scores, n_columns)
+        As `fit_weights` gives them.
+    intercept : bool
+        Whether the last column belongs to a constant.
+
+    Returns
+    -------
+    tuple of ndarray
+        Coefficients and intercepts.
+    """
+    if not intercept:
+        return weights, np.zeros(len(weights))
+    return np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()
+
+
 def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights:
     """Descend along noisy gradients."""
     n_rows = float(records.public_rows or 0)
     if plan.counter is not None:
         counts = records.release(ClassCounts(plan.loss.n_classes), plan.counter, receipt)
         n_rows = max(1.0, float(counts.sum()))
-    gradients, clip = plan.last.mechanism, plan.budget.slope_limit(plan.settings.clip)
+    gradients = plan.last.mechanism
+    max_gradient_norm = plan.settings.max_gradient_norm
+    is_coarse = plan.settings.whiten  # rows are kept in single precision
+    limit = plan.budget.slope_limit(max_gradient_norm)
+    bits = coarse_bits(plan.loss, limit) if is_coarse else ROW_BITS
 
     def released_gradient(weights: Weights) -> Weights:
-        statistic = GradientSum(plan.loss, clip, weights)
+        at = ScoreWeights(weights).rounded if is_coarse else weights
+        statistic = plan.budget.gradient(max_gradient_norm, at, bits)
         return records.release(statistic, gradients, receipt)  # [L6] a noisy gradient
 
     shape = (plan.loss.n_scores, records.width)
-    descent = _descent(plan.settings, clip, gradients, n_rows)
+    longest = plan.budget.slope_limit(max_gradient_norm)
+    descent = _descent(plan.settings, longest, gradients, n_rows)
     return descend(released_gradient, shape, n_rows, descent)
 
 
 def _descent(
-    settings: LinearSettings, clip: float, gradients: GaussianMechanism, n_rows: float
+    settings: LinearSettings, max_gradient_norm: float, gradients: GaussianMechanism, n_rows: float
 ) -> Descent:
     """The step by a public rule: noise moves the score of a unit row by SCORE_NOISE."""
+    found = Descent.by_noise(
+        settings.n_steps,
+        math.sqrt(gradients.variance()) / n_rows,
+        score_noise=SCORE_NOISE,
+        largest=LARGEST_STEP / max_gradient_norm,
+        momentum=settings.momentum,
+    )
     rate = settings.learning_rate
-    if rate is None:
-        noise = math.sqrt(settings.n_steps * gradients.variance()) / n_rows
-        largest = LARGEST_STEP / clip
-        wanted = SCORE_NOISE * (1 - settings.momentum) / noise if noise else largest
-        rate = min(wanted, largest)
-    return Descent(settings.n_steps, rate, settings.momentum, AVERAGED)
+    return found if rate is None else replace(found, learning_rate=rate)
 
 
 def _minimiser(objective: LinearObjective, plan: LinearPlan) -> Any:

@@ -9,10 +9,10 @@ import pytest
 from sfumato import Bounds
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.guarantee import Relation
-from sfumato.margins.linear_budget import LinearBudget, Repeated
-from sfumato.margins.losses import loss_named
-from sfumato.margins.noisy_gradient import Descent, GradientSum, descend, on_weight_grid
-from sfumato.margins.rows import LinearRows
+from sfumato.linear.budget import LinearBudget, Repeated
+from sfumato.linear.noisy_gradient import Descent, GradientSum, descend, on_weight_grid
+from sfumato.linear.rows import LinearRows
+from sfumato.objectives.losses import loss_named
 from sfumato.sums.grid import revealed
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.sums.records import ArrayRecords
@@ -25,28 +25,32 @@ def data(rng):
     return rows, rng.integers(3, size=60)
 
 
-def clipped_gradient(loss, clip, rows, codes, weights):
+def clipped_gradient(loss, max_gradient_norm, rows, codes, weights):
     records = ArrayRecords(rows, codes, relation="add_or_remove_one")
-    return revealed(records._sum(GradientSum(loss, clip, weights)))
+    return revealed(records._sum(GradientSum(loss, max_gradient_norm, weights)))
 
 
-def literal(loss, clip, rows, codes, weights):
+def literal(loss, max_gradient_norm, rows, codes, weights):
     total = np.zeros_like(weights)
     for row, code in zip(rows, codes, strict=True):
         scores = (weights @ row)[None, :]
         slopes = loss.slopes(scores, loss.targets(np.array([code]), scores))[0]
-        total += np.outer(slopes * min(1.0, clip / max(np.linalg.norm(slopes), 1e-300)), row)
+        total += np.outer(
+            slopes * min(1.0, max_gradient_norm / max(np.linalg.norm(slopes), 1e-300)), row
+        )
     return total
 
 
-@pytest.mark.parametrize("clip", [0.05, 0.5, 1.9])
+@pytest.mark.parametrize("max_gradient_norm", [0.05, 0.5, 1.9])
 @pytest.mark.parametrize("name", ["softmax", "huber"])
-def test_clipped_gradient_literally(name, clip, data, rng):
+def test_clipped_gradient_literally(name, max_gradient_norm, data, rng):
     rows, codes = data
     loss = loss_named(name, 3)
     weights = on_weight_grid(rng.normal(0, 3, (3, 4)))
-    found = clipped_gradient(loss, clip, rows, codes, weights)
-    np.testing.assert_allclose(found, literal(loss, clip, rows, codes, weights), atol=1e-3)
+    found = clipped_gradient(loss, max_gradient_norm, rows, codes, weights)
+    np.testing.assert_allclose(
+        found, literal(loss, max_gradient_norm, rows, codes, weights), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("name", ["softmax", "huber", "hinge"])

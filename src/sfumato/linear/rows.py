@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.kernels.arrays import Array, namespace_of
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
-from sfumato.sums.maps import HAIR, exact_projection
+from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
 
 __all__ = ["MOST_MINIMISED", "LinearRows"]
 
@@ -31,17 +31,23 @@ class LinearRows:
     n_features : int
         Numbers of a row z.
     intercept : bool
-        Append a constant: ``a = [z; 1] / √2``.
+        Append a constant: ``a = [z; c] / √(1 + c²)``.
     projection : ndarray of shape (n_features, k), optional
         Public matrix with columns of length 1 at most and no singular value above 1.
     unit_length : bool
         Scale projected rows to length 1.
+    constant : float
+        c, the weight of the constant.
+    radius : float, optional
+        Divide projected rows by this length instead, and scale back those that are longer.
     """
 
     n_features: int
     intercept: bool
     projection: NDArray[np.float64] | None = field(default=None, repr=False)
     unit_length: bool = False
+    constant: float = 1.0
+    radius: float | None = None
 
     @property
     def width(self) -> int:
@@ -49,14 +55,27 @@ class LinearRows:
         kept = self.n_features if self.projection is None else int(self.projection.shape[1])
         return kept + bool(self.intercept)
 
+    @property
+    def height(self) -> float:
+        """Of the constant in a row a."""
+        return self.constant / math.sqrt(1 + self.constant**2)
+
+    @property
+    def weights_before(self) -> NDArray[np.float64]:
+        """``B`` with ``w.a = (B w).z`` and the constant, where z is not scaled back."""
+        assert self.projection is not None  # noqa: S101 - for the type checker
+        assert self.radius is not None  # noqa: S101 - for the type checker
+        return self.projection / (self.radius * math.sqrt(1 + self.constant**2))
+
     def __call__(self, rows: Array) -> Array:
         """Map rows of the unit ball."""
         if self.projection is not None:
             rows = self._projected(rows)
         if self.intercept:
             xp = namespace_of(rows)
-            ones = xp.ones_like(rows[:, :1])
-            rows = xp.concat([rows, ones], axis=1) * ((1 - HAIR) * math.sqrt(0.5))
+            ones = self.constant * xp.ones_like(rows[:, :1])
+            length = math.sqrt(1 + self.constant**2)
+            rows = xp.concat([rows, ones], axis=1) * ((1 - ROUNDING_MARGIN) / length)
         return cut(rows, ROW_BITS)
 
     def _projected(self, rows: Array) -> Array:
@@ -66,5 +85,9 @@ class LinearRows:
         xp = namespace_of(rows)
         squares = xp.sum(projected * projected, axis=1, keepdims=True)  # exact, 52 bits below 2
         shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
+        if self.radius is not None:
+            shortest = max(self.radius**2, 2.0 ** (-2 * FINE_BITS))
         limit = shortest * xp.ones_like(squares)
-        return projected * ((1 - HAIR) / xp.sqrt(xp.where(squares > limit, squares, limit)))
+        return projected * (
+            (1 - ROUNDING_MARGIN) / xp.sqrt(xp.where(squares > limit, squares, limit))
+        )

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import to_numpy
-from sfumato.margins.rows import LinearRows
-from sfumato.margins.whitening import whitening_projection
+from sfumato.linear.rows import LinearRows
+from sfumato.linear.whitening import whitening_projection
 from sfumato.sums.grid import cut, double_rounding
-from sfumato.sums.maps import IntoUnitBall, _row_sums
+from sfumato.sums.maps import IntoUnitBall, row_sums
 
 BOUNDS = [
     Bounds(norm=2.0),
@@ -82,9 +82,9 @@ def test_a_library_without_doubles_is_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 64, 785])
-def test_row_sums_literally(width, rng):
+def testrow_sums_literally(width, rng):
     values = rng.normal(size=(5, width))
-    found = _row_sums(values)
+    found = row_sums(values)
     np.testing.assert_allclose(found[:, 0], values.sum(axis=1), atol=1e-12)
 
 

@@ -11,15 +11,15 @@ from scipy.stats import kstest
 from sfumato import Bounds, PrivateLinearClassifier, load, save
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
-from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.guarantee import Relation, Status
-from sfumato.margins.linear_budget import LinearBudget
-from sfumato.margins.linear_printed import printed_budget
-from sfumato.margins.losses import loss_named
-from sfumato.margins.objective import LinearObjective
+from sfumato.linear.budget import LinearBudget
+from sfumato.linear.objective import LinearObjective
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism
 from sfumato.mechanisms.tape import taped
+from sfumato.objectives.losses import loss_named
+from sfumato.papers.federated_svm.printed import PrintedDPML, printed_budget
 from sfumato.testing import taint_test
 
 BALL = Bounds(norm=1.0, labels=range(10))
@@ -47,11 +47,11 @@ def fitted(data, **settings):
         ({"whiten": False}, 0.75),
         ({"whiten": True, "relation": "add_or_remove_one"}, 0.9),
         ({"n_components": 20, "whiten": True}, 0.8),
-        ({"solver": "objective"}, 0.5),
-        ({"solver": "objective", "n_components": 20, "epsilon": 20.0}, 0.75),
-        ({"solver": "output", "epsilon": 20.0}, 0.7),
-        ({"solver": "objective", "delta": 0.0, "epsilon": 50.0}, 0.8),
-        ({"solver": "output", "loss": "hinge", "epsilon": 100.0}, 0.6),
+        ({"algorithm": "objective"}, 0.5),
+        ({"algorithm": "objective", "n_components": 20, "epsilon": 20.0}, 0.75),
+        ({"algorithm": "output", "epsilon": 20.0}, 0.7),
+        ({"algorithm": "objective", "delta": 0.0, "epsilon": 50.0}, 0.8),
+        ({"algorithm": "output", "loss": "hinge", "epsilon": 100.0}, 0.6),
     ],
 )
 @pytest.mark.usefixtures("noise")
@@ -61,9 +61,9 @@ def test_digits_are_learned(unit_digits, settings, floor):
     assert model.guarantee_.epsilon <= model.epsilon
 
 
-@pytest.mark.parametrize("solver", ["noisy-gd", "objective", "output"])
-def test_without_noise_it_is_the_linear_classifier(unit_digits, solver):
-    model = fitted(unit_digits, epsilon=math.inf, solver=solver)
+@pytest.mark.parametrize("algorithm", ["noisy-gd", "objective", "output"])
+def test_without_noise_it_is_the_linear_classifier(unit_digits, algorithm):
+    model = fitted(unit_digits, epsilon=math.inf, algorithm=algorithm)
     assert math.isinf(model.guarantee_.epsilon)
     assert model.score(*unit_digits) > 0.93
 
@@ -87,7 +87,8 @@ def test_other_libraries_give_the_same_weights(unit_digits):
     X, y = unit_digits[0][:400], unit_digits[1][:400]
     here = fitted((X, y), whiten=True, n_steps=20)
     there = fitted((array_api_strict.asarray(X), y), whiten=True, n_steps=20)
-    np.testing.assert_array_equal(here.weights_, there.weights_)
+    np.testing.assert_array_equal(here.coef_, there.coef_)
+    np.testing.assert_array_equal(here.intercept_, there.intercept_)
     np.testing.assert_array_equal(here.predict(X), there.predict(array_api_strict.asarray(X)))
     with pytest.raises(InvalidInputError, match="expecting 64 features"):
         there.predict(array_api_strict.asarray(X[:, :5]))
@@ -119,23 +120,23 @@ def test_objective_noise_is_calibrated_to_the_budget(relation, share):
 
 def test_a_regulariser_too_small_for_the_budget_is_refused(unit_digits):
     with pytest.raises(InvalidInputError, match="larger one"):
-        fitted(unit_digits, solver="objective", regularization=1e-4, epsilon=0.5)
+        fitted(unit_digits, algorithm="objective", regularization=1e-4, epsilon=0.5)
     with pytest.raises(InvalidInputError, match="regularization"):
-        fitted(unit_digits, solver="objective", delta=0.0, regularization=1e-4, epsilon=0.5)
+        fitted(unit_digits, algorithm="objective", delta=0.0, regularization=1e-4, epsilon=0.5)
 
 
 def test_whitening_is_the_default_of_noisy_descent_alone(unit_digits):
     assert fitted(unit_digits, n_steps=3).projection_.shape == (64, 64)
     assert fitted(unit_digits, n_steps=3, whiten=False).projection_ is None
-    assert fitted(unit_digits, solver="output").projection_ is None
-    wide = np.zeros((20, 5001))
+    assert fitted(unit_digits, algorithm="output").projection_ is None
+    wide = np.zeros((20, 8193))
     assert fitted((wide, np.arange(20) % 10), n_steps=1).projection_ is None
 
 
 def test_events_name_the_law(unit_digits):
-    model = fitted(unit_digits, solver="objective")
+    model = fitted(unit_digits, algorithm="objective")
     assert isinstance(model.guarantee_.events[0], ObjectivePerturbationEvent)
-    pure = fitted(unit_digits, solver="objective", delta=0.0)
+    pure = fitted(unit_digits, algorithm="objective", delta=0.0)
     assert pure.guarantee_.events == (PureEvent(4.0, "objective perturbation"),)
     assert fitted(unit_digits, whiten=True).guarantee_.events[1].count == 240
 
@@ -281,7 +282,7 @@ def test_no_rows_make_a_fit_fail(n_close):
     X[:, 0] = signs
     X[:n_close, 0] *= 0.05
     model = PrivateLinearClassifier(
-        loss="hinge", solver="output", bounds=Bounds(norm=1.0, labels=[0, 1])
+        loss="hinge", algorithm="output", bounds=Bounds(norm=1.0, labels=[0, 1])
     )
     assert model.fit(X, (signs > 0).astype(int)).guarantee_.status is Status.PROVED
 
@@ -290,38 +291,38 @@ def test_no_rows_make_a_fit_fail(n_close):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"solver": "output", "loss": "hinge"},
-        {"solver": "output", "loss": "hinge", "epsilon": 50.0},
-        {"solver": "output", "regularization": 1e-6},
-        {"solver": "objective", "loss": "huber", "huber_width": 0.1, "epsilon": 20.0},
+        {"algorithm": "output", "loss": "hinge"},
+        {"algorithm": "output", "loss": "hinge", "epsilon": 50.0},
+        {"algorithm": "output", "regularization": 1e-6},
+        {"algorithm": "objective", "loss": "huber", "huber_width": 0.1, "epsilon": 20.0},
     ],
     ids=str,
 )
 def test_no_kind_of_rows_makes_a_fit_fail(kind, settings, rng):
-    y = rng.integers(0, 2, 3000)
-    centres = rng.normal(size=(2, 450))
+    y = rng.integers(0, 2, 1200)
+    centres = rng.normal(size=(2, 150))
     X = {
-        "random": rng.normal(size=(3000, 450)),
-        "repeated": np.repeat(rng.normal(size=(4, 450)), 750, axis=0),
-        "separated": centres[y] + 0.05 * rng.normal(size=(3000, 450)),
+        "random": rng.normal(size=(1200, 150)),
+        "repeated": np.repeat(rng.normal(size=(4, 150)), 300, axis=0),
+        "separated": centres[y] + 0.05 * rng.normal(size=(1200, 150)),
         "tiny": 1e-3 * centres[y],
     }[kind]
     X /= np.linalg.norm(X, axis=1).max()
     bounds = Bounds(norm=1.0, labels=[0, 1])
     model = PrivateLinearClassifier(bounds=bounds, **{"delta": 1e-6, **settings}).fit(X, y)
-    assert np.isfinite(model.weights_).all()
+    assert np.isfinite(model.coef_).all()
 
 
 def test_the_number_of_rows_is_bounded_where_it_is_secret(unit_digits, monkeypatch):
-    for solver, power in (("noisy-gd", 26), ("objective", 22), ("output", 22)):
-        model = fitted(unit_digits, solver=solver, relation="add_or_remove_one", n_steps=2)
+    for algorithm, power in (("noisy-gd", 26), ("objective", 22), ("output", 22)):
+        model = fitted(unit_digits, algorithm=algorithm, relation="add_or_remove_one", n_steps=2)
         assert f"at most 2**{power} rows" in model.guarantee_.public
         assert "number of rows" not in model.guarantee_.public
     assert not any("at most" in fact for fact in fitted(unit_digits, n_steps=2).guarantee_.public)
-    monkeypatch.setattr("sfumato.margins.private_linear.MOST_MINIMISED", 1024)
-    fitted(unit_digits, solver="output")
+    monkeypatch.setattr("sfumato.linear.private.MOST_MINIMISED", 1024)
+    fitted(unit_digits, algorithm="output")
     with pytest.raises(InvalidInputError, match="At most 1024 rows"):
-        fitted(unit_digits, solver="output", relation="add_or_remove_one")
+        fitted(unit_digits, algorithm="output", relation="add_or_remove_one")
 
 
 def test_arrays_of_other_libraries_add_a_condition(unit_digits):
@@ -331,10 +332,6 @@ def test_arrays_of_other_libraries_add_a_condition(unit_digits):
     promised = model.fit(array_api_strict.asarray(X), y).guarantee_
     assert promised.status is Status.CONDITIONAL
     assert "at every place" in promised.conditions[0]
-    printed = PrivateLinearClassifier(
-        bounds=BALL, mode="paper", loss="huber", delta=0.0, regularization=50.0
-    )
-    assert printed.fit(array_api_strict.asarray(X), y).predict(X).shape == (50,)
 
 
 def test_without_noise_delta_may_be_zero(unit_digits):
@@ -345,12 +342,11 @@ def test_without_noise_delta_may_be_zero(unit_digits):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"solver": "objective", "n_components": 5},
-        {"solver": "objective", "delta": 0.0},
-        {"solver": "output"},
+        {"algorithm": "objective", "n_components": 5},
+        {"algorithm": "objective", "delta": 0.0},
+        {"algorithm": "output"},
         {"whiten": True, "n_steps": 3},
         {"relation": "add_or_remove_one", "n_steps": 3},
-        {"mode": "paper", "loss": "huber", "n_components": 5},
     ],
 )
 def test_nothing_after_the_releases_reads_the_rows(unit_digits, settings):
@@ -360,27 +356,29 @@ def test_nothing_after_the_releases_reads_the_rows(unit_digits, settings):
     taint_test(model, X, -0.5 * X[::-1][other], y, y[::-1][other])
 
 
+def test_the_printed_machines_read_no_row_after_their_releases(unit_digits):
+    X, y = unit_digits[0][:200], unit_digits[1][:200]
+    taint_test(PrintedDPML(5, bounds=BALL, delta=1e-5), X, -0.5 * X[::-1], y, y[::-1])
+
+
 # Refusals ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"loss": "hinge", "solver": "objective"}, "corner puts minimisers"),
-        ({"loss": "hinge", "mode": "paper"}, "corner puts minimisers"),
+        ({"loss": "hinge", "algorithm": "objective"}, "corner puts minimisers"),
         ({"delta": 0.0}, "Pure epsilon"),
-        ({"delta": 0.0, "solver": "objective", "n_components": 3}, "Pure epsilon"),
-        ({"solver": "sgd"}, "'solver' must be one of"),
+        ({"delta": 0.0, "algorithm": "objective", "n_components": 3}, "Pure epsilon"),
+        ({"algorithm": "sgd"}, "'algorithm' must be one of"),
         ({"loss": "square"}, "'loss' must be one of"),
-        ({"clip": 3.0}, "'clip'"),
+        ({"max_gradient_norm": 3.0}, "'max_gradient_norm'"),
         ({"n_steps": 0}, "'n_steps'"),
         ({"n_steps": 3.5}, "'n_steps' must be an integer"),
         ({"pca_share": 0.9995, "relation": "add_or_remove_one"}, "'pca_share' must lie below"),
         ({"momentum": 1.0}, "'momentum'"),
         ({"learning_rate": -1.0}, "'learning_rate'"),
         ({"whiten": True, "pca_share": 1.5}, "'pca_share'"),
-        ({"mode": "paper"}, "loss='huber'"),
-        ({"mode": "paper", "loss": "huber", "relation": "add_or_remove_one"}, "replace_one"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_a_sentence(unit_digits, settings, sentence):
@@ -404,7 +402,7 @@ def test_printed_noise_has_its_law(rng):
     """``||b|| ~ Gamma(k, 2/epsilon')``, found again from the minimiser."""
     X = rng.normal(size=(30, 4))
     bounds = Bounds(norm=1.0, labels=[0, 1])
-    model = PrivateLinearClassifier(mode="paper", loss="huber", delta=0.0, bounds=bounds)
+    model = PrintedDPML(delta=0.0, bounds=bounds)
     lengths = []
     for _ in range(150):
         with taped() as tape:
@@ -419,9 +417,7 @@ def test_printed_noise_has_its_law(rng):
 
 
 def test_printed_with_ten_classes_states_what_it_really_costs(unit_digits):
-    model = PrivateLinearClassifier(
-        mode="paper", loss="huber", n_components=10, epsilon=1.0, delta=1e-4, bounds=BALL
-    )
+    model = PrintedDPML(10, epsilon=1.0, delta=1e-4, bounds=BALL)
     promised = model.fit(*unit_digits).guarantee_
     assert promised.status is Status.CONDITIONAL
     assert promised.claimed_epsilon == 1.0
@@ -437,9 +433,7 @@ def test_printed_two_classes_cost_less_than_printed(rng):
     """The printed log-determinant is twice too large, so two classes keep a smaller epsilon."""
     X = rng.normal(size=(400, 3))
     bounds = Bounds(norm=1.0, labels=[0, 1])
-    model = PrivateLinearClassifier(
-        mode="paper", loss="huber", epsilon=2.0, delta=0.0, bounds=bounds
-    ).fit(X, (X[:, 0] > 0).astype(int))
+    model = PrintedDPML(epsilon=2.0, delta=0.0, bounds=bounds).fit(X, (X[:, 0] > 0).astype(int))
     assert model.guarantee_.epsilon < 2.0
 
 
@@ -452,9 +446,7 @@ def test_the_printed_sensitivity_is_wrong_for_a_replaced_row():
 def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
     """Rows inside the ball under bounds that allow longer ones: refuted all the same."""
     X, y = unit_digits
-    model = PrivateLinearClassifier(
-        mode="paper", loss="huber", delta=0.0, bounds=Bounds(norm=2.0, labels=range(10))
-    )
+    model = PrintedDPML(delta=0.0, bounds=Bounds(norm=2.0, labels=range(10)))
     with pytest.warns(RefutedGuaranteeWarning):
         model.fit(X * 0.01, y)
     assert model.guarantee_.status is Status.REFUTED
@@ -462,10 +454,13 @@ def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
     assert model.guarantee_.claimed_epsilon == 1.0
     assert NonPrivateEvent() in model.guarantee_.events
     inside = Bounds(lower=-0.125, upper=0.125, labels=range(10))  # 64 features: radius 1
-    boxed = PrivateLinearClassifier(mode="paper", loss="huber", delta=0.0, bounds=inside)
+    boxed = PrintedDPML(delta=0.0, bounds=inside)
     assert boxed.fit(100 * X, y).guarantee_.status is Status.CONDITIONAL
 
 
-def test_paper_mode_is_refused_where_it_is_not_printed(unit_digits):
-    with pytest.raises(UnsupportedModeError):
-        fitted(unit_digits, mode="paper", loss="huber", epsilon=math.inf)
+@pytest.mark.parametrize(
+    "settings", [{"epsilon": math.inf}, {"pca_share": 1.5}, {"n_components": 3, "delta": 0.0}]
+)
+def test_dpml_is_refused_where_it_is_not_printed(unit_digits, settings):
+    with pytest.raises(InvalidInputError):
+        PrintedDPML(bounds=BALL, **settings).fit(*unit_digits)

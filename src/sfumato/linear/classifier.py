@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import moderate
-from sfumato.margins.losses import LOSSES, loss_named
-from sfumato.margins.objective import LinearObjective
-from sfumato.persistence.forms import Form, labels, numbers, one_of, one_score_for_two
+from sfumato.linear.objective import LinearObjective
+from sfumato.objectives.losses import LOSSES, loss_named
+from sfumato.storage.forms import Form, labels, numbers, one_of, one_score_for_two
 
 __all__ = ["LinearClassifier", "LinearPredictions"]
 
@@ -74,6 +75,25 @@ class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
             scores = np.column_stack([np.zeros(len(scores)), scores])
         shares = np.exp(scores - scores.max(axis=1, keepdims=True))
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_by_costs(self, X: ArrayLike, costs: Mapping[Any, float]) -> NDArray[Any]:
+        """Give the label of least expected cost; only for ``loss="softmax"``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        costs : mapping of label to float
+            Public cost of missing each label; 1 where it is not named. With two labels, the second
+            is predicted where its probability is above ``cost of the first / sum of both``.
+        """
+        given = np.array([float(costs.get(label, 1.0)) for label in self.classes_.tolist()])
+        unknown = [label for label in costs if label not in self.classes_.tolist()]
+        if unknown or not (np.isfinite(given).all() and (given >= 0).all() and given.max() > 0):
+            raise InvalidInputError(
+                "'costs' must give a finite cost, not negative, for labels of the model."
+            )
+        return np.asarray(self.classes_[(self.predict_proba(X) * given).argmax(axis=1)])
 
 
 class LinearClassifier(LinearPredictions):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.margins.losses import Loss
-from sfumato.margins.solvers import newton
 from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
+from sfumato.objectives.losses import Loss
+from sfumato.objectives.newton import blocks, in_doubles, newton
 
 __all__ = ["LinearObjective", "gradient_rounding", "largest_minimiser", "largest_rounding"]
 
@@ -89,15 +90,23 @@ class LinearObjective:
     Parameters
     ----------
     loss : Loss
-    rows : ndarray of shape (n, m)
-        Secret rows a, of length 1 at most.
+    rows : ndarray of shape (n, m), or MappedRows
+        Secret rows a, of length 1 at most; read in blocks, which become doubles.
     targets : ndarray of shape (n, n_scores)
-        Their classes, as `Loss.targets` gives them.
+        Their classes, as `Loss.targets` gives them, in any type.
     """
 
     loss: Loss
-    rows: Array
-    targets: Array
+    rows: Any
+    targets: NDArray[Any]
+
+    @classmethod
+    def of(cls, loss: Loss, rows: Any, codes: NDArray[np.intp]) -> Self:
+        """Give the objective of rows with the codes of their classes."""
+        targets = np.empty((len(rows), loss.n_scores), dtype=np.int8)
+        for part in blocks(len(rows)):
+            targets[part] = loss.targets(codes[part], np.empty(0))
+        return cls(loss, rows, targets)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,7 +120,10 @@ class LinearObjective:
 
     def value(self, weights: Array) -> float:
         """Sum of the losses."""
-        return float(self.loss.values(self.rows @ weights.T, self.targets).sum())
+        return math.fsum(
+            float(self.loss.values(rows @ weights.T, targets).sum())
+            for rows, targets in in_doubles(self.rows, self.targets)
+        )
 
     def gradient(self, weights: Array) -> Array:
         """Gradient of the sum, added up in pairs of blocks."""
@@ -122,12 +134,13 @@ class LinearObjective:
             middle = start + BLOCK * ((stop - start + 2 * BLOCK - 1) // (2 * BLOCK))
             first = self._gradient_of(weights, start, middle)
             return first + self._gradient_of(weights, middle, stop)
-        rows, width = self.rows[start:stop], _group(self.rows.shape[1])
+        rows = self.rows[start:stop].astype(np.float64, copy=False)
+        targets, width = self.targets[start:stop].astype(np.float64), _group(rows.shape[1])
         scores = np.zeros((len(rows), len(weights)))
         for column in range(0, rows.shape[1], width):
             part = slice(column, column + width)
             scores += rows[:, part] @ weights[:, part].T
-        return np.asarray(self.loss.slopes(scores, self.targets[start:stop]).T @ rows)
+        return np.asarray(self.loss.slopes(scores, targets).T @ rows)
 
     def gradient_error(self, weights: Array) -> float:
         """Bound on what rounding may change in the norm of `gradient`."""

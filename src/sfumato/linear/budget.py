@@ -8,22 +8,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.events import Event, RepeatedEvent
 from sfumato.guarantee import Relation
-from sfumato.margins.losses import Loss
-from sfumato.margins.noisy_gradient import GradientSum
-from sfumato.margins.objective import largest_minimiser, largest_rounding
-from sfumato.margins.rows import MOST_MINIMISED
+from sfumato.linear.noisy_gradient import GradientSum
+from sfumato.linear.objective import largest_minimiser, largest_rounding
+from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.sums.grid import MOST_ROWS
-from sfumato.sums.statistics import ClassCounts, SecondMoment
+from sfumato.objectives.losses import Loss
+from sfumato.sums.grid import MOST_ROWS, ROW_BITS
+from sfumato.sums.persons import Joined, PersonUnit
+from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
 __all__ = ["LinearBudget", "Repeated"]
 
@@ -70,6 +72,8 @@ class LinearBudget:
         Strong convexity of the objective; None for the public rule.
     n_features : int
         Numbers of a row; they decide by how much a second moment is rounded as it becomes doubles.
+    person : PersonUnit, optional
+        How many rows a person has and how they are added up, where persons are the unit.
     """
 
     epsilon: float
@@ -79,12 +83,51 @@ class LinearBudget:
     projection_share: float = 0.0
     regularization: float | None = None
     n_features: int = 1
+    person: PersonUnit | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether what the terms of a sum add up to is secret, so that it is released."""
+        has_votes = self.person is None or self.person.averages
+        return not (has_votes and self.relation is Relation.REPLACE_ONE)
+
+    def sensitivity(self, statistic: Statistic, n_rows: int) -> float:
+        """How far one record, or one person, moves the sum of a statistic.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is added up.
+        n_rows : int
+            The public number of rows, or a public bound on it.
+        """
+        if self.person is not None:
+            return self.person.sensitivity(statistic, self.relation, n_rows)
+        return statistic.sensitivity(self.relation, n_rows)
+
+    def gradient(
+        self, max_gradient_norm: float, weights: NDArray[np.float64], slope_bits: int = ROW_BITS
+    ) -> GradientSum:
+        """Give the sum of gradients at some weights, bounded by row and by person.
+
+        Parameters
+        ----------
+        max_gradient_norm : float
+            The length of slopes that was asked for.
+        weights : ndarray of shape (n_scores, m)
+            Public weights.
+        slope_bits : int
+            Slopes are rounded to multiples of ``2**-slope_bits``.
+        """
+        limit = self.slope_limit(max_gradient_norm)
+        joined = Joined.usual(self.person, limit)
+        return GradientSum(self.loss, limit, weights, joined=joined, slope_bits=slope_bits)
 
     def second_moment(self) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without it."""
         if not self.projection_share:
             return None
-        moved = SecondMoment(self.n_features).sensitivity(self.relation, MOST_ROWS)
+        moved = self.sensitivity(SecondMoment(self.n_features), MOST_ROWS)
         mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(self.projection_share))
         return mechanism.for_size(self.n_features**2)
 
@@ -178,43 +221,42 @@ class LinearBudget:
 
     def count(self) -> GaussianMechanism | None:
         """Give the release of the class sizes, or None where the number of rows is public."""
-        if self.relation is Relation.REPLACE_ONE:
+        if not self.counts:
             return None
         counts = ClassCounts(self.loss.n_classes)
-        moved = counts.sensitivity(self.relation, MOST_ROWS)
+        moved = self.sensitivity(counts, MOST_ROWS)
         mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(COUNT_SHARE))
         return mechanism.for_size(counts.size)
 
     def gradients(
-        self, clip: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
+        self, max_gradient_norm: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
     ) -> GaussianMechanism:
         """Give the release of one gradient of `n_steps`, slopes no longer than `slope_limit`.
 
         Parameters
         ----------
-        clip : float
+        max_gradient_norm : float
         n_steps : int
         size : int
             Numbers in W.
         n_rows : int
             The public number of rows, or a public bound on it.
         """
-        counted = 0.0 if self.relation is Relation.REPLACE_ONE else COUNT_SHARE
+        counted = COUNT_SHARE if self.counts else 0.0
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
-        moved = GradientSum(self.loss, self.slope_limit(clip), np.zeros(size)).sensitivity(
-            self.relation, n_rows
-        )
+        weights = np.zeros((self.loss.n_scores, size // self.loss.n_scores))
+        moved = self.sensitivity(self.gradient(max_gradient_norm, weights), n_rows)
         return GaussianMechanism.from_mu(sensitivity=moved, mu=mu).for_size(size)
 
-    def slope_limit(self, clip: float) -> float:
-        """Length to which the slopes of a row are scaled back: `clip`, or the loss's own bound.
+    def slope_limit(self, max_gradient_norm: float) -> float:
+        """Length to which a row's slopes are scaled back: `max_gradient_norm`, or the loss's bound.
 
         Parameters
         ----------
-        clip : float
+        max_gradient_norm : float
             The length that was asked for.
         """
-        return min(clip, self.loss.slope_bound)
+        return min(max_gradient_norm, self.loss.slope_bound)
 
     # Shared ---------------------------------------------------------------------------------
 

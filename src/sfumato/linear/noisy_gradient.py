@@ -1,0 +1,296 @@
+"""Gradient descent on all rows, every gradient released with Gaussian noise.
+
+Each row is treated alone and exactly: rows are multiples of 2**-18 and weights of 2**-25, so that
+scores are exact doubles; slopes are rounded to multiples of 2**-18, and the products are summed
+exactly (`sfumato.sums`). Rows held in single precision are coarser, and so are their slopes; the
+sums are as exact (`sfumato.sums.singles`). What is released is therefore the exact real sum of
+terms that depend on one row each, in whatever order the machine adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.kernels.arrays import Array, like, namespace_of
+from sfumato.objectives.losses import Loss, over_scores
+from sfumato.sums.grid import ROW_BITS, cut, nearest
+from sfumato.sums.maps import ROUNDING_MARGIN
+from sfumato.sums.persons import Joined, PersonUnit
+from sfumato.sums.singles import ScoreWeights, SingleRows
+from sfumato.sums.statistics import Statistic
+
+__all__ = [
+    "LARGEST_STEP",
+    "Descent",
+    "GradientSum",
+    "check_steps",
+    "coarse_bits",
+    "descend",
+    "on_weight_grid",
+    "shrunk",
+]
+
+MOMENTUM, AVERAGED = 0.9, 0.5
+LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
+WEIGHT_BITS = 25
+FEW_ROWS = 32  # of a person, whose products with each other are kept
+LARGEST_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
+COARSE = 128  # steps of the coarse grid of slopes in their largest length, per root of the scores
+
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The public settings of a descent.
+
+    Parameters
+    ----------
+    n_steps : int
+        T, the number of gradients released.
+    learning_rate : float
+        Step along the mean gradient.
+    momentum : float
+        Share of the last move that is made again.
+    averaged : float
+        Share of the steps, the last ones, whose weights are averaged.
+    """
+
+    n_steps: int
+    learning_rate: float
+    momentum: float
+    averaged: float
+
+    @classmethod
+    def by_noise(
+        cls,
+        n_steps: int,
+        noise: float,
+        *,
+        score_noise: float,
+        largest: float,
+        momentum: float = MOMENTUM,
+    ) -> Self:
+        """Give the step by a public rule: noise moves the score of a unit row by `score_noise`.
+
+        Parameters
+        ----------
+        n_steps : int
+            The number of gradients.
+        noise : float
+            Deviation of the noise on a mean gradient.
+        score_noise : float
+            How far noise alone moves a score.
+        largest : float
+            The largest step, where there is hardly any noise.
+        momentum : float
+            Share of the last move that is made again.
+        """
+        total = math.sqrt(n_steps) * noise
+        rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
+        return cls(n_steps, rate, momentum, AVERAGED)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSum(Statistic):
+    """``sum_i g_i aᵢᵀ`` with the slopes g of a row's loss, scaled back to `max_gradient_norm`.
+
+    A term is at most `max_gradient_norm` long. Adding or removing a row moves the sum by that,
+    replacing one by twice as much.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss of a row.
+    max_gradient_norm : float
+        Largest length of the slopes of a row, below 2.
+    weights : ndarray of shape (n_scores, m)
+        As `on_weight_grid` gives them; rows are multiples of ``2**-ROW_BITS`` in the unit ball.
+    class_weights : tuple of float, optional
+        By which the clipped slopes of each class are multiplied, from 0 to 1.
+    joined : Joined, optional
+        A bound on the rows of a person together, where persons are the unit.
+    slope_bits : int, default=ROW_BITS
+        Slopes are rounded to multiples of ``2**-slope_bits``.
+    """
+
+    loss: Loss
+    max_gradient_norm: float
+    weights: Weights = field(repr=False)
+    class_weights: tuple[float, ...] | None = None
+    joined: Joined | None = None
+    slope_bits: int = ROW_BITS
+    takes_singles: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        listed = self.class_weights or ()
+        if not all(0 <= weight <= 1 for weight in listed):
+            raise InvalidInputError("Weights of classes must lie between 0 and 1.")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return self.weights.shape
+
+    @property
+    def largest_term(self) -> float:
+        """The length of the slopes: numbers of a row are 1 at most."""
+        return self.max_gradient_norm
+
+    def add_up(self, rows: Array | SingleRows, codes: NDArray[np.intp]) -> Array:
+        """Add up clipped slopes times rows."""
+        if isinstance(rows, SingleRows):
+            slopes = self._slopes(rows.scores(self._score_weights), codes)
+            return rows.gathered(slopes, self.slope_bits)
+        slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self.weights.T)), codes)
+        return namespace_of(slopes).matrix_transpose(slopes) @ rows
+
+    def add_up_persons(self, rows: Array | SingleRows, codes: NDArray[np.intp], size: int) -> Array:
+        """Do the same for persons, whose terms together keep the joint bound."""
+        if self.joined is None or (size == 1 and self.joined.bound >= self.max_gradient_norm):
+            return self.add_up(rows, codes)
+        if isinstance(rows, SingleRows):
+            slopes = self._slopes(rows.scores(self._score_weights), codes)
+            products = rows.person_products(size) if size <= FEW_ROWS else None
+            plain = rows.rows if products is not None else rows.doubles()
+            slopes = shrunk(slopes, self.joined, products, plain, size)
+            return rows.gathered(slopes, ROW_BITS)
+        slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self.weights.T)), codes)
+        return shrunk(slopes, self.joined, None, rows, size).T @ rows
+
+    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
+        """Twice the joint bound (replace) or the bound (add or remove)."""
+        if self.joined is None:
+            return None
+        if self.joined.unit != unit:
+            raise InvalidInputError("The joint bound is for another unit than the records.")
+        length = self.joined.length(self.shape[0])
+        return length * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    @cached_property
+    def _score_weights(self) -> ScoreWeights:
+        return ScoreWeights(self.weights)
+
+    def _slopes(self, scores: Array, codes: NDArray[np.intp]) -> Array:
+        """Slopes of each row, clipped and on the grid; each row by itself.
+
+        Rounding lengthens them by half a step per score at most, and they are clipped to as much
+        less; where that would leave little of them, they are cut towards zero instead.
+        """
+        lengthened = math.sqrt(self.loss.n_scores) * 2.0 ** -(self.slope_bits + 1)
+        is_rounded = lengthened < self.max_gradient_norm / 2
+        limit = self.max_gradient_norm - lengthened * is_rounded
+        slopes = self.loss.slopes_of(scores, codes)
+        slopes *= _shrinkage(over_scores(slopes * slopes), limit)
+        if self.class_weights is not None:
+            slopes *= like(scores, np.array(self.class_weights)[codes][:, None])
+        return (nearest if is_rounded else cut)(slopes, self.slope_bits)
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
+        return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
+
+
+def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int) -> Array:
+    """Scale the slopes of each person by her own factor, and cut them to the grid again.
+
+    Parameters
+    ----------
+    slopes : ndarray of shape (n, n_scores)
+        Clipped slopes.
+    joined : Joined
+        The joint bound.
+    products : ndarray or None
+        See `Joined.shrinkage`.
+    rows : ndarray of shape (n, width)
+        The rows, those of a person side by side.
+    size : int
+        Rows of each person.
+    """
+    factors = joined.shrinkage(products, rows, slopes, size)
+    return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
+
+
+def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
+    """By what slopes are multiplied whose squared lengths are given."""
+    xp = namespace_of(squares)
+    limit = max_gradient_norm * (1 - ROUNDING_MARGIN)
+    return limit / xp.sqrt(xp.clip(squares, limit**2, None))
+
+
+def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
+    """Give the bits of a grid so coarse that slopes on it are few whole numbers.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss of a row.
+    max_gradient_norm : float
+        Largest length of the slopes of a row.
+
+    Returns
+    -------
+    int
+        Rounding to it moves slopes by at most 1/256 of their largest length, all scores together.
+    """
+    steps = COARSE * math.sqrt(loss.n_scores) / max_gradient_norm
+    return min(ROW_BITS, math.ceil(math.log2(steps)))
+
+
+def on_weight_grid(weights: Weights) -> Weights:
+    """Bring weights to the grid and the ball on which scores are exact; they are public.
+
+    Weights that ran away to infinity stop at 1e100, those that are no number at zero.
+    """
+    weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
+    lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+    limit = LARGEST_WEIGHTS * (1 - ROUNDING_MARGIN)
+    return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
+
+
+def descend(
+    released_gradient: Callable[[Weights], Weights],
+    shape: tuple[int, int],
+    n_rows: float,
+    plan: Descent,
+) -> Weights:
+    """Descend from zero along released gradients; give the average of the last weights.
+
+    Parameters
+    ----------
+    released_gradient : callable
+        Gives the noisy sum of gradients at public weights; called `n_steps` times.
+    shape : (int, int)
+        Shape of the weights.
+    n_rows : float
+        The public, or released, number of rows.
+    plan : Descent
+    """
+    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    first_averaged = int(plan.n_steps * (1 - plan.averaged))
+    for step in range(plan.n_steps):
+        gradient = released_gradient(weights) / n_rows
+        move = plan.momentum * move - plan.learning_rate * gradient
+        weights = on_weight_grid(weights + move)
+        if step >= first_averaged:
+            total += weights
+    return total / (plan.n_steps - first_averaged)
+
+
+def check_steps(n_steps: Any, max_gradient_norm: float) -> None:
+    """Check the settings of the descent."""
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise InvalidInputError(f"'n_steps' must be an integer >= 1. Got {n_steps!r}.")
+    if not 0 < max_gradient_norm < 2:
+        raise InvalidInputError(
+            f"'max_gradient_norm' must lie between 0 and 2. Got {max_gradient_norm} instead."
+        )

@@ -1,0 +1,24 @@
+"""The contracts on the private classifier of images."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from sfumato import Bounds, PrivateImageClassifier
+from sfumato.testing import PRIVATE_CHECKS, PrivateCase
+
+# Corners of the unit ball are not images, so a pair need not attain the sensitivity; its noise law
+# is that of the linear classifier, which has its own cases.
+LEFT_OUT = {"check_sensitivity", "check_noise_law"}
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize(
+    "check", [each for each in PRIVATE_CHECKS if each.__name__ not in LEFT_OUT]
+)
+def test_private_contract(check, relation):
+    X, y = load_digits(return_X_y=True)
+    bounds = Bounds(lower=0, upper=16, labels=[0, 1])
+    model = PrivateImageClassifier("hog", delta=1e-5, relation=relation, bounds=bounds)
+    corners = np.array([[0.0] * 64, [16.0, 0.0] * 32])
+    check(PrivateCase(model, X[:60], y[:60] % 2, rows_at_bound=corners))
