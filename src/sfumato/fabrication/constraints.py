@@ -1,0 +1,143 @@
+"""Public constraints between the columns of a table, met by fabricated rows after they are drawn.
+
+Three forms: ``a <= b`` (or ``a >= b``), ``total == a + b``, and ``if a == x then b == y``. A repair
+reads one fabricated row at a time, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["Constraint", "parsed", "repaired"]
+
+Values = dict[str, NDArray[np.float64]]
+
+_ORDER = re.compile(r"\s*(\S+)\s*(<=|>=)\s*(\S+)\s*")
+_SUM = re.compile(r"\s*(\S+)\s*==\s*(\S+(?:\s*\+\s*\S+)+)\s*")
+_IF = re.compile(r"\s*if\s+(\S+)\s*==\s*(.+?)\s+then\s+(\S+)\s*==\s*(.+?)\s*")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One constraint: its kind, its columns, and the values of a condition.
+
+    Parameters
+    ----------
+    kind : {"order", "sum", "if"}
+        What it says.
+    columns : tuple of str
+        Order: the smaller, then the larger. Sum: the total, then its parts. If: both columns.
+    values : tuple of float
+        If: the value of each column, or the place of its category.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    values: tuple[float, ...] = ()
+
+
+def parsed(
+    texts: Sequence[str], categories: Mapping[str, Sequence[Any] | None]
+) -> tuple[Constraint, ...]:
+    """Read constraints.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Constraints.
+    categories : mapping of str to sequence or None
+        All columns, with their categories, or None for numbers.
+    """
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInputError("'constraints' must be a list of texts such as 'start <= end'.")
+    return tuple(_read(text, categories) for text in texts)
+
+
+def _read(text: str, categories: Mapping[str, Sequence[Any] | None]) -> Constraint:
+    if match := _IF.fullmatch(text):
+        columns: tuple[str, ...] = (match[1], match[3])
+        values = tuple(
+            _value(text, name, told, categories)
+            for name, told in zip(columns, (match[2], match[4]), strict=True)
+        )
+        return Constraint("if", columns, values)
+    if match := _ORDER.fullmatch(text):
+        columns = (match[1], match[3]) if match[2] == "<=" else (match[3], match[1])
+        kind = "order"
+    elif match := _SUM.fullmatch(text):
+        columns, kind = (match[1], *re.split(r"\s*\+\s*", match[2].strip())), "sum"
+    else:
+        raise InvalidInputError(
+            f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and "
+            "'if a == x then b == y'."
+        )
+    for name in columns:
+        _require(text, name, categories)
+        if categories[name] is not None:
+            raise InvalidInputError(f"The constraint {text!r} compares categories of {name!r}.")
+    return Constraint(kind, columns)
+
+
+def _require(text: str, name: str, categories: Mapping[str, Any]) -> None:
+    if name not in categories:
+        raise InvalidInputError(f"The constraint {text!r} names no column of the table: {name!r}.")
+
+
+def _value(text: str, name: str, told: str, categories: Mapping[str, Any]) -> float:
+    _require(text, name, categories)
+    listed, plain = categories[name], told.strip("'\"")
+    try:
+        if listed is None:
+            return float(plain)
+        return float([str(each) for each in listed].index(plain))
+    except ValueError:
+        raise InvalidInputError(
+            f"The constraint {text!r} names no value of {name!r}: {told!r}."
+        ) from None
+
+
+def repaired(
+    values: Values,
+    constraints: Sequence[Constraint],
+    ranges: Mapping[str, tuple[float, float]],
+) -> Values:
+    """Give values that meet the constraints, one constraint after the other.
+
+    Parameters
+    ----------
+    values : dict of str to ndarray
+        Numbers, and places of categories; not changed.
+    constraints : sequence of Constraint
+        What must hold.
+    ranges : mapping of str to (float, float)
+        Range of each column of numbers.
+    """
+    found = {name: column.copy() for name, column in values.items()}
+    for each in constraints:
+        if each.kind == "order":
+            _order(found, each.columns[0], each.columns[1], ranges)
+        elif each.kind == "sum":
+            found[each.columns[0]] = np.sum([found[name] for name in each.columns[1:]], axis=0)
+        else:
+            meets = found[each.columns[0]] == each.values[0]
+            found[each.columns[1]] = np.where(meets, each.values[1], found[each.columns[1]])
+    return found
+
+
+def _order(
+    values: Values, small: str, large: str, ranges: Mapping[str, tuple[float, float]]
+) -> None:
+    """Exchange two numbers in the wrong order; where a range forbids it, move them together."""
+    a, b = values[small], values[large]
+    low, high = (np.where(a > b, x, y) for x, y in ((b, a), (a, b)))
+    low = np.clip(low, *ranges[small])
+    values[small] = np.minimum(low, ranges[large][1])
+    values[large] = np.maximum(np.clip(high, *ranges[large]), values[small])

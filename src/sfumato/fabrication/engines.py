@@ -1,0 +1,352 @@
+"""Three ways from raw rows to private ones, and what the estimators on top of them share.
+
+====================  =====================================================================
+method                what crosses the boundary
+====================  =====================================================================
+record, "moments"     a few noisy sums (`moments.record_engine`); rows are drawn from them
+record, "local"       every row with Gaussian noise, every label by randomised response
+entry                 every entry with entry noise, equations (74) to (77)
+====================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.fabrication.public_rules import (
+    LARGEST_BRANCH,
+    BranchPlan,
+    PublicScale,
+    ScaledRows,
+    plan_branches,
+    require_entries,
+)
+from sfumato.fabrication.smoothing import MOST_PASSES, Stop, fabricate_groups
+from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
+from sfumato.hulls.rows import check_choice, check_count
+from sfumato.kernels.arrays import Array, to_numpy
+from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.entry import EntryMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.response import RandomizedResponseMechanism
+from sfumato.moments.gaussians import CentredGaussians
+from sfumato.moments.pca import check_n_components
+from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
+from sfumato.private import PrivateEstimator
+from sfumato.sums import Records
+from sfumato.sums.maps import IntoUnitBall
+
+__all__ = [
+    "METHODS",
+    "BranchedRows",
+    "PrivateRowsEstimator",
+    "cut_rows",
+    "entry_guarantee",
+    "entry_mechanism",
+    "in_order",
+    "smoothed_branches",
+]
+
+METHODS = ("moments", "local")
+USUAL_PASSES = 2
+LABEL_SHARE = 0.5  # of epsilon, in the local method
+
+
+@dataclass(frozen=True)
+class BranchedRows:
+    """Rows cut into branches, each of one class.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        Private rows.
+    places : list of ndarray
+        Which rows make each branch.
+    classes : list of int
+        Class code of each branch.
+    usual_passes : int
+        Smoothing passes that the public rule gives for this noise.
+    """
+
+    rows: NDArray[np.float64]
+    places: list[NDArray[np.intp]]
+    classes: list[int]
+    usual_passes: int = USUAL_PASSES
+
+    def groups(self, device: str | None) -> Sequence[Array]:
+        """Give the rows of each branch, on an accelerator if one is named."""
+        if device is None:
+            return RowGroups(self.rows, self.places)
+        torch = import_module("torch")
+        return RowGroups(torch.as_tensor(self.rows, device=device), self.places)
+
+
+class PrivateRowsEstimator(PrivateEstimator):
+    """Base of `Fabricator` and `PrivateAffineHullClassifier`; not meant to be used by itself."""
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY)
+    offered_methods: ClassVar[tuple[str, ...]] = METHODS
+    largest_branch: ClassVar[int] = LARGEST_BRANCH
+
+    # Constructor arguments of both.
+    n_components: int
+    method: str | None
+    pca_components: int
+    gaussians_per_class: int | None
+    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `PublicScale`
+
+    branch_size: int | None
+    partition: str | None
+    n_smoothing: int | None
+    smoothing_ratio: float | None
+    entry_bound: float | None
+    device: str | None
+    n_jobs: int | None
+    verbose: bool
+    random_state: Any
+
+    guarantee_: Guarantee
+
+    # Checks ---------------------------------------------------------------------------------
+
+    def _check_promise(self) -> Bounds:
+        bounds = super()._check_promise()
+        check_choice("method", self._method, self.offered_methods)
+        check_count("n_components", self.n_components)
+        if self.partition is not None:
+            check_choice("partition", self.partition, PARTITIONS)
+        for name in ("branch_size", "n_smoothing"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_parts(self.gaussians_per_class)
+        if self.smoothing_ratio is not None and not 0 < self.smoothing_ratio < 1:
+            raise InvalidInputError(
+                f"'smoothing_ratio' must lie in (0, 1), or be None. Got {self.smoothing_ratio}."
+            )
+        self._check_combination(bounds)
+        if self.device is not None:
+            _require_device(self.device)
+        return bounds
+
+    def _check_combination(self, bounds: Bounds) -> None:
+        name = type(self).__name__
+        if self._is_entry:
+            require_entries(name, bounds, self.relation)
+        elif self._method == "local" and self.relation != Relation.REPLACE_ONE:
+            raise UnsupportedModeError(
+                f"{name} publishes one row for each row here, so only relation 'replace_one' is "
+                "offered."
+            )
+
+    def _listed(self, bounds: Bounds) -> Bounds:
+        """Bounds with a label set: at entry level labels are public."""
+        if self._is_entry and bounds.labels is None:
+            return replace(bounds, labels=PUBLIC_LABELS)
+        return bounds
+
+    @property
+    def _is_entry(self) -> bool:
+        return self.unit == Unit.ENTRY
+
+    @property
+    def _draws_rows(self) -> bool:
+        """Whether rows are drawn from released Gaussians, any number of them."""
+        return not self._is_entry and self._method == "moments"
+
+    @property
+    def _method(self) -> str:
+        """The method that is used."""
+        return str(self.method)
+
+    # Releases -------------------------------------------------------------------------------
+
+    def _release_gaussians(
+        self, scale: PublicScale, given: Records, n_classes: int
+    ) -> CentredGaussians:
+        """Record level, or that of persons: a few noisy sums."""
+        into_ball = IntoUnitBall(scale.inner_bounds, given.width)
+        records = given.mapped(ScaledRows(scale)).mapped(into_ball)
+        plan = GaussiansPlan.of(  # [F1] the budget divided
+            records,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            n_classes=n_classes,
+            n_components=check_n_components(self.pca_components, given.width),
+            gaussians_per_class=self.gaussians_per_class,
+        )
+        receipt = self._prepay(*plan.mechanisms())  # [F2] charge all, then draw
+        released = release_gaussians(records, plan, receipt)  # [F3] the releases
+        self.guarantee_ = self._guarantee(receipt)
+        return released.in_units_of(scale.inner_bounds)
+
+    def _release_rows(
+        self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
+    ) -> tuple[BranchedRows, NDArray[np.intp]]:
+        """One private row for each row, cut into branches; and their private or public labels."""
+        if not self._is_entry:
+            return self._release_locally(scale, rows, codes, n_classes)
+        mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon)
+        entries = scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
+        mechanism.for_size(entries.size)
+        receipt = self._prepay(mechanism)  # [F5] charge one entry, then draw
+        units = scale.entry_units(self.entry_bound)
+        noisy = mechanism.release(entries * units, ledger=receipt)  # [F6] the only release
+        noisy /= units
+        plan = self._plan(mechanism.variance() * float(np.mean(units**-2)), noisy.shape[1])
+        self.guarantee_ = entry_guarantee(mechanism, scale, self.entry_bound, self._public_facts())
+        places, classes = cut_rows(noisy, codes, plan, self.random_state)  # [F7] after the noise
+        return BranchedRows(noisy, places, classes, usual_passes=plan.passes), codes
+
+    def _release_locally(
+        self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
+    ) -> tuple[BranchedRows, NDArray[np.intp]]:
+        into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
+        with_labels = n_classes > 1
+        noise = GaussianMechanism.calibrate(
+            sensitivity=2.0,  # the diameter of the unit ball
+            epsilon=self.epsilon * (1 - LABEL_SHARE * with_labels),
+            delta=self.delta,
+        ).for_size(rows.size)
+        mechanisms: list[Mechanism] = [noise]
+        if with_labels:
+            response = RandomizedResponseMechanism.calibrate(
+                n_labels=n_classes, epsilon=self.epsilon * LABEL_SHARE
+            )
+            mechanisms.append(response)
+        receipt = self._prepay(*mechanisms)  # [F8] charge both, then draw
+        noisy = noise.release(into_ball(scale.scaled(rows)), ledger=receipt)
+        codes = response.release(codes, ledger=receipt) if with_labels else codes
+        centre, radius = scale.inner_bounds.ball(rows.shape[1])
+        noisy = centre + radius * noisy
+        plan = self._plan(math.inf, noisy.shape[1])
+        self.guarantee_ = self._guarantee(receipt)
+        return BranchedRows(noisy, *cut_rows(noisy, codes, plan, self.random_state)), codes
+
+    # After the releases ---------------------------------------------------------------------
+
+    def _plan(self, noise_variance: float, n_features: int) -> BranchPlan:
+        public = plan_branches(noise_variance, n_features, largest=self.largest_branch)
+        return BranchPlan(
+            self.branch_size or public.branch_size,
+            self.partition or public.partition,
+            public.passes,
+        )
+
+    def _fabricated(self, private: BranchedRows, n_passes: int | None) -> Sequence[Array]:
+        """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
+        stop = Stop(n_passes, self.smoothing_ratio) if n_passes else None
+        groups, self.n_smoothing_ = smoothed_branches(
+            private,
+            [stop] * len(private.places) if stop else None,
+            n_components=self.n_components,
+            device=self.device,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+        return groups
+
+    def _passes(self, private: BranchedRows | None = None) -> int | None:
+        """The most smoothing passes; None for no smoothing."""
+        if self.n_smoothing is not None:
+            return self.n_smoothing
+        if self.smoothing_ratio is not None:
+            return MOST_PASSES
+        if self._draws_rows:
+            return None
+        return USUAL_PASSES if private is None else private.usual_passes
+
+
+def entry_mechanism(
+    scale: PublicScale, entry_bound: float | None, epsilon: float, atom: float = 0.0
+) -> EntryMechanism:
+    """Give the noise on every entry; `atom` is the chance of none, as printed in the papers."""
+    return EntryMechanism.calibrate(
+        entry_bound=scale.entry_bound(entry_bound),
+        epsilon=epsilon,
+        delta=atom,
+        rounding=scale.entry_rounding(entry_bound),
+    )
+
+
+def entry_guarantee(
+    mechanism: EntryMechanism,
+    scale: PublicScale,
+    entry_bound: float | None,
+    public: tuple[str, ...],
+) -> Guarantee:
+    """State the promise of noise on every entry; labels and class sizes are public."""
+    return replace(
+        mechanism.guarantee(n_entries=scale.n_features),
+        whole_range=entry_bound is None,
+        public=(*public, "labels of the rows", "size of each class"),
+    )
+
+
+def cut_rows(
+    rows: NDArray[np.float64], codes: NDArray[np.intp], plan: BranchPlan, random_state: Any
+) -> tuple[list[NDArray[np.intp]], list[int]]:
+    """Cut the rows of each class that has any into branches: their places and their class."""
+    generator = check_random_state(random_state)
+    places: list[NDArray[np.intp]] = []
+    classes: list[int] = []
+    for code in np.unique(codes):
+        (members,) = np.nonzero(codes == code)
+        numbers = partition_rows(
+            rows[members],
+            branch_size=plan.branch_size,
+            partition=plan.partition,
+            random_state=generator,
+        )
+        parts = [members[inside] for inside in places_of(numbers)]
+        places += parts
+        classes += [int(code)] * len(parts)
+    return places, classes
+
+
+def smoothed_branches(
+    private: BranchedRows,
+    stops: Sequence[Stop] | None,
+    *,
+    n_components: int,
+    device: str | None,
+    n_jobs: int | None,
+    verbose: bool,
+) -> tuple[Sequence[Array], NDArray[np.intp]]:
+    """Smooth each branch by its own hull, or none; give the rows and the passes of each branch."""
+    groups = private.groups(device)
+    if stops is None:
+        return groups, np.zeros(len(groups), dtype=np.intp)
+    fabricated = fabricate_groups(
+        groups, n_components=n_components, stops=stops, n_jobs=n_jobs, verbose=verbose
+    )
+    passes = np.array([each.n_passes for each in fabricated], dtype=np.intp)
+    return [each.rows for each in fabricated], passes
+
+
+def in_order(private: BranchedRows, groups: Sequence[Any]) -> NDArray[np.float64]:
+    """Put rows of branches back to the places of the rows that they stand for."""
+    rows = np.empty(private.rows.shape)
+    for place, group in zip(private.places, groups, strict=True):
+        rows[place] = to_numpy(group)
+    return rows
+
+
+def _require_device(device: str) -> None:
+    """Refuse a device that PyTorch does not have here, before anything is charged."""
+    try:
+        import_module("torch").empty(0, device=device)
+    except (ImportError, RuntimeError, AssertionError, TypeError):
+        raise InvalidInputError(
+            f"'device' must be one that PyTorch has on this machine, or None. Got {device!r}."
+        ) from None

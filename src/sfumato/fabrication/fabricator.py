@@ -1,0 +1,553 @@
+"""Fabricated rows: private data that any estimator may be trained on (Definitions 13 and 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.additive.knots import EDGES
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.fabrication.engines import (
+    METHODS,
+    BranchedRows,
+    PrivateRowsEstimator,
+    cut_rows,
+    in_order,
+)
+from sfumato.fabrication.label_tree import release_tree
+from sfumato.fabrication.public_rules import BranchPlan, PublicScale
+from sfumato.fabrication.smoothing import MOST_PASSES
+from sfumato.fabrication.stored import stored_bins, stored_names, stored_release
+from sfumato.fabrication.tree_masses import LabelTree, ReleasedTree
+from sfumato.fabrication.tree_plan import TreePlan, is_tree_worthwhile
+from sfumato.fabrication.tree_rows import DeclaredTable
+from sfumato.guarantee import Unit
+from sfumato.hulls.partition import PARTITIONS
+from sfumato.hulls.rows import check_count
+from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
+from sfumato.storage.forms import (
+    Form,
+    integers,
+    labels,
+    one_of,
+    optional,
+    real,
+    refuse,
+    seed,
+    whole,
+)
+from sfumato.tables.frames import LIBRARIES, is_table, library_of
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["Fabricator"]
+
+BRANCH_OF_DRAWN_ROWS = 1000
+OF_PERSONS = ("tree", "moments")  # methods that add up records
+
+
+LABEL = "label"  # in conditions
+
+
+class Fabricator(PrivateRowsEstimator):
+    r"""Make private rows that behave like the rows it has seen.
+
+    .. math:: \tilde Y = A_{\hat Y}(\hat Y), \qquad \hat Y = H^{M-1} Y^+,
+
+    with :math:`Y^+` the private rows of one of three methods: rows drawn from private Gaussians of
+    the classes (unit "record"), rows with noise on each of them (method "local"), or noise on
+    every entry (unit "entry"). What is trained on the result costs no further budget.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n of the smoothing hulls.
+    method : {"tree", "moments", "local"}, optional
+        With unit "record": "tree" releases tables of counts along a tree of the columns of a table
+        and draws rows from them; "moments" draws rows from private Gaussians of the classes;
+        "local" puts noise on every single row, which needs no trusted curator and costs most of
+        the use. By default "tree" for tables with a `TableBounds`, "moments" for arrays, and for
+        tables of numbers whose public number of rows is too small for the noise of counts. Not
+        used with unit "entry".
+    pca_components : int, default=50
+        Private directions in which the Gaussians live; capped at the number of features.
+    gaussians_per_class : {1, 2, 4}, optional
+        Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
+        is public), of labels and of `pca_components` allow.
+    branch_size : int, optional
+        Rows that are smoothed together; by default chosen from epsilon, `entry_bound` and the
+        number of features.
+    partition : {"kmeans", "random"}, optional
+        How private rows are cut into branches; by default chosen along with `branch_size`.
+    n_smoothing : int, optional
+        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
+        drawn from Gaussians.
+    smoothing_ratio : float, optional
+        Stop at the first pass whose error is at most this share of that of the first pass.
+    bins : dict of str to sequence of float, optional
+        Method "tree": public edges of the cells of columns of numbers; by default the edges are
+        released.
+    constraints : sequence of str, default=()
+        Method "tree": public constraints that fabricated rows meet, ``"a <= b"``,
+        ``"total == a + b"`` or ``"if a == x then b == y"``.
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
+        noise and gives no privacy.
+    unit : {"record", "entry", "person"}, default="record"
+        What is protected: a whole row with its label, or one number of one row.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours; "add_or_remove_one" not for the method "local".
+    bounds : Bounds or TableBounds
+        Public bounds of the rows and the label set; required. With a `TableBounds`, tables are
+        taken and tables are given back. Unit "entry" needs a box, and a table of numbers alone.
+    entry_bound : float, optional
+        The largest protected change d of one entry; by default any change inside the box.
+    ledger : DatasetBudget, optional
+        Who pays; see `sfumato.Ledger`.
+    device : str, optional
+        A PyTorch device such as "cuda" on which rows are smoothed; NumPy else.
+    n_jobs : int, optional
+        Workers for branches, see joblib.
+    verbose : bool, default=False
+        Show a progress bar.
+    random_state : int, RandomState or None, default=None
+        Public randomness: partition, and rows drawn from Gaussians. Never the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, where some were given.
+    method_ : str
+        The method that was used.
+    released_ : dict
+        What `fabricate` needs. Method "tree": "cuts" of columns of numbers, noisy counts of
+        columns ("margins"), of "pairs" of the "tree" and of "more_pairs" of columns and "seconds"
+        parents, the "noise" of columns and of pairs.
+        Method "moments": "counts", "means" and "covariances" of Gaussians,
+        the "classes" they belong to, and the "centre", "basis" and "radius" of their coordinates.
+        Others: the
+        fabricated "rows", with the "codes" of their labels.
+    n_smoothing_ : ndarray of shape (n_branches,)
+        Passes of the smoother for each branch. Drawn rows are smoothed when they are drawn, each
+        branch by `n_smoothing` passes at most, so for them it is set by `fabricate` and `sample`.
+    library_ : {"pandas", "polars", "pyarrow"} or None
+        Whose table was given, and is given back.
+    guarantee_ : Guarantee
+        What is promised.
+
+    Privacy
+    -------
+    Unit and relation : record with its label, replace_one or add_or_remove_one; or one entry,
+        changed by at most d, where labels and class sizes are public.
+    Released : record: tables of counts and the edges of cells and of a tree, three or four noisy
+        sums, or every row and label with noise. Entry: every entry with noise. Fitting, clusters,
+        smoothing and drawing see released values only.
+    Sensitivity : record: √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
+        1.25·√2 and 1.25·√2 in the unit ball; entry: d.
+    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
+        stated beside it.
+    Assumptions and numerics : bounds, label set, and names, types and categories of the columns
+        of a table are public; sums are exact, noise is float-safe.
+        Proofs: docs/guarantees/label-tree.md, docs/guarantees/fabrication.md.
+
+    See Also
+    --------
+    PrivateAffineHullClassifier : Hulls on such rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sfumato import Bounds
+    >>> from sfumato.fabrication.fabricator import Fabricator
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
+    >>> fabricator = Fabricator(
+    ...     epsilon=8.0, delta=1e-5, pca_components=20, bounds=bounds, random_state=0)
+    >>> rows, labels = fabricator.fit_fabricate(X, y)
+    >>> forest = RandomForestClassifier(random_state=0).fit(rows, labels)
+    >>> rows.shape, bool(forest.score(X, y) > 0.6)
+    ((1797, 64), True)
+    """
+
+    # The time of a pass grows with the square of the branch, its use beyond this hardly.
+    largest_branch: ClassVar[int] = 3000
+    offered_methods: ClassVar[tuple[str, ...]] = ("tree", *METHODS)
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY, Unit.PERSON)
+    stored_form: ClassVar[Form] = {
+        "unit": one_of("record", "entry", "person"),
+        "method": optional(one_of("tree", *METHODS)),
+        "method_": optional(one_of("tree", *METHODS)),
+        "bins": optional(stored_bins),
+        "constraints": stored_names,
+        "random_state": seed(),
+        "library_": optional(one_of(*LIBRARIES)),
+        "classes_": optional(labels("c")),
+        "n_smoothing_": optional(integers(None)),
+        "released_": stored_release,
+        "n_smoothing": optional(whole(most=MOST_PASSES)),
+        "smoothing_ratio": optional(real(least=0.0)),
+        "n_components": whole(least=1),
+        "partition": optional(one_of(*PARTITIONS)),
+        "branch_size": optional(whole(least=1)),
+    }
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        method: str | None = None,
+        pca_components: int = 50,
+        gaussians_per_class: int | None = None,
+        branch_size: int | None = None,
+        partition: str | None = None,
+        n_smoothing: int | None = None,
+        smoothing_ratio: float | None = None,
+        bins: Mapping[str, Sequence[float]] | None = None,
+        constraints: Sequence[str] = (),
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        bounds: Bounds | TableBounds | None = None,
+        entry_bound: float | None = None,
+        ledger: Any = None,
+        device: str | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.pca_components = pca_components
+        self.gaussians_per_class = gaussians_per_class
+        self.branch_size = branch_size
+        self.partition = partition
+        self.n_smoothing = n_smoothing
+        self.smoothing_ratio = smoothing_ratio
+        self.bins = bins
+        self.constraints = constraints
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.bounds = bounds
+        self.entry_bound = entry_bound
+        self.ledger = ledger
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Release what rows can be made from.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,), optional
+            Labels, fabricated along with the rows.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        self.__dict__.pop("method_", None)  # of an earlier fit
+        bounds = self._check_promise()
+        method = self._chosen_method(X)
+        if self.person_unit is not None and method not in OF_PERSONS:
+            raise UnsupportedModeError(
+                f"Method {method!r} publishes a row for each row and protects records: with "
+                f"unit='person' use one of {', '.join(map(repr, OF_PERSONS))}."
+            )
+        rows, y = self._check_rows(X), self._target(X, y)
+        codes, labels = self._codes(rows, y, bounds)
+        is_frame = is_table(X) and isinstance(self.bounds, TableBounds)
+        self.library_ = library_of(X) if is_frame else None
+        self.__dict__.pop("classes_", None)  # of an earlier fit with labels
+        if labels is not None:
+            self.classes_ = labels
+        self.method_ = method
+        ids = self._groups(X, groups)
+        if method == "tree":
+            self._release_tree(X, codes, ids)  # [W1] to [W6]
+            return self
+        scale = PublicScale(bounds, rows.shape[1])
+        n_classes = 1 if labels is None else len(labels)
+
+        if self._draws_rows:
+            records = self._array_records(rows, codes, ids)
+            released = self._release_gaussians(scale, records, n_classes)  # [F1] to [F3]
+            self.released_ = _as_dict(released, records.public_rows)
+        else:
+            self._warn_if_weak(len(rows))
+            private, codes = self._release_rows(scale, rows, codes, n_classes)  # [F4] to [F8]
+            passes = self._passes(private)
+            fabricated = in_order(private, self._fabricated(private, passes))
+            self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
+        return self
+
+    def fabricate(self) -> Any:
+        """Give the fabricated rows, as a table if the rows seen were one.
+
+        Returns
+        -------
+        rows : ndarray or table
+            As many as were seen under "replace_one", about as many else.
+        labels : ndarray
+            Only where labels were given.
+        """
+        check_is_fitted(self)
+        if self._method == "tree":
+            return self._draw_tree(None, {})
+        if not self._draws_rows:
+            return self._answer(self.released_["rows"].copy(), self.released_["codes"])
+        counts = self.released_["counts"]
+        sizes = _shares_of(counts, self.released_["n_rows"] or int(np.rint(counts.sum())))
+        generator = check_random_state(self.random_state)
+        return self._draw(generator.permutation(np.repeat(np.arange(len(counts)), sizes)))
+
+    def fit_fabricate(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Fit, then fabricate.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,), optional
+            Labels.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons.
+
+        Returns
+        -------
+        rows, or rows and labels
+            As `fabricate` gives them.
+        """
+        return self.fit(X, y, groups).fabricate()
+
+    def sample(self, n_rows: int, given: Mapping[str, Any] | None = None) -> Any:
+        """Draw any number of rows, labels at their private shares; costs no further budget.
+
+        Parameters
+        ----------
+        n_rows : int
+            Number of rows; with the methods "tree" and "moments" only.
+        given : mapping of str to object, optional
+            Values of some columns that all rows are to have, and under the name of the target (or
+            "label") their label; with the method "tree" only.
+
+        Returns
+        -------
+        rows, or rows and labels
+            As `fabricate` gives them.
+        """
+        check_is_fitted(self)
+        check_count("n_rows", n_rows)
+        if self._method == "tree":
+            return self._draw_tree(n_rows, given or {})
+        if given:
+            raise UnsupportedModeError("Conditions ('given') are for the method 'tree'.")
+        if not self._draws_rows:
+            raise UnsupportedModeError(
+                "Only unit 'record' with method 'tree' or 'moments' can draw more rows; this one "
+                "has made one row for each row it has seen: call fabricate()."
+            )
+        counts = self.released_["counts"]
+        generator = check_random_state(self.random_state)
+        return self._draw(generator.choice(len(counts), n_rows, p=counts / counts.sum()))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        if self._method == "tree":
+            self._check_stored_tree()
+            return
+        if self._draws_rows != ("counts" in self.released_):
+            raise refuse("released_", "what this unit and method release")
+        codes = self.released_["classes" if self._draws_rows else "codes"]
+        if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
+            raise refuse("released_", "codes of the labels")
+
+    # The label tree ---------------------------------------------------------------------------
+
+    @property
+    def _method(self) -> str:
+        return str(getattr(self, "method_", None) or self.method or "moments")
+
+    def _chosen_method(self, X: Any) -> str:
+        """Give the method for these rows: a public rule."""
+        fits = is_table(X) and isinstance(self.bounds, TableBounds) and not self._is_entry
+        if self.method == "tree" and not fits:
+            raise UnsupportedModeError(
+                "method='tree' is for tables with bounds=TableBounds(...) and unit 'record'."
+            )
+        if self.method is not None or not fits:
+            return self.method or "moments"
+        columns = self._declared_table().columns  # checked before anything is charged
+        if self.bins or self.constraints or self._hides_number:
+            return "tree"
+        n_numbers = sum(not column.n_categories for column in columns)
+        worthwhile = is_tree_worthwhile(
+            len(X), len(columns), n_numbers, epsilon=self.epsilon, delta=self.delta
+        )
+        return "tree" if worthwhile else "moments"
+
+    def _declared_table(self) -> DeclaredTable:
+        assert isinstance(self.bounds, TableBounds)  # noqa: S101 - asked of tables only
+        return DeclaredTable.of(self.bounds, bins=self.bins, constraints=self.constraints)
+
+    @property
+    def _n_classes(self) -> int:
+        return len(self.classes_) if hasattr(self, "classes_") else 1
+
+    def _release_tree(self, X: Any, codes: NDArray[np.intp], groups: Any) -> None:
+        table = self._declared_table()
+        records = self._array_records(table.places(table.bounds.cells(X)), codes, groups)
+        plan = TreePlan.of(
+            records, table.columns, self._n_classes, epsilon=self.epsilon, delta=self.delta
+        )
+        plan.require_room()
+        receipt = self._prepay(*plan.mechanisms())  # charge all, then draw
+        self.released_ = vars(release_tree(records, plan, receipt))
+        self.guarantee_ = self._guarantee(receipt)
+
+    def released_tree(self) -> tuple[DeclaredTable, LabelTree]:
+        """Give what is public about the table, and the tree that was released of it.
+
+        Returns
+        -------
+        table : DeclaredTable
+            Cells of the columns and constraints.
+        tree : LabelTree
+            Masses of the released counts.
+        """
+        check_is_fitted(self)
+        if self._method != "tree":
+            raise UnsupportedModeError("Only the method 'tree' has a tree: set method='tree'.")
+        table = self._declared_table()
+        return table, table.tree(ReleasedTree(**self.released_), self._n_classes)
+
+    def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
+        table, tree = self.released_tree()
+        conditions, code = dict(given), None
+        target = table.bounds.target
+        for name in (LABEL, *(() if target is None else (target.name,))):
+            if hasattr(self, "classes_") and name in conditions:
+                (found,) = np.nonzero(self.classes_ == conditions.pop(name))
+                if not len(found):
+                    raise InvalidInputError(f"'given' names no label: {given[name]!r}.")
+                code = int(found[0])
+        generator = check_random_state(self.random_state)
+        cells, codes = table.draw(tree, n_rows or tree.n_rows, generator, conditions, code)
+        made = self._encoder.from_cells(cells, library=getattr(self, "library_", None) or "pyarrow")
+        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
+
+    def _check_stored_tree(self) -> None:
+        if not isinstance(self.bounds, TableBounds) or "margins" not in self.released_:
+            raise refuse("released_", "tables of counts of a table")
+        columns, cuts = self._declared_table().columns, self.released_["cuts"]
+        if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
+            raise refuse("released_", "one row of cuts for each column of numbers")
+        tree = self.released_tree()[1]
+        cells, n_columns = np.array(tree.cells.sizes), len(tree.cells.sizes)
+        pairs, seconds = self.released_["tree"], self.released_["seconds"]
+        both = np.concatenate([pairs, seconds])
+        if pairs.shape != (n_columns - 1, 2) or (both >= n_columns).any():
+            raise refuse("released_", "a tree of the columns")
+        allowed = {(column, second) for column, second, _ in tree.second_parents}
+        counts = {"margins": cells.sum(), "pairs": _joint(cells, pairs)}
+        counts["more_pairs"] = _joint(cells, seconds)
+        if (
+            any(len(self.released_[name]) != n * tree.n_classes for name, n in counts.items())
+            or len(tree.order) != n_columns
+            or len(set(seconds[:, 0].tolist())) != len(seconds)
+            or not {*map(tuple, seconds.tolist())} <= allowed
+        ):
+            raise refuse("released_", "counts of the columns and of the pairs of a tree")
+
+    # Before the release -----------------------------------------------------------------------
+
+    def _codes(
+        self, rows: NDArray[np.float64], y: Any, bounds: Bounds
+    ) -> tuple[NDArray[np.intp], NDArray[Any] | None]:
+        if y is None:
+            return np.zeros(len(rows), dtype=np.intp), None
+        return self._check_labels(rows, y, self._listed(bounds))
+
+    # After the release ------------------------------------------------------------------------
+
+    def _draw(self, numbers: NDArray[np.intp]) -> Any:
+        """Draw one row from the Gaussian of each number."""
+        released = _from_dict(self.released_)
+        generator = check_random_state(self.random_state)
+        drawn = np.empty((len(numbers), released.basis.shape[1]))
+        for number in np.unique(numbers):
+            mine = numbers == number
+            drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
+        drawn = self._smoothed(drawn, numbers)
+        scaled = released.to_rows(drawn)
+        rows = PublicScale(self.row_bounds, scaled.shape[1]).to_rows(scaled)
+        if isinstance(self.bounds, TableBounds):
+            scores = self._encoder.are_scores
+            rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
+        return self._answer(rows, released.classes[numbers])
+
+    def _smoothed(
+        self, drawn: NDArray[np.float64], numbers: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        if not self._passes():
+            return drawn
+        # Coordinates of mean square about 1, the scale for which hulls are made.
+        unit = np.sqrt(drawn.shape[1])
+        plan = BranchPlan(self.branch_size or BRANCH_OF_DRAWN_ROWS, self.partition or "random")
+        private = BranchedRows(drawn * unit, *cut_rows(drawn, numbers, plan, self.random_state))
+        smoothed = in_order(private, self._fabricated(private, self._passes()))
+        return np.asarray(smoothed / unit)
+
+    def _answer(self, rows: NDArray[np.float64], codes: NDArray[np.intp]) -> Any:
+        table: Any = rows
+        library = getattr(self, "library_", None)  # a stored model may come without it
+        if library is not None:
+            table = self._encoder.inverse_transform(rows, library=library)
+        return (table, self.classes_[codes]) if hasattr(self, "classes_") else table
+
+
+def _joint(cells: NDArray[np.intp], pairs: NDArray[np.intp]) -> int:
+    """Cells of all pairs together."""
+    return int((cells[pairs[:, 0]] * cells[pairs[:, 1]]).sum())
+
+
+def _shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
+    """Divide `n_rows` by the private counts, at least one row a Gaussian as long as they last."""
+    sizes = np.zeros(len(counts), dtype=np.intp)
+    sizes[np.argsort(-counts, kind="stable")[:n_rows]] = 1
+    left = n_rows - int(sizes.sum())
+    ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
+    return np.asarray(sizes + np.diff(ends, prepend=0))
+
+
+def _as_dict(released: CentredGaussians, n_rows: int | None) -> dict[str, Any]:
+    return {
+        "centre": released.centre,
+        "basis": released.basis,
+        "radius": released.radius,
+        "classes": released.classes,
+        "n_rows": n_rows,
+        **vars(released.gaussians),
+    }
+
+
+def _from_dict(record: Mapping[str, Any]) -> CentredGaussians:
+    gaussians = ClassGaussians(record["counts"], record["means"], record["covariances"])
+    return CentredGaussians(
+        record["centre"], record["basis"], record["radius"], gaussians, record["classes"]
+    )

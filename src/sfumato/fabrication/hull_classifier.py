@@ -1,0 +1,420 @@
+"""The private classifier of the nearest hull (Definitions 12 and 15)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.accounting.composition import compose
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.fabrication.engines import BranchedRows, PrivateRowsEstimator
+from sfumato.fabrication.public_rules import PublicScale
+from sfumato.hulls.branch import Branch
+from sfumato.hulls.classifier import AffineHullClassifier
+from sfumato.hulls.rows import PRECISIONS, check_choice, check_count
+from sfumato.hulls.search import fit_branches
+from sfumato.hulls.wide import WideAffineHull
+from sfumato.kernels.arrays import cast, like, namespace_of
+from sfumato.moments.gaussians import CentredGaussians
+from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]
+
+BRANCH_OF_DRAWN_ROWS = 1000
+USUAL_SAMPLES = 2000
+MOST_SAMPLES = 80_000  # of all Gaussians together
+LEAST_SAMPLES = 4  # of a Gaussian, per direction
+
+
+class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
+    r"""Give a point the label of the class whose hull of private rows has the nearest image.
+
+    .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|, \qquad W_c \text{ fitted on private rows only.}
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n of the hulls; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; one is often as accurate and five times as fast.
+    fabricate : bool, default=True
+        Smooth the private rows before the hulls are fitted (Definition 15), or fit the hulls on
+        the private rows as they are (Definition 12).
+    method : {"moments", "local"}, default="moments"
+        With unit "record": "moments" draws rows from private Gaussians of the classes; "local"
+        puts noise on every single row, which needs no trusted curator and costs most of the
+        accuracy. Not used with unit "entry".
+    pca_components : int, default=50
+        Private directions in which the Gaussians live; capped at the number of features.
+    gaussians_per_class : {1, 2, 4}, optional
+        Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
+        is public), of labels and of `pca_components` allow.
+    samples_per_gaussian : int, optional
+        Rows drawn from each of them; by default 2000, and fewer where there are more than 40
+        Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
+        grows with their number squared.
+    branch_size : int, optional
+        Rows per branch; by default chosen from epsilon, `entry_bound` and the number of features.
+    partition : {"kmeans", "random"}, optional
+        How private rows are cut into branches; by default chosen along with `branch_size`.
+    n_smoothing : int, optional
+        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
+        drawn from Gaussians.
+    smoothing_ratio : float, optional
+        Stop at the first pass whose error is at most this share of that of the first pass.
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
+        noise and gives no privacy.
+    unit : {"record", "entry"}, default="record"
+        What is protected: a whole row with its label, or one number of one row.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours; "add_or_remove_one" for the method "moments" only.
+    bounds : Bounds
+        Public bounds of the rows and the label set; required. Unit "entry" needs a box.
+    entry_bound : float, optional
+        The largest protected change d of one entry; by default any change inside the box.
+    ledger : DatasetBudget, optional
+        Who pays; see `sfumato.Ledger`.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the stored hulls and of their answers.
+    device : str, optional
+        A PyTorch device such as "cuda" on which hulls are fitted and evaluated; NumPy else.
+    n_jobs : int, optional
+        Workers for branches and for batches of queries, see joblib.
+    verbose : bool, default=False
+        Show progress bars while fitting.
+    random_state : int, RandomState or None, default=None
+        Public randomness: partition, and rows drawn from Gaussians. Never the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels that have hulls, sorted.
+    classifier_ : AffineHullClassifier
+        The hulls, in the coordinates of the unit cube for a box and of the rows else.
+    n_smoothing_ : ndarray of shape (n_branches,)
+        Passes that each branch was smoothed; 0 for none.
+    guarantee_ : Guarantee
+        What is promised.
+
+    Privacy
+    -------
+    Unit and relation : record with its label, replace_one or add_or_remove_one; or one entry,
+        changed by at most d, where labels and class sizes are public.
+    Released : record: three or four noisy sums, or every row and label with noise. Entry: every
+        entry with noise. Clusters, smoothing and hulls see released values only.
+    Sensitivity : record: 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball; entry: d.
+    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
+        stated beside it.
+    Assumptions and numerics : bounds and label set are public; sums are exact, noise is
+        float-safe. Proof: docs/guarantees/hull-classifier.md.
+
+    See Also
+    --------
+    Fabricator : The private rows themselves.
+    AffineHullClassifier : The same without privacy.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds
+    >>> from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
+    >>> model = PrivateAffineHullClassifier(
+    ...     n_layers=1, epsilon=8.0, delta=1e-5, pca_components=20, samples_per_gaussian=200,
+    ...     bounds=bounds, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.7)
+    True
+    """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
+        "n_smoothing_": integers(None),
+    }
+
+    def __init__(
+        self,
+        n_components: int = 20,
+        *,
+        n_layers: int = 5,
+        fabricate: bool = True,
+        method: str = "moments",
+        pca_components: int = 50,
+        gaussians_per_class: int | None = None,
+        samples_per_gaussian: int | None = None,
+        branch_size: int | None = None,
+        partition: str | None = None,
+        n_smoothing: int | None = None,
+        smoothing_ratio: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        bounds: Bounds | TableBounds | None = None,
+        entry_bound: float | None = None,
+        ledger: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_layers = n_layers
+        self.fabricate = fabricate
+        self.method = method
+        self.pca_components = pca_components
+        self.gaussians_per_class = gaussians_per_class
+        self.samples_per_gaussian = samples_per_gaussian
+        self.branch_size = branch_size
+        self.partition = partition
+        self.n_smoothing = n_smoothing
+        self.smoothing_ratio = smoothing_ratio
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.bounds = bounds
+        self.entry_bound = entry_bound
+        self.ledger = ledger
+        self.dtype = dtype
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Release private rows and fit one wide hull a class on them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        bounds = self._check_promise()
+        parameters = self._hull_parameters()
+        rows = self._check_rows(X)
+        codes, labels = self._check_labels(rows, self._target(X, y), self._listed(bounds))
+        if len(labels) < 2:
+            raise InvalidInputError(
+                "The label set holds one class; a classifier needs at least two."
+            )
+        records = self._array_records(rows, codes, None)
+        scale = PublicScale(bounds, rows.shape[1])
+
+        released = None
+        if self._draws_rows:
+            released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
+            private = self._drawn(released)  # [H2] post-processing from here on
+        else:
+            private, _ = self._release_rows(scale, rows, codes, len(labels))
+        groups = self._fabricated(private, self._passes(private) if self.fabricate else None)
+        shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
+        branches = fit_branches(groups, **shared)
+        if released is not None:
+            branches = [_lifted(branch, released) for branch in branches]
+        self.classes_ = labels[np.unique(private.classes)]
+        self.classifier_ = hulls_of_branches(
+            branches, private, self.classes_, self.n_features_in_, **shared
+        )
+        return self
+
+    def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
+        """Give the label of the nearest hull.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        search : {"exact", "pruned"}, default="exact"
+            See `AffineHullClassifier`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        return self._answers("predict", X, search=search)
+
+    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the distance from each row to the hull of each class, shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
+        """
+        return self._answers("distances", X)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the logarithm of the matching score; with two classes, its difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        return self._answers("decision_function", X)
+
+    def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the matching score of each class, between 1/e and 1 (63).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
+        """
+        return self._answers("matching_score", X)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the matching scores divided by their sum; no calibrated chances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The shares.
+        """
+        return self._answers("predict_proba", X)
+
+    def merge(self, *others: PrivateAffineHullClassifier) -> PrivateAffineHullClassifier:
+        """Give the classifier with the hulls of all parties, class by class (104).
+
+        The guarantee of the result is for a person who may have records at every party: the
+        promises add up. Where each person is at one party only, the largest of them holds.
+
+        Parameters
+        ----------
+        *others : PrivateAffineHullClassifier
+            Fitted by other parties with the same bounds.
+
+        Returns
+        -------
+        PrivateAffineHullClassifier
+            The merged classifier.
+        """
+        parties = [self, *others]
+        for party in parties:
+            check_is_fitted(party)
+            if (party.bounds, party.unit) != (self.bounds, self.unit):
+                raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
+        merged: PrivateAffineHullClassifier = clone(self)
+        merged.n_features_in_ = self.n_features_in_
+        merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
+        merged.classes_ = merged.classifier_.classes_
+        merged.n_smoothing_ = np.concatenate([party.n_smoothing_ for party in parties])
+        merged.guarantee_ = compose(*(party.guarantee_ for party in parties))
+        return merged
+
+    def _hull_parameters(self) -> dict[str, Any]:
+        if self.samples_per_gaussian is not None:
+            check_count("samples_per_gaussian", self.samples_per_gaussian)
+        return {
+            "n_components": check_count("n_components", self.n_components),
+            "n_layers": check_count("n_layers", self.n_layers),
+            "dtype": check_choice("dtype", self.dtype, PRECISIONS),
+        }
+
+    def _drawn(self, released: CentredGaussians) -> BranchedRows:
+        """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
+        generator = check_random_state(self.random_state)
+        n_gaussians, k = released.gaussians.means.shape
+        n_rows = self.samples_per_gaussian or usual_samples(n_gaussians, k)
+        drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
+        n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
+        # Rows are drawn independently, so that every n-th of them is as good as a random choice.
+        places = [
+            np.arange(number * n_rows + first, (number + 1) * n_rows, n_cuts)
+            for number in range(n_gaussians)
+            for first in range(n_cuts)
+        ]
+        classes = np.repeat(released.classes, n_cuts).tolist()
+        return BranchedRows(np.concatenate(drawn) * np.sqrt(k), places, classes)
+
+    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
+        """Ask the hulls about rows, clipped and scaled by the public bounds."""
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        queries = PublicScale(self.row_bounds, rows.shape[1]).scaled(rows)
+        return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+
+def hulls_of_branches(
+    branches: list[Branch],
+    private: BranchedRows,
+    labels: NDArray[Any],
+    n_features: int,
+    **parameters: Any,
+) -> AffineHullClassifier:
+    """Wrap fitted branches into the classifier without privacy, one wide hull a class."""
+    classifier = AffineHullClassifier(**parameters)
+    pattern = WideAffineHull(**parameters)
+    classifier.hulls_ = []
+    for code in np.unique(private.classes):
+        mine = [i for i, owner in enumerate(private.classes) if owner == code]
+        numbers = np.repeat(np.arange(len(mine)), [len(private.places[i]) for i in mine])
+        classifier.hulls_.append(pattern.of_branches([branches[i] for i in mine], numbers))
+    classifier.classes_ = labels
+    classifier.n_features_in_ = n_features
+    return classifier
+
+
+def usual_samples(n_gaussians: int, order: int) -> int:
+    """Choose the rows to draw from each Gaussian, by public numbers."""
+    shared = max(MOST_SAMPLES // n_gaussians, LEAST_SAMPLES * order)
+    return min(USUAL_SAMPLES, shared)
+
+
+def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
+    """Move a branch from the coordinates ``√k Uᵀ(x - c)/r`` to those of x; distances follow."""
+    xp = namespace_of(branch["mean"])
+    dtype = "float32" if branch["inducing"].dtype == xp.float32 else "float64"
+    unit = released.radius / float(np.sqrt(released.basis.shape[1]))
+    directions = like(branch["mean"], released.basis)
+    basis = directions
+    for factor in branch["basis"]:
+        basis = basis @ cast(factor, "float64")
+    image, sums = branch["coefficients"][..., :-2], branch["coefficients"][..., -2:]
+    return {
+        **branch,
+        "mean": like(branch["mean"], released.centre) + unit * (directions @ branch["mean"]),
+        "basis": [cast(basis, dtype)],
+        "deviations": branch["deviations"] * unit,
+        "coefficients": xp.concat([image * unit, sums], axis=-1),
+    }

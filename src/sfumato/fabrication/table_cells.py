@@ -1,0 +1,288 @@
+"""Columns of a table as cells: a public map of each record, and values drawn inside cells.
+
+A category is a cell, and so is each whole number of a short range. Other numbers are cut at public
+edges, or at privately released ones (`sfumato.additive.knots`). Where a column may be missing, that
+is one more cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+
+from sfumato.additive.knots import EDGES
+from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import Array as AnyArray
+from sfumato.kernels.arrays import to_numpy
+from sfumato.tables.columns import arrow_kind
+from sfumato.tables.facts import Feature
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["ColumnCells", "TableCells", "public_columns"]
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+MOST_VALUES = 32  # whole numbers of so short a range have a cell each
+NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
+MOST_CATEGORIES = 64  # further categories share the last cell
+PARTS = 33  # points of a cell at which its distribution function is known; straight between them
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    """What is public about the cells of one column.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    n_categories : int
+        Categories, or 0 for numbers.
+    lower, upper : float
+        Range of numbers; whole numbers reach half a unit further on both sides.
+    is_whole : bool
+        Whether its numbers are whole.
+    edges : tuple of float or None
+        Public edges of the cells, from `lower` to `upper`; None where they are to be released.
+    may_be_missing : bool
+        Whether a missing cell is kept as missing.
+    """
+
+    name: str
+    n_categories: int
+    lower: float
+    upper: float
+    is_whole: bool
+    edges: tuple[float, ...] | None
+    may_be_missing: bool
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the edges of its cells are released."""
+        return not self.n_categories and self.edges is None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the last cell stands for several categories."""
+        return self.n_categories > MOST_CATEGORIES
+
+    def most_cells(self, levels: int) -> int:
+        """Give a public bound on its cells if ranges are halved so often."""
+        if self.n_categories:
+            return min(self.n_categories, MOST_CATEGORIES) + 1
+        return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
+
+    def around_ends(self) -> list[float]:
+        """Edges that give a cell of their own to both ends of the range and to zero.
+
+        Many records may share such a value exactly: zeros, and what was cut off at the ends.
+        """
+        width = self.upper - self.lower
+        tiny = 0.5 if self.is_whole else width * NARROW / 2
+        ends = [self.lower + 2 * tiny, self.upper - 2 * tiny]
+        return ends + [-tiny, tiny] * (self.lower + 2 * tiny < 0 < self.upper - 2 * tiny)
+
+    def places(self, cells: Array) -> Array:
+        """Give one number per record: its category, its place in [0, 1], or NaN where missing."""
+        known = np.where(np.isfinite(cells), cells, np.nan)
+        if not self.n_categories:
+            inside = np.clip(known, self.lower, self.upper)
+            known = (inside - self.lower) / (self.upper - self.lower)
+        return known if self.may_be_missing else np.where(np.isnan(known), self._default, known)
+
+    @property
+    def _default(self) -> float:
+        """What stands for a missing cell that is not kept: the first category, the middle."""
+        return 0.0 if self.n_categories else 0.5
+
+
+def public_columns(
+    bounds: TableBounds, bins: Mapping[str, Sequence[float]] | None = None
+) -> tuple[ColumnCells, ...]:
+    """Give the cells of the columns of a table from what is public about them.
+
+    Parameters
+    ----------
+    bounds : TableBounds
+        Types, ranges and categories, and which columns may be missing.
+    bins : mapping of str to sequence of float, optional
+        Public edges of the cells of columns of numbers, in the units of the table.
+    """
+    asked = dict(bins or {})
+    found = []
+    for feature in bounds.features:
+        edges = asked.pop(feature.name, None)
+        if not feature.is_number:
+            if edges is not None:
+                raise InvalidInputError(f"'bins' names a column of categories: {feature.name!r}.")
+            size = len(feature.categories or ())
+            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, feature.missing))
+            continue
+        if edges is not None:
+            inside = np.clip(np.array(edges, dtype=np.float64), feature.lower, feature.upper)
+            edges = feature.scaled(inside).tolist() if feature.log else edges
+        found.append(_number(feature, edges))
+    if asked:
+        raise InvalidInputError(f"'bins' names no column of the table: {next(iter(asked))!r}.")
+    return tuple(found)
+
+
+def _number(feature: Feature, asked: Sequence[float] | None) -> ColumnCells:
+    lower, upper = feature.range
+    is_counted = feature.categories is not None or arrow_kind(feature.type) in ("b", "i", "u")
+    is_whole = not feature.log and (is_counted or feature.part not in ("", "time"))
+    if is_whole:
+        lower, upper = math.ceil(lower) - 0.5, math.floor(upper) + 0.5
+    edges = _edges(feature.name, (lower, upper), is_whole, asked)
+    return ColumnCells(feature.name, 0, lower, upper, is_whole, edges, feature.missing)
+
+
+def _edges(
+    name: str, ends: tuple[float, float], is_whole: bool, asked: Sequence[float] | None
+) -> tuple[float, ...] | None:
+    if asked is not None:
+        inner = [float(edge) for edge in asked if ends[0] < edge < ends[1]]
+        if not inner or not np.all(np.diff(inner) > 0):
+            raise InvalidInputError(
+                f"'bins' of the column {name!r} must be ascending edges, one inside its range at "
+                "least."
+            )
+        return (ends[0], *inner, ends[1])
+    if is_whole and 0 < ends[1] - ends[0] <= MOST_VALUES:
+        return tuple(np.arange(ends[0], ends[1] + 1).tolist())
+    return None
+
+
+@dataclass(frozen=True)
+class TableCells:
+    """The cells of all columns, once all edges are known.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnCells
+        What is public about each column.
+    edges : tuple
+        Edges of the cells of each column of numbers, None for categories.
+    """
+
+    columns: tuple[ColumnCells, ...]
+    edges: tuple[tuple[float, ...] | None, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[ColumnCells], cuts: Array) -> TableCells:
+        """Join public edges and released cuts, one row for each column that is cut; 0 is no cut."""
+        rows = iter(cuts)
+        edges: list[tuple[float, ...] | None] = []
+        for column in columns:
+            if column.n_categories or column.edges is not None:
+                edges.append(column.edges)
+                continue
+            row = next(rows)
+            places = EDGES[np.unique(row[row > 0]).astype(np.intp) - 1]
+            inner = column.lower + places * (column.upper - column.lower)
+            ascending = np.unique([column.lower, *inner, *column.around_ends(), column.upper])
+            edges.append(tuple(ascending.tolist()))
+        return cls(tuple(columns), tuple(edges))
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: one per column."""
+        return len(self.columns)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return tuple(
+            (min(c.n_categories, MOST_CATEGORIES) if edges is None else len(edges) - 1)
+            + c.may_be_missing
+            for c, edges in zip(self.columns, self.edges, strict=True)
+        )
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Give the numbers of the cells of places."""
+        places = to_numpy(rows)
+        cells = np.empty(places.shape)
+        for i, (column, edges) in enumerate(zip(self.columns, self.edges, strict=True)):
+            there, last = places[:, i], self.sizes[i] - 1 - column.may_be_missing
+            if edges is None:
+                found = np.minimum(there, MOST_CATEGORIES - 1)
+            else:
+                inner = (np.array(edges[1:-1]) - column.lower) / (column.upper - column.lower)
+                found = np.searchsorted(inner, there, side="right").astype(np.float64)
+            cells[:, i] = np.where(np.isnan(there), last + 1, np.minimum(found, last))
+        return cells
+
+    def cell_of(self, column: int, cell: float) -> int:
+        """Give the cell of one public value of a column, for conditions."""
+        row = np.full((1, self.width), np.nan)
+        row[0, column] = self.columns[column].places(np.array([cell]))[0]
+        return int(self(row)[0, column])
+
+    def draw(
+        self, column: int, cells: Codes, masses: Array, generator: np.random.RandomState
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Draw a value inside each cell: a number, or the number of a category.
+
+        Numbers follow a monotone cubic through the cumulative masses of the cells.
+
+        Returns
+        -------
+        values : ndarray
+            Values; whole numbers are whole.
+        missing : ndarray of bool
+            Which are missing.
+        """
+        each, edges = self.columns[column], self.edges[column]
+        last = self.sizes[column] - 1 - each.may_be_missing
+        missing = cells > last
+        known = np.minimum(cells, last)
+        if edges is None:
+            values = known.astype(np.float64)
+            if each.is_shared:
+                n_shared = each.n_categories - MOST_CATEGORIES + 1
+                others = MOST_CATEGORIES - 1 + generator.randint(n_shared, size=len(cells))
+                values = np.where(known == last, others, values)
+            return values, missing
+        return _inside(
+            np.array(edges), known, masses[: last + 1], each.is_whole, generator
+        ), missing
+
+
+def _inside(
+    edges: Array,
+    cells: Codes,
+    masses: Array,
+    is_whole: bool,
+    generator: np.random.RandomState,
+) -> Array:
+    """Draw numbers inside cells by the smoothed distribution function."""
+    lower, upper = edges[cells], edges[cells + 1]
+    total = np.cumsum(np.maximum(masses, 0.0) + 1e-12)
+    curve = PchipInterpolator(edges, np.concatenate([[0.0], total / total[-1]]))
+    fine = np.unique(np.concatenate([edges, np.linspace(edges[:-1], edges[1:], PARTS)[1:].ravel()]))
+    heights = curve(fine)
+    low, high = (np.interp(ends, fine, heights) for ends in (lower, upper))
+    wanted = low + generator.uniform(size=len(cells)) * (high - low)
+    inside = np.interp(wanted, heights, fine)
+    values = np.clip(inside, lower, upper - (upper - lower) * NARROW)
+    if not is_whole:
+        return _one_value(edges, cells, values)
+    first, last = np.ceil(edges[cells]), np.ceil(edges[cells + 1]) - 1
+    return np.asarray(np.clip(np.rint(values), first, np.maximum(first, last)))
+
+
+def _one_value(edges: Array, cells: Codes, values: Array) -> Array:
+    """Give the value for which a narrow cell stands: an end of the range, or zero."""
+    lower, upper = edges[cells], edges[cells + 1]
+    narrow = upper - lower < 2 * NARROW * (edges[-1] - edges[0])
+    at_end = np.where(cells == 0, edges[0], edges[-1])
+    zero = (lower < 0) & (upper > 0)
+    is_end = (cells == 0) | (cells == len(edges) - 2)
+    found = np.where(is_end, at_end, np.where(zero, 0.0, values))
+    return np.asarray(np.where(narrow, found, values))

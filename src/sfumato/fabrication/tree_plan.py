@@ -1,0 +1,254 @@
+"""From a budget to the releases of a label tree; everything here is public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.calibrate import gaussian_mu_beside
+from sfumato.accounting.gaussian import mu_from_budget
+from sfumato.additive.knots import PlaceCounts
+from sfumato.events import Event
+from sfumato.fabrication.table_cells import ColumnCells
+from sfumato.linear.budget import Repeated
+from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.sums import CountTables, Records
+
+__all__ = ["TreePlan", "coarse_sizes", "is_tree_worthwhile", "usual_levels", "usual_seconds"]
+
+Array = NDArray[np.float64]
+
+# Chosen once on training rows of public tables, and fixed since.
+CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
+MARGIN_SHARE = 0.5  # of the Gaussian part: counts of each column; pairs of columns get the rest
+ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
+MOST_LEVELS = 5
+LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
+MOST_COUNTS = 2**22  # counts of all candidate pairs together
+LEAST_SIGNAL = 15.0  # below which Gaussians of the classes are nearer to a table of numbers
+# Columns with a second parent, as a share of those that may have one: by the rows per noise of a
+# count of a pair.
+SECONDS_BY_SIGNAL = ((10_000.0, 1.0), (400.0, 0.5))
+
+
+def is_tree_worthwhile(
+    n_rows: int, n_columns: int, n_numbers: int, *, epsilon: float, delta: float
+) -> bool:
+    """Tell whether counts stand out from their noise, or columns are mostly categories.
+
+    Parameters
+    ----------
+    n_rows : int
+        The public number of rows.
+    n_columns, n_numbers : int
+        Columns, and those of numbers among them.
+    epsilon, delta : float
+        The budget.
+
+    Returns
+    -------
+    bool
+        False where Gaussians of the classes serve better.
+    """
+    if 2 * n_numbers < n_columns or not math.isfinite(epsilon) or n_columns < 2:
+        return True
+    noise = math.sqrt(2 * (n_columns - 1)) / (mu_from_budget(epsilon, delta) * math.sqrt(0.5))
+    return n_rows >= LEAST_SIGNAL * noise
+
+
+def usual_levels(n_rows: int | None, noise: float) -> int:
+    """Choose how often the range of a column is halved: 4 to 32 cells.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        The number of rows where it is public.
+    noise : float
+        Standard deviation of the noise of a count of a pair of columns.
+
+    Returns
+    -------
+    int
+        Levels.
+    """
+    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    return next((levels for least, levels in LEVELS_BY_SIGNAL if signal >= least), 2)
+
+
+def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
+    """Choose how many columns get a second parent: none where noise would eat what they give.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        The number of rows where it is public.
+    noise : float
+        Standard deviation of the noise of a count of a pair of columns.
+    n_columns : int
+        Columns.
+
+    Returns
+    -------
+    int
+        At most the number of columns less two.
+    """
+    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    share = next((share for least, share in SECONDS_BY_SIGNAL if signal >= least), 0.0)
+    return max(0, math.ceil(share * (n_columns - 2)))
+
+
+def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
+    """Give the cells of each column with which pairs are compared: fewer for wide tables.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Cells of each column.
+    n_classes : int
+        Classes.
+
+    Returns
+    -------
+    tuple of int
+        At most as many.
+    """
+    most = max(sizes)
+    while most > 2:
+        capped = np.minimum(sizes, most).astype(float)
+        counts = (capped.sum() ** 2 - np.square(capped).sum()) / 2 * n_classes
+        if counts <= MOST_COUNTS:
+            break
+        most -= 1
+    return tuple(min(size, most) for size in sizes)
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """The releases of a label tree, in the order of the draws.
+
+    `cuts` is None where all edges of cells are public, `choice` and `pairs` where there is one
+    column, `more_pairs` where no column has a second parent.
+    """
+
+    columns: tuple[ColumnCells, ...]
+    n_classes: int
+    cuts: QuantileMechanism | None
+    margins: GaussianMechanism
+    choice: ExponentialMechanism | None
+    pairs: GaussianMechanism | None
+    n_seconds: int = 0
+    more_pairs: GaussianMechanism | None = None
+
+    @classmethod
+    def of(
+        cls,
+        records: Records,
+        columns: tuple[ColumnCells, ...],
+        n_classes: int,
+        *,
+        epsilon: float,
+        delta: float,
+    ) -> TreePlan:
+        """Divide the budget.
+
+        Parameters
+        ----------
+        records : Records
+            Only what is public of them is read.
+        columns : tuple of ColumnCells
+            The columns.
+        n_classes : int
+            Classes.
+        epsilon, delta : float
+            The budget.
+        """
+        n_columns, n_cut = len(columns), sum(column.is_cut for column in columns)
+        n_edges = n_columns - 1
+        finite = math.isfinite(epsilon)
+        mu = mu_from_budget(epsilon, delta) if finite else math.inf
+        # The mechanism of a table does not depend on how many cells it has.
+        pairs = _tables(max(n_edges, 1))
+        noise = records.sensitivity(pairs) / (mu * math.sqrt(0.5)) if n_edges and finite else 0.0
+        levels = usual_levels(records.public_rows, noise)
+        n_seconds = usual_seconds(records.public_rows, noise, n_columns)
+        n_choices = n_edges + n_seconds
+        cuts = choice = None
+        beside: list[Event] = []
+        if n_cut:
+            each = 2 * mu * math.sqrt(CUT_SHARE / (n_cut * levels)) if finite else math.inf
+            moved = records.sensitivity(PlaceCounts(tuple(range(n_cut))), "part")
+            cuts = QuantileMechanism(moved, each, n_cut, levels)
+            beside.append(cuts.event())
+        if n_edges:
+            each = 2 * mu * math.sqrt(TREE_SHARE / n_choices) if finite else math.inf
+            choice = ExponentialMechanism(records.sensitivity(pairs, "part"), each)
+            beside.append(Repeated(choice, n_choices).event())
+        whole = math.inf
+        if finite:
+            whole = gaussian_mu_beside(
+                tuple(beside), epsilon=epsilon, delta=delta, relation=records.relation
+            )
+
+        def gaussian(n_tables: int, share: float) -> GaussianMechanism:
+            return _gaussian(records, _tables(n_tables), whole * math.sqrt(share))
+
+        one_pair = (1 - MARGIN_SHARE) / max(n_choices, 1)  # all pairs have the same noise
+        return cls(
+            columns,
+            n_classes,
+            cuts,
+            gaussian(n_columns, MARGIN_SHARE if n_edges else 1.0),
+            choice,
+            gaussian(n_edges, n_edges * one_pair) if n_edges else None,
+            n_seconds,
+            gaussian(n_seconds, n_seconds * one_pair) if n_seconds else None,
+        )
+
+    def mechanisms(self) -> list[Mechanism]:
+        """List those in use, as they are paid for."""
+        choices = [
+            None if self.choice is None or not count else Repeated(self.choice, count)
+            for count in (len(self.columns) - 1, self.n_seconds)
+        ]
+        listed = (self.cuts, self.margins, choices[0], self.pairs, choices[1], self.more_pairs)
+        return [each for each in listed if each is not None]
+
+    def require_room(self) -> None:
+        """Refuse, before the charge, tables that cannot be drawn or held."""
+        levels = 0 if self.cuts is None else self.cuts.n_levels
+        sizes = [column.most_cells(levels) for column in self.columns]
+        self.margins.for_size(sum(sizes) * self.n_classes)
+        if self.pairs is not None:
+            largest = sorted(sizes)[-2:]
+            self.pairs.for_size(len(sizes) * largest[0] * largest[1] * self.n_classes)
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Standard deviations of the noise of one count: of columns, of pairs."""
+        found = [0.0 if m is None else math.sqrt(m.variance()) for m in (self.margins, self.pairs)]
+        return found[0], found[1]
+
+    @property
+    def candidates(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of columns."""
+        return tuple(combinations(range(len(self.columns)), 2))
+
+
+def _tables(n_tables: int) -> CountTables:
+    """Tables of counts; only their number matters here."""
+    return CountTables((1,), ((0,),) * n_tables)
+
+
+def _gaussian(records: Records, tables: CountTables, mu: float) -> GaussianMechanism:
+    sensitivity = records.sensitivity(tables)
+    if math.isinf(mu):
+        return GaussianMechanism(sensitivity, 0.0)
+    return GaussianMechanism.from_mu(sensitivity=sensitivity, mu=mu)
