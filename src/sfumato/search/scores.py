@@ -1,0 +1,106 @@
+"""The private score of a run: the sum of a number in [0, 1] per record, with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier, is_regressor
+
+from sfumato.cells import as_cells
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.kernels.arrays import Array, to_numpy
+from sfumato.sums.grid import cut
+from sfumato.sums.statistics import Codes, Statistic
+
+__all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "scorer_for"]
+
+SCORE_BITS = 20
+RowScorer = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class ScoreSum(Statistic):
+    """``sum s_i`` of numbers between 0 and 1; one record moves it by at most 1."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number."""
+        return (1,)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        """Add up scores."""
+        return cut(np.clip(to_numpy(rows)[:, :1], 0.0, 1.0), SCORE_BITS).sum(axis=0)
+
+    def term_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        """1: two numbers between 0 and 1 are at most 1 apart, and so is one of them from 0."""
+        # [V1] sensitivity of the score
+        return 1.0
+
+
+def scorer_for(estimator: Any, scoring: RowScorer | None) -> RowScorer:
+    """Give the function that scores each row: that given, or one for the kind of estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is searched for.
+    scoring : callable or None
+        ``scoring(model, X, y)`` gives a number in [0, 1] per row, of that row and the model alone.
+    """
+    if scoring is not None:
+        if not callable(scoring):
+            raise InvalidInputError(
+                "'scoring' must be None or a function of (model, X, y) that gives a number in "
+                f"[0, 1] per row. Got {type(scoring).__name__} instead."
+            )
+        return scoring
+    if is_classifier(estimator):
+        return _right
+    if is_regressor(estimator):
+        return _near
+    raise InvalidInputError(
+        f"'scoring' is needed for {type(estimator).__name__}: a function of (model, X, y) that "
+        "gives a number in [0, 1] per row, of that row and the model alone."
+    )
+
+
+def row_scores(scorer: RowScorer, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    """Give the scores as a column of numbers in [0, 1]; what is none counts as 0."""
+    given = np.asarray(scorer(model, X, y), dtype=np.float64).reshape(-1, 1)
+    return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
+
+
+def _right(model: Any, X: Any, y: Any) -> list[float]:
+    """Whether the label is right, row by row; a cell that cannot be compared is wrong."""
+    return [float(_equal(a, b)) for a, b in zip(model.predict(X), as_cells(y), strict=True)]
+
+
+def _equal(label: Any, cell: Any) -> bool:
+    try:
+        return bool(label == cell)
+    except Exception:  # whatever a cell is, it raises nothing
+        return False
+
+
+def _near(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    """``1 - (error / range)²``, both inside the public range of the target."""
+    step = getattr(model, "steps", [(None, model)])[-1][1]
+    lower, upper = step.target_bounds
+    cells = np.array([_number(cell, lower) for cell in as_cells(y)])
+    error = (np.clip(model.predict(X), lower, upper) - np.clip(cells, lower, upper)) / (
+        upper - lower
+    )
+    return np.asarray(1 - error**2)
+
+
+def _number(cell: Any, default: float) -> float:
+    try:
+        value = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return float(default)
+    return value if np.isfinite(value) else float(default)

@@ -1,0 +1,318 @@
+"""PrivateSearchCV: one charge, a hidden number of runs, and what happens when it is interrupted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import Normalizer
+
+from sfumato import (
+    Bounds,
+    Ledger,
+    PrivateDensity,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateLinearRegressor,
+    PrivateSearchCV,
+    load,
+    private_pipeline,
+    save,
+)
+from sfumato.accounting.selection import selection_epsilon
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerError
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.tape import taped
+from sfumato.search.candidates import planned_events
+from sfumato.search.resuming import SearchFolder
+from sfumato.search.scores import ScoreSum, row_scores, scorer_for
+from sfumato.sums.records import ArrayRecords
+
+BOUNDS = Bounds(norm=1.0, labels=[0, 1])
+GRID = {"n_steps": [2, 5], "max_gradient_norm": [0.1, 0.5]}
+
+
+def rows(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    return (0.3 * rng.normal(size=(n, 3)) + 0.4 * (2 * y[:, None] - 1)).clip(-0.57, 0.57), y
+
+
+def linear(**options: Any) -> PrivateLinearClassifier:
+    return PrivateLinearClassifier(bounds=BOUNDS, n_steps=2, whiten=False, **options)
+
+
+def search(**options: Any) -> PrivateSearchCV:
+    chosen = {"mean_runs": 2.0, "epsilon": 2.0, "delta": 1e-4} | options
+    return PrivateSearchCV(linear(), GRID, **chosen)
+
+
+def test_one_charge_before_any_draw_and_only_the_winner_comes_out() -> None:
+    X, y = rows()
+    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    found = search(ledger=budget).fit(X, y)
+    assert budget.statement().charges == 1
+    assert 1.99 < budget.spent() <= 2.0
+    assert found.guarantee_.epsilon == 2.0
+    assert found.best_estimator_.guarantee_ == found.guarantee_
+    assert found.guarantee_.status == "proved"
+    assert found.best_params_["n_steps"] in GRID["n_steps"]
+    assert not hasattr(found, "cv_results_")
+    assert found.best_estimator_.ledger is None
+    np.testing.assert_array_equal(found.predict(X), found.best_estimator_.predict(X))
+
+
+def test_the_winner_is_stored_with_the_price_of_the_search(tmp_path: Path) -> None:
+    X, y = rows()
+    found = search().fit(X, y)
+    with pytest.raises(InvalidInputError, match="best_estimator_"):
+        save(found, tmp_path / "model.sfumato")
+    save(found.best_estimator_, tmp_path / "model.sfumato")
+    assert load(tmp_path / "model.sfumato").guarantee_ == found.guarantee_
+
+
+def test_it_refuses_before_the_first_draw() -> None:
+    X, y = rows()
+    budget = Ledger().create("patients", epsilon=1.0, delta=1e-4)
+    with taped() as tape, pytest.raises(BudgetExceededError):
+        search(ledger=budget).fit(X, y)
+    assert not tape.releases
+    assert budget.spent() == 0
+
+
+def test_the_cost_is_known_before(recwarn: Any) -> None:
+    X, y = rows()
+    cost = search(mean_runs=5.0, epsilon=1.0, delta=1e-5).cost(X, y)
+    assert cost.plain_charges == 5 * 4 + 1
+    assert 0.5 < cost.epsilon_each < 0.6
+    assert "5 runs on average" in str(cost)
+    assert selection_epsilon(cost.event, 1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("fraction", [0.0, 0.25])
+def test_what_is_drawn_is_what_was_planned(relation: str, fraction: float) -> None:
+    """Every run makes the releases of its plan: the noise on the tape is that of the events."""
+    X, y = rows()
+    tried = PrivateSearchCV(
+        linear(relation=relation),
+        {"n_steps": [2]},
+        mean_runs=2.0,
+        validation_fraction=fraction,
+        epsilon=2.0,
+        delta=1e-4,
+    )
+    with taped() as tape:
+        tried.fit(X, y)
+    n_runs = tried.cost_.event.max_runs
+    assert n_runs is not None
+    assert len(tape.releases) % n_runs == 0
+    scores = tape.releases[len(tape.releases) // n_runs - 1 :: len(tape.releases) // n_runs]
+    squares = [1 / r.mechanism.noise_multiplier**2 for r in tape.releases]
+    per_run = len(squares) // n_runs
+    (option,) = tried.cost_.event.options
+    paid = 1 / option[0].noise_multiplier ** 2  # type: ignore[attr-defined]
+    for start in range(0, len(squares), per_run):
+        drawn = squares[start : start + per_run]
+        parts = [sum(drawn)] if not fraction else [sum(drawn[:-1]), drawn[-1]]
+        assert max(parts) <= paid * (1 + 1e-9)
+        assert max(parts) >= paid * (1 - 1e-6)
+    exact = [r.statistic[0] for r in scores]
+    n_scored = round(fraction * 300) if fraction else 300
+    assert max(exact) <= n_scored + (40 if relation == "add_or_remove_one" else 0)
+
+
+def test_the_best_of_the_first_k_wins() -> None:
+    """K uniform draws decide: the winner is the best of a prefix, and prefixes differ."""
+    X, y = rows()
+    winners = set()
+    for seed in range(6):
+        tried = search(mean_runs=2.0)
+        with seeded(seed), taped() as tape:
+            tried.fit(X, y)
+        scores = [float(r.output[0]) / 300 for r in tape.releases if np.shape(r.statistic) == (1,)]
+        place = scores.index(tried.best_score_)
+        assert tried.best_score_ == max(scores[: place + 1])
+        winners.add(place)
+        assert tried.guarantee_.status == "testing"
+    assert len(winners) > 1
+
+
+def test_a_random_duration_is_a_condition() -> None:
+    X, y = rows()
+    quick = search(constant_time=False, runs="logarithmic").fit(X, y)
+    assert quick.guarantee_.status == "conditional"
+    assert "duration" in quick.guarantee_.conditions[0]
+    with pytest.raises(InvalidInputError, match="resume"):
+        search(constant_time=False, resume="x").fit(X, y)
+
+
+# Interruptions -----------------------------------------------------------------------------------
+
+
+def killed_at(step: int, X: Any, y: Any, **options: Any) -> None:
+    """Fit in a child that is killed as it writes its state for the `step`-th time."""
+    child = os.fork()
+    if child == 0:
+        try:
+            written, count = SearchFolder.write, 0
+
+            def write(self: SearchFolder, **changes: Any) -> None:
+                nonlocal count
+                count += 1
+                if count == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                written(self, **changes)
+
+            SearchFolder.write = write  # type: ignore[method-assign]
+            search(**options).fit(X, y)
+        finally:
+            os._exit(7)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 6])
+def test_a_killed_search_goes_on_without_a_second_charge(tmp_path: Path, step: int) -> None:
+    X, y = rows(60)
+    budget = Ledger(tmp_path / "budget.db").create("patients", epsilon=2.5, delta=1e-4)
+    options = {"ledger": budget, "resume": tmp_path / "search"}
+    killed_at(step, X, y, **options)
+    if step == 6:
+        state = json.loads((tmp_path / "search" / "search.json").read_text())
+        assert len(state["choices"]) > len(state["scores"]) > 0
+    found = search(**options).fit(X, y)
+    assert budget.statement().charges == 1
+    assert sorted(p.name for p in (tmp_path / "search").iterdir()) == [
+        "search.json",
+        "winner.sfumato",
+    ]
+    again = search(**options).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), found.predict(X))
+    assert budget.statement().charges == 1
+
+
+def test_a_folder_never_shows_the_number_of_runs(tmp_path: Path) -> None:
+    X, y = rows(60)
+    states = []
+    written = SearchFolder.write
+
+    def write(self: SearchFolder, **changes: Any) -> None:
+        written(self, **changes)
+        states.append(json.loads((tmp_path / "s" / "search.json").read_text()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SearchFolder, "write", write)
+        found = search(resume=tmp_path / "s").fit(X, y)
+    most = found.cost_.event.max_runs
+    assert len(states[-2]["scores"]) == most  # all runs, whatever K
+    assert set(states[-1]["winner"]) == {"score", "choice"}
+    assert not states[-1]["scores"]
+    with pytest.raises(InvalidInputError, match="other settings"):
+        search(resume=tmp_path / "s", mean_runs=3.0).fit(X, y)
+
+
+# Other estimators --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("noise")
+def test_pipelines_regressors_and_densities() -> None:
+    X, y = rows(80)
+    options = {"mean_runs": 1.5, "epsilon": 4.0, "delta": 1e-3}
+    piped = PrivateSearchCV(
+        private_pipeline(Normalizer(), linear()),
+        {"privatelinearclassifier__n_steps": [2, 3]},
+        **options,
+    ).fit(X, y)
+    assert piped.predict(X).shape == (80,)
+    regressor = PrivateLinearRegressor(target_bounds=(0, 1), bounds=Bounds(lower=-1, upper=1))
+    fitted = PrivateSearchCV(regressor, {"target_bounds": [(0.0, 1.0)]}, **options).fit(X, y)
+    assert 0 < fitted.best_score_ < 1.6
+    density = PrivateDensity(0.2, n_fourier=64, bounds=Bounds(lower=-1, upper=1))
+    with pytest.raises(InvalidInputError, match="scoring"):
+        PrivateSearchCV(density, {"bandwidth": [0.2, 0.5]}, **options).fit(X[:, :1])
+    scored = PrivateSearchCV(
+        density,
+        {"bandwidth": [0.2, 0.5]},
+        scoring=lambda model, X, _: np.clip(model.raw_density(X) / 2, 0, 1),
+        **options,
+    ).fit(X[:, :1])
+    assert "scoring" in scored.guarantee_.conditions[-1]
+
+
+@pytest.mark.parametrize("algorithm", ["objective", "output"])
+def test_runs_that_are_not_gaussian_get_less(algorithm: str) -> None:
+    X, y = rows(80)
+    tried = PrivateSearchCV(
+        linear(algorithm=algorithm), {"regularization": [None, 9.0]}, epsilon=2.0, mean_runs=2.0
+    )
+    assert selection_epsilon(tried.cost(X, y).event, 1e-6) <= 2.0
+    assert tried.fit(X, y).guarantee_.epsilon <= 2.0
+
+
+def test_wrong_settings_are_refused() -> None:
+    X, y = rows(20)
+    for wrong in (
+        {"runs": "fixed"},
+        {"delta": 0.0},
+        {"epsilon": 0.0},
+        {"validation_fraction": 1.0},
+        {"score_share": 0.0},
+        {"mean_runs": 1.0},
+        {"scoring": "accuracy"},
+    ):
+        with pytest.raises(InvalidInputError):
+            search(**wrong).fit(X, y)
+    for grid in ({"epsilon": [1.0]}, {"nonsense": [1]}, {"n_steps": []}):
+        with pytest.raises((InvalidInputError, ValueError)):
+            PrivateSearchCV(linear(), grid).fit(X, y)
+    with pytest.raises(InvalidInputError, match="private estimator"):
+        PrivateSearchCV(Normalizer(), {}).fit(X, y)
+
+
+def test_planned_events_draw_nothing_and_match_the_fit() -> None:
+    X, y = rows(60)
+    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    model = PrivateGaussianClassifier(epsilon=1.0, delta=1e-4, bounds=BOUNDS)
+    with taped() as tape:
+        planned = planned_events(model.set_params(), X, y)
+    assert not tape.releases
+    model.set_params(ledger=budget).fit(X, y)
+    assert budget.events() == planned
+
+
+def test_scores_of_rows_are_bounded_whatever_the_cells() -> None:
+    X, y = rows(6)
+    model = linear(epsilon=np.inf).fit(*rows())
+    odd = np.array([0, 1, "1", None, np.ones(3), float("nan")], dtype=object)
+    scores = row_scores(scorer_for(model, None), model, X, odd)
+    assert scores.shape == (6, 1)
+    assert set(scores.ravel()) <= {0.0, 1.0}
+    assert row_scores(lambda *_: [np.inf, -5, np.nan, 2, 0.5, 1], model, X, y).max() <= 1
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_the_sensitivity_of_a_score_is_attained(relation: str) -> None:
+    column = np.zeros((5, 1))
+    other = column.copy()
+    other[0] = 1.0
+    if relation == "add_or_remove_one":
+        other = np.vstack([column, [[1.0]]])
+    codes = np.zeros(6, dtype=int)
+    moved = ScoreSum().add_up(other, codes) - ScoreSum().add_up(column, codes)
+    needed = ArrayRecords(column, relation=relation).sensitivity(ScoreSum())
+    assert 0.9999 * needed <= moved[0] <= needed
+
+
+def test_a_run_cannot_draw_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(60)
+    monkeypatch.setattr(
+        "sfumato.search.search.planned_events", lambda *_: (GaussianMechanism(1.0, 50.0).event(),)
+    )
+    with pytest.raises(LedgerError, match="does not cover"):
+        search().fit(X, y)
