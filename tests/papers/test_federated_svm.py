@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import TruncatedSVD
 
-from sfumato.margins.linear import LinearClassifier
+from sfumato.linear.classifier import LinearClassifier
 from sfumato.papers import Setting
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.federated_svm import experiments as federated_svm
@@ -65,7 +65,7 @@ def test_algorithm_1_is_the_printed_one(monkeypatch: pytest.MonkeyPatch) -> None
         asked.update(parameters)
         return second
 
-    monkeypatch.setattr(federated_methods, "PrivateLinearClassifier", build)
+    monkeypatch.setattr(federated_methods, "PrintedDPML", build)
     rule = printed_federation(parties, Given(bases), raw=False)  # type: ignore[arg-type]
 
     basis = (0.25 * bases[0] + 0.75 * bases[1]) / 2
@@ -73,7 +73,7 @@ def test_algorithm_1_is_the_printed_one(monkeypatch: pytest.MonkeyPatch) -> None
     points = generator.normal(size=(50, 4))
     assert np.array_equal(rule(points), (points @ direction > 0).astype(int))
     assert second.rows[1] == pytest.approx(parties[1][0] @ basis)
-    assert (asked["epsilon"], asked["mode"], asked["bounds"].norm) == (0.05, "paper", 1.0)
+    assert (asked["epsilon"], asked["bounds"].norm) == (0.05, 1.0)
 
 
 def test_non_priv_is_a_machine_in_principal_components(

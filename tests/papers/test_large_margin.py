@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.margins.large_margin_printed import PrintedObjective
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.large_margin import experiments as large_margin
 from sfumato.papers.large_margin.experiments import (
@@ -22,6 +21,7 @@ from sfumato.papers.large_margin.experiments import (
     strict_accuracy,
     table_1,
 )
+from sfumato.papers.large_margin.printed import PrintedObjective
 from sfumato.testing import seeded_noise
 
 QUICK = Setting(quick=True, runs=1)

@@ -117,18 +117,28 @@ class Fake:
         return np.zeros(len(rows), dtype=int)
 
 
+class PrintedFake(Fake):
+    """The same for the printed algorithm, whose source stays in memory."""
+
+    def fit_target(self, target: Any, known: Any) -> np.ndarray:  # type: ignore[override]
+        Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
+        return np.full(len(target), np.unique(known)[1])
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     Fake.calls = []
     for module in (mappings, mappings_office):
         monkeypatch.setattr(module, "PrivateTransferClassifier", Fake)
+        monkeypatch.setattr(module, "PrintedTransfer", PrintedFake)
     return Fake
 
 
-def test_the_source_is_released_once_a_run(fake: type[Fake]) -> None:
+@pytest.mark.parametrize("printed", [False, True])
+def test_the_source_is_released_once_a_run(fake: type[Fake], printed: bool) -> None:
     rows, y = np.zeros((40, 2)), np.repeat([0, 1], 20)
     transfer = Transfer(rows, y, rows, y, rows[:10], np.array([0] * 4 + [1] * 6))
-    found = mappings.accuracies(transfer, [1, 3], QUICK, epsilon=1.0)
+    found = mappings.accuracies(transfer, [1, 3], QUICK, printed=printed, epsilon=1.0)
     assert found == {1: 0.4, 3: 0.4}
     run = [("target", 40, 2), ("target", 40, 6)]
     assert fake.calls == [("source", 0), *run, ("source", 1), *run]
@@ -196,7 +206,7 @@ def test_one_split_scores_unlabelled_target_rows(fake: type[Fake]) -> None:
     assert found["SVM-t"] > 0.9
     assert found["paper"] == found["strict"] == 20 / 30  # 3 labels a class are not asked
     assert found["paper by source"] == 0.25
-    assert len(fake.calls) == 2
+    assert [call[0] for call in fake.calls] == ["source", "target", "source"]
 
 
 @pytest.mark.usefixtures("fake")

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
+from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce"]
 
@@ -143,11 +143,11 @@ def keep(found: Reproduction, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{found.entry.paper}-{found.entry.name}"
     files = [folder / f"{stem}.json"]
-    with written_aside(files[0]) as file:
+    with atomic_write(files[0]) as file:
         file.write(found.to_json().encode())
     if can_draw():
         files.append(folder / f"{stem}.png")
-        with written_aside(files[1]) as file:
+        with atomic_write(files[1]) as file:
             small = " (quick run, other data)" if found.setting.quick else ""
             picture(found.entry.title + small, found.outcome, file)
     return files

@@ -1,1 +1,5 @@
-"""Federated private PCA and SVM (Wang et al. 2024): experiments and verdicts."""
+"""Federated support vector machines: DPML as printed, the figures, their verdicts."""
+
+from sfumato.papers.federated_svm.printed import PrintedDPML
+
+__all__ = ["PrintedDPML"]

@@ -19,8 +19,9 @@ from sfumato.federated.linear import LinearTask
 from sfumato.federated.party import Party
 from sfumato.federated.simulation import simulate
 from sfumato.federated.terms import Terms
-from sfumato.margins.linear import LinearClassifier
-from sfumato.margins.private_linear import PrivateLinearClassifier
+from sfumato.linear.classifier import LinearClassifier
+from sfumato.linear.private import PrivateLinearClassifier
+from sfumato.papers.federated_svm.printed import PrintedDPML
 
 __all__ = ["METHODS", "PRINTED", "RAW", "STRICT", "UNIT", "Federation", "printed_federation"]
 
@@ -75,13 +76,11 @@ class Federation:
         sizes = {len(y) for _, y in self.parties}
         return self.parties if len(sizes) > 1 else self.parties[:1]
 
-    def _alone(self, components: int | None) -> PrivateLinearClassifier:
+    def _alone(self, components: int | None) -> Any:
         shared: dict[str, Any] = {"epsilon": self.epsilon, "delta": DELTA, "bounds": self.bounds}
         if self.way == STRICT:
             return PrivateLinearClassifier(n_components=components, **shared)
-        return PrivateLinearClassifier(
-            loss="huber", mode="paper", n_components=components, **shared
-        )
+        return PrintedDPML(components, **shared)
 
     def _not_private(self) -> Predict:
         """Principal components and a Huber machine of the largest party, without noise."""
@@ -112,7 +111,7 @@ def _predicted(model: Any, rows: Rows) -> NDArray[Any]:
 
 def printed_federation(
     parties: Sequence[tuple[Rows, NDArray[Any]]],
-    estimator: PrivateLinearClassifier,
+    estimator: PrintedDPML,
     raw: bool,
 ) -> Predict:
     """Algorithm 1: average the parties' components, train in them, average the weights.
@@ -123,8 +122,8 @@ def printed_federation(
     Parameters
     ----------
     parties : sequence of (X, y)
-    estimator : PrivateLinearClassifier
-        Of mode "paper", with components; the budget of a party.
+    estimator : PrintedDPML
+        With components; the budget of a party.
     raw : bool
         Rows longer than 1.
     """
@@ -133,9 +132,7 @@ def printed_federation(
     bases = [estimator.fit(*party).projection_ for party in parties]
     basis = np.asarray(sum(w * each for w, each in zip(weights, bases, strict=True)))
     longest = math.sqrt(parties[0][0].shape[1]) if raw else 1.0
-    second = PrivateLinearClassifier(
-        loss="huber",
-        mode="paper",
+    second = PrintedDPML(
         epsilon=estimator.epsilon / 2,
         delta=estimator.delta,
         bounds=Bounds(norm=longest, labels=LABELS),

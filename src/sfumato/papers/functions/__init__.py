@@ -1,1 +1,5 @@
-"""Privacy for functions (Hall, Rinaldo and Wasserman 2013): experiments and verdicts."""
+"""Private functions of kernel spaces: the noise as printed, the figures, their verdicts."""
+
+from sfumato.papers.functions.printed import PrintedDensity, PrintedKernelClassifier
+
+__all__ = ["PrintedDensity", "PrintedKernelClassifier"]

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sfumato.bounds import Bounds
 from sfumato.functions.density import PrivateDensity
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.functions.printed import PrintedDensity
 
 __all__ = ["ENTRIES", "printed_noise", "two_peaks"]
 
@@ -72,7 +73,10 @@ def densities(setting: Setting, space: str, h: float) -> dict[str, Array]:
     n_releases = 40 if setting.quick else 100 * setting.runs
     with _beta_above_one_row():
         plain = PrivateDensity(h, epsilon=math.inf, **settings).fit(rows)
-        models = {mode: PrivateDensity(h, epsilon=ALPHA, mode=mode, **settings) for mode in MODES}
+        models = {
+            mode: kind(h, epsilon=ALPHA, **settings)
+            for mode, kind in zip(MODES, (PrintedDensity, PrivateDensity), strict=True)
+        }
         released = {
             mode: np.array([model.fit(rows).raw_density(grid) for _ in range(n_releases)])
             for mode, model in models.items()

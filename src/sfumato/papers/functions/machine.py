@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sfumato.bounds import Bounds
 from sfumato.functions.classifier import PrivateKernelClassifier
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.functions.printed import PrintedKernelClassifier
 
 __all__ = ["ENTRIES", "moons", "printed_noise"]
 
@@ -40,7 +41,7 @@ def moons(n_rows: int, seed: int) -> tuple[Array, Labels]:
     return np.clip(inside, 0, 1), np.where(flipped, 1 - y, y)
 
 
-def machines(seed: int) -> dict[str, PrivateKernelClassifier]:
+def machines(seed: int) -> dict[str, Any]:
     """Give the machine without noise and both releases of it."""
     X, y = moons(N_ROWS, seed)
     shared: dict[str, Any] = {
@@ -51,11 +52,13 @@ def machines(seed: int) -> dict[str, PrivateKernelClassifier]:
     }
     changes: dict[str, dict[str, Any]] = {
         "not private": {"epsilon": math.inf},
-        "paper": {"epsilon": ALPHA, "mode": "paper"},
+        "paper": {"epsilon": ALPHA},
         "strict": {"epsilon": ALPHA},
     }
     return {
-        name: PrivateKernelClassifier("hinge", **shared, **change).fit(X, y)
+        name: (PrintedKernelClassifier if name == "paper" else PrivateKernelClassifier)(
+            "hinge", **shared, **change
+        ).fit(X, y)
         for name, change in changes.items()
     }
 
@@ -101,7 +104,7 @@ def figure_3(setting: Setting) -> Outcome:
 
 
 def _machine_figures(
-    fitted: Mapping[str, PrivateKernelClassifier], square: Array, X: Array, y: Labels
+    fitted: Mapping[str, Any], square: Array, X: Array, y: Labels
 ) -> dict[str, float]:
     figures = {name: model.score(X, y) for name, model in fitted.items()}
     plain, decided = fitted["not private"].decision_function(square), {}
@@ -114,7 +117,7 @@ def _machine_figures(
 
 
 def _planes(
-    fitted: Mapping[str, PrivateKernelClassifier],
+    fitted: Mapping[str, Any],
     place: Array,
     square: Array,
     X: Array,

@@ -1,1 +1,5 @@
-"""Kernel affine hulls (Kumar, Moser and Fischer 2024): experiments and verdicts."""
+"""Kernel affine hulls: the printed private algorithm (refuted), the tables, their verdicts."""
+
+from sfumato.papers.hulls.printed import PrintedAffineHullClassifier, PrintedFabricator
+
+__all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]

@@ -16,7 +16,7 @@ from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.hulls.private import BROKEN, IMAGES, MODES, OPEN, classifier
 from sfumato.papers.pictures import draw_lines
-from sfumato.parallel import run_all
+from sfumato.parallel import map_in_parallel
 
 __all__ = ["ENTRIES"]
 
@@ -51,7 +51,7 @@ class Cell:
 def _merged(split: Split, estimator: Any, parts: Sequence[NDArray[np.intp]]) -> Any:
     """Fit the hulls of every part of the rows and take the nearest of all (104).
 
-    Without the protocol of `sfumato.federated`: its parties refuse mode "paper".
+    Without the protocol of `sfumato.federated`: its parties refuse a printed algorithm.
     """
     models = [clone(estimator).fit(split.X[part], split.y[part]) for part in parts]
     return models[0].merge(*models[1:])
@@ -78,7 +78,9 @@ def _means(setting: Setting, places: Sequence[tuple[str, int | None, float]]) ->
         return dict(known)
     split = images(setting)
     setting.tell(f"{len(lacking)} federations on {len(split.X)} images")
-    found = run_all(partial(_accuracy, split, setting.device), lacking, n_jobs=setting.n_jobs)
+    found = map_in_parallel(
+        partial(_accuracy, split, setting.device), lacking, n_jobs=setting.n_jobs
+    )
     grouped: dict[Any, list[float]] = {}
     for cell, accuracy in zip(lacking, found, strict=True):
         key = cell.scenario, cell.n_parties, cell.epsilon, cell.mode

@@ -13,10 +13,12 @@ from sklearn.utils import check_random_state
 
 from sfumato.auditing import density_difference
 from sfumato.bounds import Bounds
-from sfumato.hulls import AffineHullClassifier, PrivateAffineHullClassifier
+from sfumato.fabrication import PrivateAffineHullClassifier
+from sfumato.hulls import AffineHullClassifier
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
-from sfumato.parallel import run_all
+from sfumato.papers.hulls.printed import PrintedAffineHullClassifier
+from sfumato.parallel import map_in_parallel
 
 __all__ = [
     "BROKEN",
@@ -102,16 +104,10 @@ def classifier(
     if epsilon is None:
         parameters.pop("device", None)
         return AffineHullClassifier(**parameters)
-    return PrivateAffineHullClassifier(
-        unit="entry",
-        mode=mode,
-        fabricate=definition == 15,
-        epsilon=epsilon,
-        delta=DELTA,
-        atom=mode == "paper",
-        bounds=PIXELS,
-        **parameters,
-    )
+    parameters |= {"fabricate": definition == 15, "delta": DELTA, "bounds": PIXELS}
+    if mode == "paper":
+        return PrintedAffineHullClassifier(epsilon=epsilon, **parameters)
+    return PrivateAffineHullClassifier(unit="entry", epsilon=epsilon, **parameters)
 
 
 def least_distances(model: Any, rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -139,7 +135,9 @@ def measured(setting: Setting, cells: Sequence[Cell]) -> dict[Cell, Scored]:
     """Run fits, several at once where the setting says so."""
     split = images(setting)
     setting.tell(f"{len(cells)} fits on {len(split.X)} images")
-    found = run_all(partial(scored_cell, split, setting.device), cells, n_jobs=setting.n_jobs)
+    found = map_in_parallel(
+        partial(scored_cell, split, setting.device), cells, n_jobs=setting.n_jobs
+    )
     return dict(zip(cells, found, strict=True))
 
 

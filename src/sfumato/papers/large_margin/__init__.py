@@ -1,1 +1,5 @@
-"""Large-margin Gaussian classification (Pathak and Raj 2010): experiments and verdicts."""
+"""Large-margin ellipsoids: the printed objective (refuted), an experiment, its verdict."""
+
+from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier
+
+__all__ = ["PrintedLargeMarginClassifier"]

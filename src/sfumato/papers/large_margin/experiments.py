@@ -18,12 +18,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from sfumato.bounds import Bounds
+from sfumato.ellipsoids.classifier import LargeMarginGaussianClassifier
+from sfumato.ellipsoids.private import PrivateLargeMarginGaussianClassifier
 from sfumato.exceptions import InvalidInputError
-from sfumato.margins.large_margin import LargeMarginGaussianClassifier
-from sfumato.margins.large_margin_printed import PrintedObjective
-from sfumato.margins.private_large_margin import PrivateLargeMarginGaussianClassifier
 from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 
 __all__ = ["ENTRIES", "Task", "printed_accuracy", "share_with_minimiser"]
 
@@ -98,7 +98,7 @@ def pictures(setting: Setting) -> Task:
     found = PCA(COMPONENTS, random_state=0).fit(rows.X[:PRINTED_ROWS])
     reduced = Split(found.transform(rows.X), rows.y, found.transform(rows.X_test), rows.y_test)
     bounds = Bounds(norm=1.0, labels=range(10))
-    strict = {"n_components": COMPONENTS, "unit_rows": True}
+    strict = {"n_components": COMPONENTS, "normalize_rows": True}
     plain = {"scaling": "overall", "max_iter": 100, "regularization": 1e-3}
     return Task(f"{name}, 10 components", reduced, bounds, rows, bounds, 1000.0, strict, plain)
 
@@ -125,12 +125,10 @@ def strict_accuracy(task: Task, epsilon: float) -> float:
 
 def printed_accuracy(task: Task, epsilon: float, n_fits: int) -> float | None:
     """Mean over draws that leave a minimiser; None where hardly any does."""
-    model = PrivateLargeMarginGaussianClassifier(
+    model = PrintedLargeMarginClassifier(
         regularization=task.lam,
         huber_width=HUBER,
         epsilon=epsilon,
-        delta=DELTA,
-        mode="paper",
         bounds=task.reduced_bounds,
     )
     part, found = task.reduced.first(PRINTED_ROWS), []

@@ -1,1 +1,5 @@
-"""Membership mappings and transfer (Kumar 2021): experiments and verdicts."""
+"""Membership mappings: the printed transfer, the tables, their verdicts."""
+
+from sfumato.papers.mappings.printed import PrintedTransfer
+
+__all__ = ["PrintedTransfer"]

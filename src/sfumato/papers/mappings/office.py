@@ -20,10 +20,11 @@ from sklearn.svm import LinearSVC
 from sfumato.bounds import Bounds
 from sfumato.datasets.catalogue import FOLDER_VARIABLE
 from sfumato.exceptions import InvalidInputError
-from sfumato.mappings.transfer import PrivateTransferClassifier
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.mappings.digits import BROKEN, known_labels, public_target
+from sfumato.papers.mappings.printed import PrintedTransfer
+from sfumato.transfer.classifier import PrivateTransferClassifier
 
 __all__ = ["ENTRIES", "FILE", "PRINTED", "domain"]
 
@@ -33,9 +34,8 @@ SOURCE_LABELS = {"amazon": 20, "caltech10": 8, "dslr": 8, "webcam": 8}  # a clas
 TARGET_LABELS = 3
 CLASSES = range(1, 11)
 SETTINGS: dict[str, Any] = {
-    "unit": "entry",
+    "epsilon": 0.1,
     "delta": 1e-5,
-    "pca_components": 20,
     "bounds": Bounds(lower=0.0, upper=1.0, labels=CLASSES),
 }
 NOT_JUDGED = None  # the paper has other features
@@ -101,11 +101,17 @@ def one_split(source: Labelled, target: Labelled, per_class: int, seed: int) -> 
     asked = known < 0
     svm = LinearSVC(random_state=0).fit(T[~asked], t[~asked])
     found = {"SVM-t": float(np.mean(svm.predict(T[asked]) == t[asked]))}
-    for mode in ("paper", "strict"):
-        model = PrivateTransferClassifier(epsilon=0.1, mode=mode, random_state=seed, **SETTINGS)
-        with public_target():
-            labels = model.fit_predict(S[given], s[given], T, known)
-        found[mode] = float(np.mean(labels[asked] == t[asked]))
+    printed = PrintedTransfer(random_state=seed, **SETTINGS)
+    strict = PrivateTransferClassifier(
+        unit="entry", pca_components=20, random_state=seed, **SETTINGS
+    )
+    with public_target():
+        answers = {
+            "paper": printed.fit(S[given], s[given]).fit_target(T, known),
+            "strict": strict.fit_predict(S[given], s[given], T, known),
+        }
+    for mode, model in (("paper", printed), ("strict", strict)):
+        found[mode] = float(np.mean(answers[mode][asked] == t[asked]))
         found[f"{mode} by source"] = _by_source(model.winners(T[asked]))
     return found
 

@@ -1,0 +1,245 @@
+"""Objective (8) as printed, one noise matrix for all classes: for study, it keeps no promise."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.accounting.receipt import prepay
+from sfumato.bounds import Bounds
+from sfumato.ellipsoids.losses import MarginLoss
+from sfumato.ellipsoids.objective import (
+    LargeMarginObjective,
+    extended,
+    quadratic_features,
+    to_matrices,
+    to_vectors,
+)
+from sfumato.ellipsoids.shapes import EllipsoidAnswers
+from sfumato.ellipsoids.solvers import Smooth, minimise_in_cone, penalised
+from sfumato.events import NonPrivateEvent
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.guarantee import Guarantee, Relation, Status
+from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.private import PrivateEstimator
+from sfumato.sums.maps import IntoUnitBall
+
+__all__ = ["PrintedLargeMarginClassifier", "PrintedObjective"]
+
+Array = NDArray[np.float64]
+
+PRINTED_MARGIN = 0.0  # loss (6) has lost the margin 1 of (4)
+PRINTED_SENSITIVITY = 2.0  # Lemma 1; √2 C (1 + |x|²) is true
+WHY = (
+    "one noise matrix is shared by all classes, adds the same to the gradient of each, and so "
+    "never enters what decides between them"
+)
+
+
+@dataclass(frozen=True)
+class PrintedObjective:
+    """``sum Huber + λ sum_c tr(I' Φ_c I') + sum_c <b, Φ_c>`` over positive semidefinite Φ_c.
+
+    I' is the identity without its last entry, and ``||b||`` is Gamma((d+1)², 2/epsilon).
+
+    Parameters
+    ----------
+    regularization : float
+        λ.
+    huber_width : float
+        h.
+    epsilon : float
+        The printed parameter of the noise.
+    """
+
+    regularization: float
+    huber_width: float
+    epsilon: float
+
+    def guarantee(self, public: tuple[str, ...]) -> Guarantee:
+        """State that nothing is promised; the figure of Theorem 1 has a constant never given."""
+        return Guarantee(
+            epsilon=None,
+            relation=Relation.REPLACE_ONE,
+            status=Status.REFUTED,
+            claimed_epsilon=self.epsilon,
+            public=public,
+            events=(NonPrivateEvent(),),
+        )
+
+    def noise(self, order: int) -> Array:
+        """Draw the symmetric part of b; its other part acts on nothing."""
+        mechanism = GammaMechanism.calibrate(
+            sensitivity=PRINTED_SENSITIVITY, epsilon=self.epsilon, size=order**2
+        )
+        b = mechanism.release(np.zeros((order, order)), ledger=None)
+        return np.asarray((b + b.T) / 2)
+
+    def weight(self, noise: Array) -> Array:
+        """``W = λ I' + sym(b)``: the objective without its loss is ``sum_c <W, Φ_c>``."""
+        identity = np.eye(len(noise))
+        identity[-1, -1] = 0.0
+        return np.asarray(self.regularization * identity + noise)
+
+    def is_bounded(self, noise: Array) -> bool:
+        """Whether W is positive definite.
+
+        If ``<W, S> < 0`` for some positive semidefinite S, adding t S to every Φ_c changes no loss
+        and takes the objective to minus infinity. The last diagonal entry of W is one of b alone:
+        negative every other time.
+        """
+        return bool(np.linalg.eigvalsh(self.weight(noise))[0] > 0)
+
+    def smooth(self, rows: Array, codes: NDArray[np.intp], n_classes: int, noise: Array) -> Smooth:
+        """Give the objective and its gradient, for extended rows."""
+        loss = MarginLoss(self.huber_width, PRINTED_MARGIN)
+        objective = LargeMarginObjective(rows, codes, n_classes, loss)
+        return penalised(objective, linear=to_vectors(self.weight(noise)))
+
+    def minimise(
+        self, rows: Array, codes: NDArray[np.intp], n_classes: int, *, ledger: Any, unit: str
+    ) -> Array:
+        """Draw b and minimise; raise where there is no minimiser."""
+        warnings.warn(
+            f"The printed objective keeps no promise, whatever epsilon is: {WHY}.",
+            RefutedGuaranteeWarning,
+            stacklevel=4,
+        )
+        # An event without a finite epsilon, so that no budget pays for this.
+        prepay(ledger, NonPrivateEvent(), unit=unit, relation=Relation.REPLACE_ONE)
+        order = rows.shape[1]
+        noise = self.noise(order)
+        if not self.is_bounded(noise):
+            raise InvalidInputError(
+                "The printed objective has no minimiser for the noise just drawn: it falls without "
+                "bound along a common shift of all matrices. This happens with "
+                "probability 1/2 at least."
+            )
+        start = np.tile(to_vectors(np.eye(order)), (n_classes, 1))
+        smooth = self.smooth(rows, codes, n_classes, noise)
+        found, _ = minimise_in_cone(smooth, start, tolerance=1e-6, max_iter=2000)
+        return to_matrices(found)
+
+
+class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEstimator):
+    """Ellipsoids from objective (8) of Pathak and Raj as printed: refuted, for study.
+
+    Parameters
+    ----------
+    regularization : float, default=1.0
+        Weight λ of the trace.
+    huber_width : float, default=1.0
+        Half-width h of the rounding.
+    epsilon : float, default=1.0
+        The printed parameter of the noise.
+    bounds : Bounds
+        Public bounds of the rows and the label set; required.
+    ledger : DatasetBudget, optional
+        Who pays; no finite budget does.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    matrices_ : ndarray of shape (n_classes, n_features + 1, n_features + 1)
+        The Φ_c for ``[x; 1]``, rows scaled into the unit ball.
+    guarantee_ : Guarantee
+        That nothing is promised.
+
+    See Also
+    --------
+    sfumato.PrivateLargeMarginGaussianClassifier : The mended objective, proved.
+
+    References
+    ----------
+    Pathak and Raj, Large margin multiclass Gaussian classification with differential
+    privacy, 2010.
+    """
+
+    offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
+    scales_columns: ClassVar[bool] = False  # as printed
+    unit = "record"
+    relation = "replace_one"
+    delta = 0.0
+
+    def __init__(
+        self,
+        *,
+        regularization: float = 1.0,
+        huber_width: float = 1.0,
+        epsilon: float = 1.0,
+        bounds: Bounds | None = None,
+        ledger: Any = None,
+    ) -> None:
+        self.regularization = regularization
+        self.huber_width = huber_width
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.ledger = ledger
+
+    def __repr__(self, **options: Any) -> str:
+        shown: str = super().__repr__(**options)
+        return f"{shown}  # NO PRIVACY: as printed"
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Minimise the printed objective, or raise where it has no minimiser.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        bounds = self._check_promise()
+        rows = self._check_rows(X)
+        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        if len(self.classes_) < 2:
+            raise InvalidInputError("The label set holds one class; a classifier needs two.")
+        printed = PrintedObjective(
+            regularization=float(self.regularization),
+            huber_width=float(self.huber_width),
+            epsilon=float(self.epsilon),
+        )
+        self.guarantee_ = printed.guarantee(self._public_facts())
+        self.matrices_ = printed.minimise(
+            _extended_rows(bounds, rows),
+            codes,
+            len(self.classes_),
+            ledger=self.ledger,
+            unit=self.unit,
+        )
+        return self
+
+    def distances(self, X: ArrayLike) -> Array:
+        """Give the score of each row and class; the least wins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance per class.
+        """
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        features = quadratic_features(_extended_rows(self.row_bounds, rows))
+        return np.asarray(features @ to_vectors(self.matrices_).T)
+
+
+def _extended_rows(bounds: Bounds, rows: Array) -> Array:
+    return extended(Bounds(norm=1.0).clip(IntoUnitBall(bounds, rows.shape[1])(rows)))

@@ -1,0 +1,104 @@
+"""The printed transfer: equation (87), equation (79) as an isometry, and a source that drowns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from sfumato import Bounds, Ledger
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.guarantee import Status
+from sfumato.papers.mappings import PrintedTransfer
+from sfumato.papers.mappings.digits import known_labels
+from sfumato.testing import taint_test
+from sfumato.transfer.target import Rounds, all_errors
+
+pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
+
+CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
+Digits = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Digits:
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    return X[:500], y[:500], X[1100:1500], y[1100:1500]
+
+
+def model(**parameters: Any) -> PrintedTransfer:
+    usual = {"epsilon": np.inf, "delta": 1e-5, "schedule": (5, 10), "n_layers": 2}
+    return PrintedTransfer(**(usual | {"bounds": CUBE, "random_state": 0} | parameters))
+
+
+def test_the_least_error_of_any_term_decides(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model().fit(S, s)
+    assert set(fitted.terms(T[:4])) == {"source"}
+    assert fitted.score(T, t) > 0.75
+    fitted.fit_target(T, known_labels(t, 3, 0))
+    terms = fitted.terms(T[:50])
+    assert list(terms) == ["target", "source_to_target", "source"]
+    least = np.min(list(terms.values()), axis=0)  # equation (87)
+    np.testing.assert_array_equal(fitted.predict(T[:50]), least.argmin(axis=1))
+    won = np.array([each.min(axis=1) for each in terms.values()]).argmin(axis=0)
+    counted = dict(zip(terms, np.bincount(won, minlength=3).tolist(), strict=True))
+    assert fitted.winners(T[:50]) == counted
+
+
+def test_the_target_part_runs_in_fewer_coordinates(digits: Digits) -> None:
+    """Equation (79) is an isometry: the same errors as in the source's space."""
+    S, s, T, t = digits
+    unlike = T[:, :48]
+    fitted = model().fit(S, s)
+    found = fitted.fit_target(unlike, known_labels(t, 4, 0))
+    n_kept = fitted.target_directions_.shape[1]
+    assert n_kept == 32
+    points = unlike @ fitted.target_directions_
+    mapped = points @ fitted.source_directions_[:n_kept]  # (79)
+    codes = np.searchsorted(fitted.classes_, found)
+    settings = {"n_layers": 2, "center": False, "dtype": "float32"}
+    wide, narrow = (Rounds((10,), False, 64, settings, np.random.RandomState(0)) for _ in range(2))
+    here = all_errors(narrow.model(points, codes, 10), points[:80], 10)
+    there = all_errors(wide.model(mapped, codes, 10), mapped[:80], 10)
+    np.testing.assert_allclose(here, there, rtol=2e-3, atol=2e-4)  # single precision
+
+
+def test_a_drowned_source_is_never_used(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model(epsilon=0.1).fit(S, s)
+    fitted.fit_target(T, known_labels(t, 10, 0))
+    assert fitted.winners(T)["source"] == 0
+    alone = fitted.terms(T)["target"].argmin(axis=1)
+    assert np.mean(fitted.predict(T) == alone) > 0.95
+
+
+def test_the_promise_is_for_one_number_and_says_so(digits: Digits) -> None:
+    S, s, T, t = digits
+    fitted = model(epsilon=0.1, n_layers=1).fit(S[:100], s[:100])
+    stated = fitted.guarantee_
+    assert (stated.status, stated.unit) == (Status.PROVED, "entry")
+    assert (stated.epsilon, stated.delta) == (0.1, 1e-5)
+    assert stated.record_reading.atom_probability > 0
+    with pytest.warns(UserWarning, match="target is not protected"):
+        fitted.fit_target(T[:100], t[:100])
+    assert fitted.guarantee_.status is Status.CONDITIONAL
+
+
+def test_the_source_stands_behind_its_noise(digits: Digits) -> None:
+    S, s, _, _ = digits
+    taint_test(model(epsilon=4.0), S[:100], S[100:200], s[:100], s[:100])
+
+
+def test_what_is_refused_costs_nothing(digits: Digits) -> None:
+    S, s, T, t = digits
+    budget = Ledger().create("source", epsilon=9.0, delta=1e-4, unit="entry")
+    with pytest.raises(UnsupportedModeError, match="box"):
+        model(epsilon=1.0, bounds=Bounds(norm=1.0, labels=range(10)), ledger=budget).fit(S, s)
+    assert budget.statement().charges == 0
+    fitted = model().fit(S[:100], s[:100])
+    with pytest.raises(InvalidInputError, match="no labelled target row"):
+        fitted.fit_target(T, np.where(t == 3, -1, t))
