@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.accounting.ledger import Ledger
+    from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
     from sfumato.bounds import Bounds
+    from sfumato.ellipsoids import (
+        LargeMarginGaussianClassifier,
+        PrivateLargeMarginGaussianClassifier,
+    )
+    from sfumato.fabrication import Fabricator, LinkedTables, PrivateAffineHullClassifier
     from sfumato.functions import (
         PrivateDensity,
         PrivateKernelClassifier,
@@ -16,28 +22,33 @@ if TYPE_CHECKING:
     from sfumato.hulls import (
         AffineHullClassifier,
         DeepAffineHull,
-        Fabricator,
         KernelAffineHull,
-        PrivateAffineHullClassifier,
         WideAffineHull,
+    )
+    from sfumato.image_features import (
+        HOGFeatures,
+        RandomProcessFeatures,
+        ScatteringFeatures,
+    )
+    from sfumato.linear import (
+        LinearClassifier,
+        PrivateImageClassifier,
+        PrivateLinearClassifier,
+        PrivateLinearRegressor,
     )
     from sfumato.mappings import (
         MembershipAutoencoder,
         MembershipClassifier,
         MembershipMapping,
-        PrivateTransferClassifier,
         WideMembershipAutoencoder,
     )
-    from sfumato.margins import (
-        HOGFeatures,
-        LargeMarginGaussianClassifier,
-        LinearClassifier,
-        PrivateLargeMarginGaussianClassifier,
-        PrivateLinearClassifier,
-        ScatteringFeatures,
-    )
     from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-    from sfumato.persistence import load, save
+    from sfumato.pipelines import check_pipeline, private_pipeline
+    from sfumato.scores import release_score
+    from sfumato.search import PrivateSearchCV
+    from sfumato.storage.models import load, save
+    from sfumato.tables import TableBounds, TableEncoder
+    from sfumato.transfer import PrivateTransferClassifier
 
 __all__ = [
     "AffineHullClassifier",
@@ -50,24 +61,36 @@ __all__ = [
     "LargeMarginGaussianClassifier",
     "Ledger",
     "LinearClassifier",
+    "LinkedTables",
     "MembershipAutoencoder",
     "MembershipClassifier",
     "MembershipMapping",
+    "PrivateAdditiveClassifier",
+    "PrivateAdditiveRegressor",
     "PrivateAffineHullClassifier",
     "PrivateDensity",
     "PrivateGaussianClassifier",
+    "PrivateImageClassifier",
     "PrivateKernelClassifier",
     "PrivateKernelRegressor",
     "PrivateLargeMarginGaussianClassifier",
     "PrivateLinearClassifier",
+    "PrivateLinearRegressor",
     "PrivateMeanCurve",
     "PrivateMoments",
     "PrivatePCA",
+    "PrivateSearchCV",
     "PrivateTransferClassifier",
+    "RandomProcessFeatures",
     "ScatteringFeatures",
+    "TableBounds",
+    "TableEncoder",
     "WideAffineHull",
     "WideMembershipAutoencoder",
+    "check_pipeline",
     "load",
+    "private_pipeline",
+    "release_score",
     "save",
 ]
 __version__ = "0.1.0"
@@ -76,6 +99,7 @@ __version__ = "0.1.0"
 # it uses.
 _ROOMS = {
     "sfumato.accounting.ledger": ("Ledger",),
+    "sfumato.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "sfumato.bounds": ("Bounds",),
     "sfumato.functions": (
         "PrivateDensity",
@@ -87,28 +111,34 @@ _ROOMS = {
     "sfumato.hulls": (
         "AffineHullClassifier",
         "DeepAffineHull",
-        "Fabricator",
         "KernelAffineHull",
-        "PrivateAffineHullClassifier",
         "WideAffineHull",
     ),
     "sfumato.mappings": (
         "MembershipAutoencoder",
         "MembershipClassifier",
         "MembershipMapping",
-        "PrivateTransferClassifier",
         "WideMembershipAutoencoder",
     ),
-    "sfumato.margins": (
-        "HOGFeatures",
-        "LargeMarginGaussianClassifier",
+    "sfumato.image_features": ("HOGFeatures", "RandomProcessFeatures", "ScatteringFeatures"),
+    "sfumato.linear": (
         "LinearClassifier",
-        "PrivateLargeMarginGaussianClassifier",
+        "PrivateImageClassifier",
         "PrivateLinearClassifier",
-        "ScatteringFeatures",
+        "PrivateLinearRegressor",
     ),
+    "sfumato.transfer": ("PrivateTransferClassifier",),
+    "sfumato.ellipsoids": (
+        "LargeMarginGaussianClassifier",
+        "PrivateLargeMarginGaussianClassifier",
+    ),
+    "sfumato.fabrication": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
     "sfumato.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
-    "sfumato.persistence": ("load", "save"),
+    "sfumato.pipelines": ("check_pipeline", "private_pipeline"),
+    "sfumato.scores": ("release_score",),
+    "sfumato.search": ("PrivateSearchCV",),
+    "sfumato.storage.models": ("load", "save"),
+    "sfumato.tables": ("TableBounds", "TableEncoder"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 

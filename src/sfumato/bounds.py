@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 
-__all__ = ["Bounds", "label_places"]
+__all__ = ["MOST_PERSON_ROWS", "WAYS", "Bounds", "check_persons", "label_places"]
 
 PUBLIC_LABELS = "public"
+WAYS = ("average", "sum")  # to add up the rows of a person
+MOST_PERSON_ROWS = 2**12  # a person stays within one block of rows
 # Of a norm, of corners and of sides: squares of other numbers overflow or vanish, for some rows.
 SMALLEST, LARGEST = 1e-150, 1e150
 
@@ -33,6 +35,11 @@ class Bounds:
     labels : sequence or "public", optional
         The possible labels, known before the data are seen. ``labels="public"`` declares that the
         set of labels found in the data is public knowledge; guarantees then say so.
+    person_rows : int, optional
+        The most rows of a person that are used, for unit "person".
+    per_person : {"average", "sum"}, default="average"
+        How a person's rows are added up: as their average, so that each person has one vote, or
+        as their sum.
 
     Notes
     -----
@@ -56,6 +63,8 @@ class Bounds:
     lower: Any = None  # kept as a float or a tuple of floats
     upper: Any = None
     labels: Any = None  # kept as a tuple, or the word "public"
+    person_rows: int | None = None
+    per_person: str = "average"
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
@@ -73,6 +82,7 @@ class Bounds:
                 f"'norm' must lie between {SMALLEST} and {LARGEST}. Got {self.norm} instead."
             )
         self._check_box()
+        check_persons(self.person_rows, self.per_person)
 
     def _check_box(self) -> None:
         if self.lower is None:
@@ -106,7 +116,7 @@ class Bounds:
         Returns
         -------
         tuple of ndarray or None
-            Lower and upper corner, one number a feature.
+            Lower and upper corner, one number per feature.
         """
         if self.lower is None:
             return None
@@ -203,6 +213,11 @@ class Bounds:
         return self.ball(n_features)[0]
 
     @property
+    def has_ranges(self) -> bool:
+        """Whether each feature has a range of its own, and nothing else binds a row."""
+        return self.norm is None and self.n_features is not None
+
+    @property
     def n_features(self) -> int | None:
         """Number of features where the corners of the box name it, else None."""
         named = [corner for corner in (self.lower, self.upper) if isinstance(corner, tuple)]
@@ -287,18 +302,38 @@ class Bounds:
                     "The labels found in the data cannot be put in order; give the set of labels, "
                     "Bounds(..., labels=[...])."
                 ) from None
-        labels = np.asarray(sorted(self.labels))
-        if labels.dtype.kind == "U" and y.dtype.kind in REAL_KINDS:
-            raise InvalidInputError(
-                f"The labels of the bounds are text, those of the data of type {y.dtype}."
-            )
-        return labels
+        return np.asarray(sorted(self.labels))
+
+
+def check_persons(person_rows: Any, per_person: Any) -> None:
+    """Check what is declared about persons.
+
+    Parameters
+    ----------
+    person_rows : int or None
+        The most rows of a person.
+    per_person : str
+        How they are added up.
+    """
+    if per_person not in WAYS:
+        allowed = ", ".join(map(repr, WAYS))
+        raise InvalidInputError(f"'per_person' must be one of {allowed}. Got {per_person!r}.")
+    if person_rows is None:
+        return
+    is_whole = isinstance(person_rows, int | np.integer) and not isinstance(person_rows, bool)
+    if not (is_whole and 1 <= person_rows <= MOST_PERSON_ROWS):
+        raise InvalidInputError(
+            f"'person_rows' must be a whole number from 1 to {MOST_PERSON_ROWS}. "
+            f"Got {person_rows!r} instead."
+        )
 
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     """Give the place of each label in a set, -1 for what is not in it; nothing raises.
 
-    Numbers are compared as doubles, of whatever type an array or a batch of them is.
+    Numbers are compared as doubles, of whatever type an array or a batch of them is. Texts are
+    compared as texts, then as numbers if they read as such: one odd label turns an array of
+    numbers into one of texts, so the type of `y` decides nothing.
 
     Parameters
     ----------
@@ -317,14 +352,19 @@ def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
         numbers, ordered = as_numbers(given), as_numbers(labels)
         places = np.searchsorted(ordered, numbers).clip(max=len(labels) - 1)
         return np.where(ordered[places] == numbers, places, -1)
-    known = {label: place for place, label in enumerate(labels.tolist())}
+    known: dict[Any, int] = {label: place for place, label in enumerate(labels.tolist())}
+    for place, number in enumerate(as_numbers(labels).tolist()):
+        if not math.isnan(number):
+            known.setdefault(number, place)
     return np.array([_lookup(known, each) for each in given.tolist()], dtype=np.intp)
 
 
 def _lookup(known: dict[Any, int], label: Any) -> int:
     try:
-        is_text = isinstance(label, bytes) and label not in known
-        return known.get(label.decode() if is_text else label, -1)
+        if isinstance(label, bytes) and label not in known:
+            label = label.decode()
+        place = known.get(label) if isinstance(label, str | bytes) else None
+        return known.get(as_number(label), -1) if place is None else place
     except Exception:  # not hashable, not comparable, not decodable: no label
         return -1
 

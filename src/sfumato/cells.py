@@ -11,20 +11,26 @@ objects or of complex numbers, so such arrays are read cell by cell as well.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
 
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, InvalidTypeError
 
-__all__ = ["as_cells", "as_number", "as_numbers", "as_rows"]
+__all__ = ["as_cells", "as_number", "as_numbers", "as_rows", "checked_rows", "real_text"]
 
 TRUTHS = {"true": 1, "false": 0}
 REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
+COMPLEX = re.compile(r"\((.+)[+-]0j\)|0j")
+TIME_KINDS = "mM"  # of dates and times: one cell can change the unit of a whole column
 
 Array = NDArray[np.float64]
 
@@ -43,13 +49,34 @@ def as_number(cell: Any) -> float:
         The number, or NaN.
     """
     if isinstance(cell, str):  # truth values are written so beside a text
-        cell = TRUTHS.get(cell.lower(), cell)
+        cell = TRUTHS.get(cell.lower(), real_text(cell))
     if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside a complex
         cell = cell.real if cell.imag == 0 else None
+    if isinstance(cell, np.datetime64 | np.timedelta64):  # numbers to NumPy in one unit only
+        return np.nan
     try:
         return float(cell)
     except Exception:  # whatever a strange object raises, its cell is missing
         return np.nan
+
+
+def real_text(text: str) -> str:
+    """Give the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
+
+    A library writes all numbers of a column so beside one that is complex.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        The text of the real number, or the text itself.
+    """
+    found = COMPLEX.fullmatch(text) if text.endswith(("j", "j)")) else None
+    return (found[1] or "0") if found else text
 
 
 def as_numbers(cells: Any) -> Array:
@@ -69,6 +96,8 @@ def as_numbers(cells: Any) -> Array:
         warnings.simplefilter("ignore")  # of beyond-double numbers, and of strange objects
         if cells.dtype.kind in REAL_KINDS:
             return np.asarray(cells, dtype=np.float64)
+        if cells.dtype.kind in TIME_KINDS:  # no numbers, as in a column of objects
+            return np.full(cells.shape, np.nan)
         each = map(as_number, cells.astype(object).ravel())  # [Q1] each cell by itself
         return np.fromiter(each, dtype=np.float64, count=cells.size).reshape(cells.shape)
 
@@ -198,3 +227,52 @@ def _most_common_width(found: list[NDArray[Any] | None]) -> int:
             "no rows at all give an array of shape (0, n_features)."
         )
     return width
+
+
+def checked_rows(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    *,
+    reset: bool,
+    n_features: int | None = None,
+    may_be_empty: bool = False,
+) -> NDArray[np.float64]:
+    """Give rows of doubles, and note or check the number and the names of their features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose rows they are.
+    X : array-like
+        Records, see `as_rows`; no value raises.
+    reset : bool
+        Whether the features are noted, as in `fit`, or checked.
+    n_features : int, optional
+        See `as_rows`.
+    may_be_empty : bool, default=False
+        Whether there may be no row at all.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        Rows.
+    """
+    try:
+        if issparse(X):
+            check_array(X)  # raises what scikit-learn raises
+        rows = as_rows(X, n_features)
+        for axis, name in enumerate(("sample(s)", "feature(s)")):
+            if not rows.shape[axis] and not (axis == 0 and may_be_empty):
+                shape = ("n", rows.shape[1]) if may_be_empty else rows.shape
+                raise InvalidInputError(
+                    f"Found array with 0 {name} (shape={shape}) while a minimum of 1 is required."
+                )
+        named = X if hasattr(X, "columns") else rows
+        validate_data(estimator, named, reset=reset, skip_check_array=True)
+    except InvalidInputError:
+        raise
+    except TypeError as error:
+        raise InvalidTypeError(str(error)) from None
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
+    return rows

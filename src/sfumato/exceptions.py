@@ -6,7 +6,7 @@
     ├── InvalidInputError (ValueError)      an argument, a shape, a type that cannot be used
     │   ├── InvalidTypeError (TypeError)    an argument of a type that cannot be used
     │   ├── MissingBoundsError              a public bound was not given
-    │   └── UnsupportedModeError            this unit, relation or mode is not offered here
+    │   └── UnsupportedModeError            this unit or relation is not offered here
     ├── BudgetExceededError                 the ledger refuses a charge
     ├── LedgerError                         the ledger cannot be read, written or trusted
     │   ├── LedgerTamperedError             the chain of hashes does not hold
@@ -18,6 +18,7 @@
     └── FederationError                     a party refuses, is missing, or sends what is of no use
 
     RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
+    UnprotectedScoreWarning (UserWarning)   a figure measured on raw rows, covered by no promise
 
 No message ever holds a value of a data row.
 """
@@ -38,6 +39,7 @@ __all__ = [
     "RefutedGuaranteeWarning",
     "SfumatoError",
     "StoredModelError",
+    "UnprotectedScoreWarning",
     "UnsupportedEventError",
     "UnsupportedModeError",
 ]
@@ -60,7 +62,7 @@ class MissingBoundsError(InvalidInputError):
 
 
 class UnsupportedModeError(InvalidInputError):
-    """The unit, relation or mode asked for is not offered by this component."""
+    """The unit, relation or choice asked for is not offered by this component."""
 
 
 class BudgetExceededError(SfumatoError):
@@ -126,3 +128,7 @@ class FederationError(SfumatoError):
 
 class RefutedGuaranteeWarning(UserWarning):
     """What was asked for keeps no promise; it is there for study."""
+
+
+class UnprotectedScoreWarning(UserWarning):
+    """A score on private rows is a release that no guarantee covers; said once per process."""

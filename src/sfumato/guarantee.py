@@ -15,7 +15,7 @@ from sfumato.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from sfumato.accounting.attacker import Attacker
 
-__all__ = ["Guarantee", "Mode", "RecordReading", "Relation", "Status", "Unit", "rounded_up"]
+__all__ = ["Guarantee", "RecordReading", "Relation", "Status", "Unit", "rounded_up"]
 
 
 class _Word(StrEnum):
@@ -34,6 +34,7 @@ class Unit(_Word):
 
     RECORD = "record"
     ENTRY = "entry"
+    PERSON = "person"
 
 
 class Relation(_Word):
@@ -41,13 +42,6 @@ class Relation(_Word):
 
     REPLACE_ONE = "replace_one"
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
-
-
-class Mode(_Word):
-    """The repaired algorithm, or the algorithm as printed."""
-
-    STRICT = "strict"
-    PAPER = "paper"
 
 
 class Status(_Word):
@@ -99,7 +93,7 @@ class Guarantee:
         What is added to the probability of an outcome, beyond the factor.
     unit : Unit or str, default="record"
         "record": one whole row with its label. "entry": one number of one row, changed by at most
-        `entry_bound`.
+        `entry_bound`. "person": all rows of one ID.
     relation : Relation or str, default="replace_one"
         The neighbours D, D'.
     status : Status or str, default="proved"
@@ -230,7 +224,7 @@ class Guarantee:
         if self.unit is Unit.ENTRY:
             question, found = "which of two such values a number has", "of the changes"
         else:
-            question, found = "whether a given record is in the data", "of those that are"
+            question, found = f"whether a given {self.unit} is in the data", "of those that are"
         return (
             f"From even odds, the best attacker guesses right {question} at most "
             f"{percent(figures.guesses_right)} of the time, and at "
@@ -244,9 +238,10 @@ class Guarantee:
             if self.whole_range:
                 return f"{changed} to any other within its public range"
             return f"{changed} by at most {self.entry_bound:g}, in the units of the rows,"
+        one = "any one person, with all rows," if self.unit is Unit.PERSON else "any one record"
         if self.relation is Relation.REPLACE_ONE:
-            return "replacing any one record"
-        return "adding or removing any one record"
+            return f"replacing {one}"
+        return f"adding or removing {one}"
 
     def __le__(self, other: Guarantee) -> bool:
         if not isinstance(other, Guarantee):

@@ -8,12 +8,16 @@ from pathlib import Path
 
 from sfumato.exceptions import NotEnoughMemoryError
 
-__all__ = ["RELEASED_COPIES", "free_memory", "require_memory"]
+__all__ = ["RELEASED_COPIES", "WORKING_SET", "fits_in_memory", "free_memory", "require_memory"]
 
 NUMBER = 8  # bytes of a double
 # Copies of a statistic that exist at once while it is summed, released and taken apart: 5.5 were
 # measured for matrices and 4.2 for vectors (tests/test_memory.py).
 RELEASED_COPIES = 6
+# Bytes that a fit may take whatever its rows are: blocks of rows, and features that are kept so
+# that they need not be computed on every pass. Beyond it, a fit takes at most 1.5 times the memory
+# of its rows, and what it releases (tests/test_memory.py, benchmarks/bench_memory.py).
+WORKING_SET = 2**28
 MEMORY_OF_SYSTEM = Path("/proc/meminfo")
 PAGES_OF_PROCESS = Path("/proc/self/statm")
 GROUP = Path("/sys/fs/cgroup")
@@ -37,6 +41,17 @@ def require_memory(n_numbers: float, what: str) -> None:
             "Nothing was charged. Use fewer features, classes or components, or a machine with "
             "more memory."
         )
+
+
+def fits_in_memory(n_bytes: float) -> bool:
+    """Tell whether so much may be kept to save time; the answer changes no number and no error.
+
+    Parameters
+    ----------
+    n_bytes : float
+        What would be kept; a secret number of rows may be part of it.
+    """
+    return n_bytes <= free_memory() / 2
 
 
 def free_memory() -> float:

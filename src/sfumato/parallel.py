@@ -12,10 +12,10 @@ from rich.progress import track
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-__all__ = ["run_all"]
+__all__ = ["map_in_parallel"]
 
 
-def run_all(
+def map_in_parallel(
     task: Callable[..., Any],
     items: Sequence[Any],
     *,

@@ -7,30 +7,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, validate_data
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
-from sfumato.cells import as_cells, as_rows
+from sfumato.cells import as_cells, checked_rows
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
-    InvalidTypeError,
     MissingBoundsError,
     UnsupportedModeError,
 )
-from sfumato.guarantee import Guarantee, Mode, Relation, Unit
+from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.kernels.arrays import to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+from sfumato.scores import say_in_scores, say_in_searches, without_weights
 from sfumato.sums.grid import MOST_ROWS
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import Encoded, IntoUnitBall
+from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.frames import columns_of, is_table
+from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
     from sfumato.auditing import AuditReport
@@ -41,8 +44,8 @@ __all__ = ["PrivateEstimator", "checked_rows"]
 class PrivateEstimator(BaseEstimator):
     """Base of private estimators.
 
-    A subclass takes `epsilon`, `delta`, `unit`, `relation`, `mode`, `bounds` and `ledger`, lists
-    what it offers in the three tuples below, and writes `fit` as the algorithm: rows, prepay,
+    A subclass takes `epsilon`, `delta`, `unit`, `relation`, `bounds` and `ledger`, lists
+    what it offers in the two tuples below, and writes `fit` as the algorithm: rows, prepay,
     release, post-processing, guarantee.
     """
 
@@ -51,16 +54,29 @@ class PrivateEstimator(BaseEstimator):
         Relation.REPLACE_ONE,
         Relation.ADD_OR_REMOVE_ONE,
     )
-    offered_modes: ClassVar[tuple[Mode, ...]] = (Mode.STRICT,)
+
+    # Whether columns of `Bounds` with a range each are scaled to it, and numbers of a table are.
+    scales_columns: ClassVar[bool] = True
+    scales_tables: ClassVar[bool] = True
+
+    joins_rows: ClassVar[bool] = False  # whether rows of a person are bounded together
 
     # Constructor arguments of every subclass.
     epsilon: float
     delta: float
     unit: str
     relation: str
-    mode: str
-    bounds: Bounds | None
+    bounds: Bounds | TableBounds | None
     ledger: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let `score` say what it is, and `fit` refuse weights of records with a reason."""
+        if "fit" in vars(cls):
+            cls.fit = without_weights(vars(cls)["fit"])
+        score = getattr(cls, "score", None)
+        if score is not None and not hasattr(score, "says_once"):
+            cls.score = say_in_scores(score)
+        super().__init_subclass__(**options)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -70,45 +86,115 @@ class PrivateEstimator(BaseEstimator):
         tags.non_deterministic = True
         return tags
 
-    def _check_promise(self) -> Bounds:
-        """Check what is asked for and give the bounds, before any row is looked at."""
+    def _check_request(self) -> None:
+        """Check the words and the budget of the promise."""
         _require_offered(self.unit, Unit, self.offered_units, self)
+        if Unit(self.unit) is Unit.PERSON and self.person_unit is None:
+            raise MissingBoundsError(
+                "Unit 'person' needs the most rows of a person that are used, a public number: "
+                "Bounds(..., person_rows=8), or 'person' and 'person_rows' in the bounds of a "
+                "table."
+            )
         _require_offered(self.relation, Relation, self.offered_relations, self)
-        _require_offered(self.mode, Mode, self.offered_modes, self)
         require_epsilon(self.epsilon)
         if not 0 <= self.delta < 1:
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
-        if not isinstance(self.bounds, Bounds):
+
+    def _check_promise(self) -> Bounds:
+        """Check what is asked for and give the bounds, before any row is looked at."""
+        self._check_request()
+        if not isinstance(self.bounds, Bounds | TableBounds):
             raise MissingBoundsError(
                 f"{type(self).__name__} needs public bounds, which are never learned from data: "
-                "bounds=Bounds(norm=...) or bounds=Bounds(lower=..., upper=...)."
+                "bounds=Bounds(norm=...), Bounds(lower=..., upper=...) or a TableBounds."
             )
-        self.bounds.require_features()
-        return self.bounds
+        if isinstance(self.bounds, TableBounds) and getattr(self, "entry_bound", None) is not None:
+            raise InvalidInputError(
+                "'entry_bound' is not offered with a TableBounds: columns are scaled to their "
+                "ranges, so one number would mean another change in each of them. Without it, "
+                "every change of an entry within its range is protected."
+            )
+        return self.row_bounds
 
-    def _check_rows(
-        self, X: ArrayLike, *, reset: bool = True, bounds: Bounds | None = None
-    ) -> NDArray[np.float64]:
-        """Give rows of doubles and check their shape; values are left to `Bounds.clip`.
+    @property
+    def person_unit(self) -> PersonUnit | None:
+        """What is public about persons, where they are the unit."""
+        rows = getattr(self.bounds, "person_rows", None)
+        if self.unit != Unit.PERSON or rows is None:
+            return None
+        return PersonUnit(rows, getattr(self.bounds, "per_person", "average"))
 
-        `bounds` are those of the rows, where they are not those of the estimator.
+    @property
+    def _encoder(self) -> TableEncoder:
+        """The public encoding of records."""
+        is_plain = isinstance(self.bounds, Bounds)
+        return TableEncoder(
+            self.bounds, scaled=self.scales_columns if is_plain else self.scales_tables
+        )
+
+    @property
+    def row_bounds(self) -> Bounds:
+        """Public bounds of the rows that records become: see `TableEncoder`."""
+        return self._encoder.row_bounds(unit=self.unit)
+
+    @property
+    def array_bounds(self) -> Bounds:
+        """Public bounds of the arrays that `fit` takes: those given, or of a table's rows."""
+        return self.bounds if isinstance(self.bounds, Bounds) else self.row_bounds
+
+    def table_rows(self, table: Any) -> NDArray[np.float64]:
+        """Give the records of a table as `fit` takes them in an array.
+
+        Parameters
+        ----------
+        table : DataFrame or Table
+            Of pandas, polars or Arrow, with the columns of the bounds.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The rows.
         """
-        bounds = self.bounds if bounds is None else bounds
-        declared = bounds.n_features if reset and bounds is not None else None
+        return self._encoder.transform(table)
+
+    def _check_rows(self, X: Any, *, reset: bool = True) -> NDArray[np.float64]:
+        """Encode records as rows of doubles and check their shape; values are left to `clip`."""
+        encoder, X = self._encoder, self._encoded(X)
+        is_plain = isinstance(self.bounds, Bounds)
+        declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         # [Q5] zero rows are an error only where the number of rows is public
-        is_secret = reset and Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
-        rows = checked_rows(self, X, reset=reset, n_features=declared, may_be_empty=is_secret)
+        is_secret = reset and self._hides_number
+        rows = checked_rows(
+            self, X, reset=reset, n_features=declared if reset else None, may_be_empty=is_secret
+        )
         if reset:
             self._check_number(len(rows))
-        if reset and bounds is not None:
-            bounds.box(rows.shape[1])  # before anything is charged
-        return rows
+            self.array_bounds.box(rows.shape[1])  # before anything is charged
+        return encoder.transform(rows) if is_plain else rows
+
+    @property
+    def _hides_number(self) -> bool:
+        """Whether the number of rows is secret."""
+        return Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE or self.person_unit is not None
+
+    def _encoded(self, X: Any) -> Any:
+        """Give a table with public bounds of its own as rows; anything else as it is."""
+        has_own = isinstance(self.bounds, TableBounds) and is_table(X)
+        return self._encoder.transform(X) if has_own else X
+
+    def _target(self, X: Any, y: Any) -> Any:
+        """Give `y`, or the column of a table that the bounds name as its target."""
+        if not (isinstance(self.bounds, TableBounds) and is_table(X)):
+            return y
+        if y is None or isinstance(y, str):
+            return self.bounds.target_of(X, y)
+        return y
 
     def _check_number(self, n_rows: int) -> None:
         """Refuse more rows than sums are exact for: a public number, before anything is charged."""
         is_public = Relation(self.relation) is Relation.REPLACE_ONE
         most = MOST_ROWS if is_public else self._most_rows
-        if n_rows > most:
+        if n_rows > most and self.person_unit is None:  # of persons only rows that are kept count
             raise InvalidInputError(
                 f"At most {most} rows are taken here with relation {str(self.relation)!r}."
             )
@@ -149,25 +235,66 @@ class PrivateEstimator(BaseEstimator):
             raise InvalidInputError("X and y have inconsistent numbers of samples.")
         return column
 
+    def _groups(self, X: Any, groups: Any) -> Any:
+        """Give the IDs of persons, or the column of them that the bounds name; None for records."""
+        if self.person_unit is None:
+            if groups is not None:
+                raise InvalidInputError(
+                    "'groups' are IDs of persons: they are used with unit='person' only. "
+                    f"Got unit={str(self.unit)!r}."
+                )
+            return None
+        named = getattr(self.bounds, "person", None) if groups is None else groups
+        if isinstance(named, str) and is_table(X):
+            return columns_of(X, [named])[named]
+        if groups is None:
+            raise InvalidInputError(
+                "Unit 'person' needs the ID of each row's person: fit(X, y, groups=...), or a "
+                "table whose bounds name the column."
+            )
+        return groups
+
+    def _array_records(
+        self, rows: Any, codes: NDArray[np.intp] | None, groups: Any
+    ) -> ArrayRecords:
+        """Give rows as records, or as records of persons, and check their public number."""
+        if self.person_unit is None:
+            self._warn_if_weak(int(rows.shape[0]))
+            return ArrayRecords(rows, codes, relation=self.relation)
+        records = ArrayRecords.of_persons(
+            to_numpy(rows),
+            codes,
+            groups=groups,
+            unit=self.person_unit,
+            relation=self.relation,
+            side_by_side=self.joins_rows,
+        )
+        if (records._count or 0) > MOST_ROWS:
+            raise InvalidInputError(f"At most {MOST_ROWS} rows of persons are taken.")
+        if records.public_persons is not None:
+            self._warn_if_weak(records.public_persons)
+        return records
+
     def _unit_records(
-        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
         """Give the records with their rows in the unit ball, and the public label set.
 
         Without labels all records are of one class, 0.
         """
-        records, classes = self._records(X, y, bounds)
+        records, classes = self._records(X, self._target(X, y), bounds, groups)
         return records.mapped(IntoUnitBall(bounds, records.width)), classes
 
     def _labelled_unit_records(
-        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
         """Do the same for a classifier: two labels at least."""
+        y = self._target(X, y)
         if y is None and not isinstance(X, Records):
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        records, classes = self._unit_records(X, y, bounds)
+        records, classes = self._unit_records(X, y, bounds, groups)
         if len(classes) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."
@@ -175,7 +302,7 @@ class PrivateEstimator(BaseEstimator):
         return records, classes
 
     def _records(
-        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds
+        self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
         """Check rows and labels and give them as records, in their own units."""
         if isinstance(X, Records):
@@ -184,13 +311,23 @@ class PrivateEstimator(BaseEstimator):
                     f"The records are for relation {str(X.relation)!r}, "
                     f"{type(self).__name__} has relation {str(self.relation)!r}."
                 )
+            if X.person != self.person_unit:
+                raise InvalidInputError(
+                    f"The records were made for other persons or another unit than unit "
+                    f"{str(self.unit)!r} of {type(self).__name__}."
+                )
             self.n_features_in_ = X.width
-            if X.public_rows is not None:
-                self._warn_if_weak(X.public_rows)
+            self.array_bounds.box(X.width)  # before anything is charged
+            number = X.public_rows if X.person is None else X.public_persons
+            if number is not None:
+                self._warn_if_weak(number)
             if bounds.labels == PUBLIC_LABELS:
                 raise MissingBoundsError(
                     "Records that are not in memory need their labels listed in the bounds."
                 )
+            self.array_bounds.box(X.width)  # before anything is charged
+            if isinstance(self.bounds, Bounds):
+                X = X.mapped(Encoded(self._encoder, X.width))
             if bounds.labels is None:
                 return X, _ONE_CLASS
             return X, bounds.label_set(np.asarray(bounds.labels))
@@ -198,13 +335,14 @@ class PrivateEstimator(BaseEstimator):
         codes, classes = None, _ONE_CLASS
         if y is not None:
             codes, classes = self._check_labels(rows, y, bounds)
-        self._warn_if_weak(int(rows.shape[0]))
-        return ArrayRecords(rows, codes, relation=self.relation), classes
+        return self._array_records(rows, codes, self._groups(X, groups)), classes
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
+        say_in_searches()
         events = [mechanism.event() for mechanism in mechanisms]
-        cost = epsilon_spent(events, self.delta, Relation(self.relation))
+        relation = Relation(self.relation)
+        cost = epsilon_spent(events, self.delta, relation, enough=float(self.epsilon))
         if cost > self.epsilon:
             raise BudgetExceededError(
                 f"The releases of {type(self).__name__} would cost epsilon {cost:g}, its parameter "
@@ -238,20 +376,28 @@ class PrivateEstimator(BaseEstimator):
 
     def _public_facts(self) -> tuple[str, ...]:
         facts = ["bounds", "parameters of the estimator", "number of features"]
+        person = self.person_unit
         if Relation(self.relation) is Relation.REPLACE_ONE:
-            facts.append("number of rows")
+            facts.append("number of rows" if person is None else "number of persons")
         else:  # sums are exact for so many rows, and more are refused
             facts.append(f"at most 2**{self._most_rows.bit_length() - 1} rows")
-        if self.bounds is not None and self.bounds.labels is not None:
-            declared = self.bounds.labels == PUBLIC_LABELS
+        if person is not None:
+            facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
+        if isinstance(self.bounds, TableBounds):
+            facts.append("names, types, ranges and categories of the columns")
+        source = getattr(self.bounds, "target", self.bounds)  # a table has its labels there
+        labels = getattr(source, "labels", None)
+        if labels is not None:
+            declared = labels == PUBLIC_LABELS
             facts.append("set of labels found in the data" if declared else "set of labels")
         return tuple(facts)
 
     def _warn_if_weak(self, n_rows: int) -> None:
         # Only the public number of rows may be compared, hence only under replace_one.
         if Relation(self.relation) is Relation.REPLACE_ONE and self.delta > 1 / n_rows:
+            one = "row" if self.person_unit is None else "person"
             warnings.warn(
-                f"delta={self.delta:g} is above 1/number of rows: publishing one row at random "
+                f"delta={self.delta:g} is above 1/number of {one}s: publishing one {one} at random "
                 "would already be allowed. Choose a smaller delta.",
                 stacklevel=3,
             )
@@ -285,60 +431,17 @@ class PrivateEstimator(BaseEstimator):
 _ONE_CLASS = np.zeros(1, dtype=int)
 
 
-def checked_rows(
-    estimator: BaseEstimator,
-    X: ArrayLike,
-    *,
-    reset: bool,
-    n_features: int | None = None,
-    may_be_empty: bool = False,
-) -> NDArray[np.float64]:
-    """Give rows of doubles, and note or check the number and the names of their features.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Whose rows they are.
-    X : array-like
-        Records, see `as_rows`; no value raises.
-    reset : bool
-        Whether the features are noted, as in `fit`, or checked.
-    n_features : int, optional
-        See `as_rows`.
-    may_be_empty : bool, default=False
-        Whether there may be no row at all.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-        Rows.
-    """
-    try:
-        if issparse(X):
-            check_array(X)  # raises what scikit-learn raises
-        rows = as_rows(X, n_features)
-        for axis, name in enumerate(("sample(s)", "feature(s)")):
-            if not rows.shape[axis] and not (axis == 0 and may_be_empty):
-                shape = ("n", rows.shape[1]) if may_be_empty else rows.shape
-                raise InvalidInputError(
-                    f"Found array with 0 {name} (shape={shape}) while a minimum of 1 is required."
-                )
-        named = X if hasattr(X, "columns") else rows
-        validate_data(estimator, named, reset=reset, skip_check_array=True)
-    except InvalidInputError:
-        raise
-    except TypeError as error:
-        raise InvalidTypeError(str(error)) from None
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from None
-    return rows
-
-
 def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:
     if kind(value) not in offered:
         name, listed = kind.__name__.lower(), ", ".join(repr(str(word)) for word in offered)
+        instead = (
+            " What its guarantee is worth to a person with at most k rows, the group curve, "
+            "is sfumato.accounting.for_persons(model.guarantee_, k)."
+            if kind(value) == Unit.PERSON
+            else ""
+        )
         raise UnsupportedModeError(
-            f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead."
+            f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead.{instead}"
         )
 
 

@@ -70,7 +70,7 @@ class DensityDifference:
         points = _samples("x", x)
         if points.shape[1] != self.centres.shape[1]:
             raise InvalidInputError(
-                f"'x' must have {self.centres.shape[1]} numbers a point. Got {points.shape[1]}."
+                f"'x' must have {self.centres.shape[1]} numbers per point. Got {points.shape[1]}."
             )
         squares = _squared_distances(points, self.centres)
         return np.asarray(np.exp(-squares / (2 * self.width**2)) @ self.weights)

@@ -15,7 +15,15 @@ from scipy.special import ndtri
 
 from sfumato.auditing.intervals import lower_limit, upper_limit
 
-__all__ = ["Bound", "Counts", "Event", "choose_event", "direction", "epsilon_bound", "mu_bound"]
+__all__ = [
+    "Bound",
+    "Counts",
+    "LikelierEvent",
+    "choose_event",
+    "direction",
+    "epsilon_bound",
+    "mu_bound",
+]
 
 Array = NDArray[np.float64]
 
@@ -46,7 +54,7 @@ Bound = Callable[[Counts], Array]
 
 
 @dataclass(frozen=True)
-class Event:
+class LikelierEvent:
     """The event ``f(score) >= threshold``, or its complement, and under which data it is likely.
 
     Parameters
@@ -122,7 +130,7 @@ def direction(outputs: Array, outputs_prime: Array) -> Array:
     return np.asarray(gap / np.maximum(spread, 1e-24 * np.maximum(size, 1e-100) ** 2))
 
 
-def choose_event(scores: Array, scores_prime: Array, bound: Bound) -> Event:
+def choose_event(scores: Array, scores_prime: Array, bound: Bound) -> LikelierEvent:
     """Give the event with the largest bound on these runs: a half-line, or a set of bins."""
     least, half_line = _best_half_line(scores, scores_prime, bound)
     edges, ratios = _bins(scores, scores_prime)
@@ -130,10 +138,12 @@ def choose_event(scores: Array, scores_prime: Array, bound: Bound) -> Event:
     value, in_bins = _best_half_line(looked_up[0], looked_up[1], bound)
     if value <= least + CLEARLY:
         return half_line
-    return Event(in_bins.threshold, in_bins.complement, in_bins.swapped, edges, ratios)
+    return LikelierEvent(in_bins.threshold, in_bins.complement, in_bins.swapped, edges, ratios)
 
 
-def _best_half_line(scores: Array, scores_prime: Array, bound: Bound) -> tuple[float, Event]:
+def _best_half_line(
+    scores: Array, scores_prime: Array, bound: Bound
+) -> tuple[float, LikelierEvent]:
     thresholds = _thresholds(scores, scores_prime)
     above, above_prime = (
         len(s) - np.searchsorted(np.sort(s), thresholds, side="left")
@@ -146,12 +156,12 @@ def _best_half_line(scores: Array, scores_prime: Array, bound: Bound) -> tuple[f
         (False, True): Counts(above_prime, n_prime, above, n),
         (True, True): Counts(n_prime - above_prime, n_prime, n - above, n),
     }
-    best = (-1.0, Event(0.0))
+    best = (-1.0, LikelierEvent(0.0))
     for (complement, swapped), counts in ways.items():
         values = bound(counts)
         at = int(np.argmax(values))
         if values[at] > best[0]:
-            best = float(values[at]), Event(float(thresholds[at]), complement, swapped)
+            best = float(values[at]), LikelierEvent(float(thresholds[at]), complement, swapped)
     return best
 
 

@@ -21,7 +21,7 @@ from sfumato.accounting.gaussian import epsilon_from_mu
 from sfumato.auditing.distinguisher import (
     Bound,
     Counts,
-    Event,
+    LikelierEvent,
     choose_event,
     direction,
     epsilon_bound,
@@ -29,7 +29,7 @@ from sfumato.auditing.distinguisher import (
 )
 from sfumato.auditing.intervals import check_confidence
 from sfumato.exceptions import InvalidInputError
-from sfumato.parallel import run_all
+from sfumato.parallel import map_in_parallel
 
 __all__ = [
     "METHODS",
@@ -85,8 +85,9 @@ class EmpiricalEpsilon:
 
     def __str__(self) -> str:
         found = (
-            f"With confidence {self.confidence:g}, epsilon is at least {self.epsilon:.3g} at delta "
-            f"{self.delta:g} ({self.n_runs} runs a side could certify at most {self.largest:.3g})."
+            f"With confidence {self.confidence:g}, epsilon is at least {self.epsilon:.3g} at "
+            f"delta {self.delta:g} ({self.n_runs} runs per side could certify at most "
+            f"{self.largest:.3g})."
         )
         if self.method == "gaussian":
             found += " Both are converted from mu, which is right for Gaussian noise only."
@@ -144,7 +145,7 @@ def empirical_epsilon(
         The event is ``statistic >= threshold``, fixed before any run: all runs then certify.
         By default an event is chosen on the first half of the runs and certified on the second.
     batched : bool, default=False
-        Whether ``mechanism(D, n_runs)`` gives all outputs at once, one a row.
+        Whether ``mechanism(D, n_runs)`` gives all outputs at once, one per row.
     claimed : float, optional
         The epsilon that was promised, to be compared with.
     n_jobs : int, optional
@@ -178,7 +179,7 @@ def empirical_epsilon(
         if n_jobs is None and not verbose:
             return [call(data) for _ in range(n_runs)]
         title = "auditing" if verbose else None
-        return run_all(lambda _: call(data), range(n_runs), n_jobs=n_jobs, progress=title)
+        return map_in_parallel(lambda _: call(data), range(n_runs), n_jobs=n_jobs, progress=title)
 
     found = [outputs(D), outputs(D_prime)]
     if statistic is not None:
@@ -203,7 +204,7 @@ def epsilon_from_outputs(
     threshold: float | None = None,
     claimed: float | None = None,
 ) -> EmpiricalEpsilon:
-    """Certify a lower bound on epsilon from outputs that are there, one a row.
+    """Certify a lower bound on epsilon from outputs that are there, one per row.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def epsilon_from_outputs(
         event = choose_event(*scores, _bound(method, risk**2, delta))
     else:
         certifying = _only_number(sides)
-        event = Event(threshold)
+        event = LikelierEvent(threshold)
     result = _result(event.count(*certifying), bound, method, delta, risk)
     return replace(result, confidence=confidence, n_runs=min(map(len, sides)), claimed=claimed)
 
@@ -239,7 +240,7 @@ def epsilon_from_outputs(
 def largest_certifiable(
     n_runs: int, *, delta: float = 0.0, confidence: float = 0.99, method: str = "clopper_pearson"
 ) -> float:
-    """Give the largest epsilon that `n_runs` certifying runs a side could ever show.
+    """Give the largest epsilon that `n_runs` certifying runs per side could ever show.
 
     About ``log(n_runs / log(2 / (1 - confidence)))`` for the method "clopper_pearson".
 
@@ -259,7 +260,7 @@ def largest_certifiable(
     _check_method(method, delta)
     rare = 1 - (risk / 2) ** (1 / n_runs)
     if method == "gaussian":
-        return epsilon_from_mu(float(ndtri(1 - rare) - ndtri(rare)), delta)
+        return epsilon_from_mu(max(0.0, float(ndtri(1 - rare) - ndtri(rare))), delta)
     return max(0.0, math.log((1 - rare - delta) / rare))
 
 
@@ -322,7 +323,7 @@ def _halves(rows: Array) -> tuple[Array, Array]:
 def _as_rows(outputs: ArrayLike) -> Array:
     rows = np.asarray(outputs, dtype=np.float64)
     if rows.ndim == 0 or len(rows) < 4 or rows.size == 0:
-        raise InvalidInputError("At least 4 runs a side are needed, with numbers as outputs.")
+        raise InvalidInputError("At least 4 runs per side are needed, with numbers as outputs.")
     if np.isnan(rows).any():
         raise InvalidInputError("Outputs must be numbers; some are missing (NaN).")
     return rows.reshape(len(rows), -1)

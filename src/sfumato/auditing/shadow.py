@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from sfumato.auditing.attack import LOW_RATES, MembershipAttack, attack_from_values
 from sfumato.auditing.observed import choose_observation, observe
 from sfumato.exceptions import InvalidInputError
-from sfumato.parallel import run_all
+from sfumato.parallel import map_in_parallel
 
 __all__ = ["shadow_attack"]
 
@@ -89,7 +89,7 @@ def shadow_attack(
     halves = _halves(len(rows), n_models, check_random_state(random_state))
     task = partial(_shadow, make_model, rows, labels, observation)
     title = "shadow models" if verbose else None
-    found = run_all(task, list(halves), n_jobs=n_jobs, progress=title)
+    found = map_in_parallel(task, list(halves), n_jobs=n_jobs, progress=title)
     name, values = found[0][0], np.stack([each[1] for each in found])
     scores = _online(values, halves) if online else _offline(values, halves)
     scores = np.round(scores, 9)  # equal values must tie: roundings differ between the groups

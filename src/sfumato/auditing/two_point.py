@@ -8,32 +8,51 @@ taint test fails, all that was learned is attacked instead.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.utils import check_random_state, get_tags
 
 from sfumato.auditing.empirical import EmpiricalEpsilon, epsilon_from_outputs
-from sfumato.auditing.neighbours import Data, Neighbourhood, pattern
-from sfumato.auditing.ratios import log_ratio, separation
+from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.events import GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
-from sfumato.guarantee import Guarantee, Unit
+from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import to_numpy
+from sfumato.mechanisms import (
+    EntryMechanism,
+    ExponentialMechanism,
+    GammaMechanism,
+    LaplaceMechanism,
+    RandomizedResponseMechanism,
+)
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.mechanisms.tape import Released, Tape, taped
-from sfumato.parallel import run_all
-from sfumato.testing.case import fit
+from sfumato.parallel import map_in_parallel
+from sfumato.testing.case import fit, rows_of_a_person
 from sfumato.testing.inspection import equal_to_the_bit, leaves
 from sfumato.testing.taint import taint_test
 
-__all__ = ["TwoPoint", "learned_numbers", "two_point"]
+__all__ = [
+    "Data",
+    "Neighbourhood",
+    "TwoPoint",
+    "learned_numbers",
+    "log_ratio",
+    "pattern",
+    "separation",
+    "two_point",
+]
 
 WIDTHS = (2, 3, 8, 32, 128)  # numbers of features tried, the least first
 DRAWS, FITS = 5_000, 400  # usual runs: where noise alone is drawn again, where each run is a fit
@@ -113,7 +132,7 @@ def two_point(
         n_runs = _affordable(run, usual, seconds) if n_runs is None else n_runs
         title = "auditing" if verbose else None
         outputs = [
-            run_all(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
+            map_in_parallel(partial(run, side), range(n_runs), n_jobs=n_jobs, progress=title)
             for side in (0, 1)
         ]
     promise = attack.guarantee
@@ -128,7 +147,7 @@ def two_point(
 
 
 def _affordable(run: Callable[[int, int], Any], usual: int, seconds: float) -> int:
-    """Give the number of runs a side that fit into the time; it does not depend on outputs."""
+    """Give the number of runs per side that fit into the time; it does not depend on outputs."""
     start = time.perf_counter()
     run(0, 0)
     each = time.perf_counter() - start
@@ -153,7 +172,7 @@ def _around(model: Any, X: Any, y: Any, edge: Any) -> Neighbourhood:
     edge = None if edge is None else np.asarray(edge)
     if X is not None:
         return Neighbourhood(model, np.asarray(X), None if y is None else np.asarray(y), edge)
-    listed = model.bounds.lower if model.bounds is not None else None
+    listed = model.array_bounds.lower if model.bounds is not None else None
     widths = (len(listed),) if isinstance(listed, tuple) else WIDTHS
     for width in widths:
         try:
@@ -299,3 +318,180 @@ def learned_numbers(fitted: Any) -> NDArray[np.float64]:
     found = [np.ravel(to_numpy(value)) for _, value in leaves(learned)]
     numbers = [each.astype(np.float64) for each in found if each.dtype.kind in "biuf"]
     return np.nan_to_num(np.concatenate(numbers)) if numbers else np.zeros(1)
+
+
+# Pairs of neighbouring data sets for an audit, made from public bounds alone ----------------------
+
+Data = tuple[NDArray[Any], NDArray[Any] | None]
+N_ROWS = 24
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Data sets that differ in their last row or person, by an estimator's relation and unit.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        Its bounds, unit, relation and entry bound say what a neighbour is.
+    X : ndarray
+        Rows around the changed ones; the last, or those of the last person, are replaced.
+    y : ndarray, optional
+        Labels or targets.
+    edge : ndarray, optional
+        Rows to put in the last place; by default rows on the edge of the bounds.
+    """
+
+    estimator: Any
+    X: NDArray[Any]
+    y: NDArray[Any] | None = None
+    edge: NDArray[Any] | None = None
+
+    def members(self) -> list[Data]:
+        """Give the data sets; which of them are neighbours, `pairs` says."""
+        if Unit(self.estimator.unit) is Unit.ENTRY:
+            return [self._with(row, None) for row in self._one_entry_moved()]
+        rows = self._edge_rows() if self.edge is None else self.edge
+        labels = [None] if self.y is None else list(np.unique(self.y)[[0, -1]])
+        changed = [self._with(row, label) for row in rows for label in dict.fromkeys(labels)]
+        if Relation(self.estimator.relation) is Relation.REPLACE_ONE:
+            return changed
+        last = slice(-rows_of_a_person(self.estimator))
+        return [(self.X[last], None if self.y is None else self.y[last]), *changed]
+
+    def pairs(self, n_members: int) -> Iterator[tuple[int, int]]:
+        """Give the numbers of neighbours among `members`."""
+        replaced = Relation(self.estimator.relation) is Relation.REPLACE_ONE
+        if replaced or Unit(self.estimator.unit) is Unit.ENTRY:
+            return combinations(range(n_members), 2)
+        return ((i, 0) for i in range(1, n_members))
+
+    def _edge_rows(self) -> NDArray[np.float64]:
+        bounds: Bounds = self.estimator.array_bounds
+        centre, radius = bounds.ball(self.X.shape[1])
+        axes = np.eye(self.X.shape[1])[:2]
+        far = np.vstack([axes, -axes, axes.sum(axis=0), -axes.sum(axis=0)]) * 2 * radius
+        every = np.full((2, len(centre)), [[2 * radius], [-2 * radius]])
+        return np.vstack([bounds.clip(centre + np.vstack([far, every])), centre])
+
+    def _one_entry_moved(self) -> NDArray[np.float64]:
+        bounds: Bounds = self.estimator.array_bounds
+        n_features = self.X.shape[1]
+        box = bounds.box(n_features)
+        low = self.X[-1] if box is None else np.append(box[0][:1], self.X[-1][1:])
+        moved = low.copy()
+        moved[0] += self.estimator.entry_bound or bounds.entry_diameter(n_features=n_features)
+        return np.vstack([low, moved])
+
+    def _with(self, row: NDArray[Any], label: Any) -> Data:
+        k = rows_of_a_person(self.estimator)
+        X = np.vstack([self.X[:-k], *[row] * k])
+        if self.y is None:
+            return X, None
+        y = self.y.copy()
+        if label is not None:
+            y[-k:] = label
+        return X, y
+
+
+def pattern(estimator: Any, n_features: int, n_rows: int = N_ROWS) -> Data:
+    """Give rows inside the bounds and, where the estimator asks for them, labels or targets."""
+    n_rows = max(3, n_rows // rows_of_a_person(estimator)) * rows_of_a_person(estimator)
+    bounds: Bounds = estimator.array_bounds
+    centre, radius = bounds.ball(n_features)
+    spread = check_random_state(0).standard_normal((n_rows, n_features))
+    rows = bounds.clip(centre + 0.5 * radius * spread / np.sqrt(n_features))
+    if is_regressor(estimator):
+        low, high = getattr(estimator, "target_bounds", None) or (0.0, 1.0)
+        return rows, np.linspace(low, high, n_rows)
+    with_labels = is_classifier(estimator) or get_tags(estimator).target_tags.required
+    if not with_labels and bounds.labels is None:
+        return rows, None
+    labels = [0, 1] if bounds.labels in (None, PUBLIC_LABELS) else sorted(bounds.labels)
+    return rows, np.resize(np.asarray(labels), n_rows)
+
+
+# How much more likely a released value is under one data set than under another -------------------
+
+CERTAIN = 1e3  # stands for an infinite log-ratio
+
+
+def log_ratio(here: Sequence[Released], there: Sequence[Released]) -> float:
+    """Sum the log-ratios of all releases of a run; exact for the laws of this library.
+
+    Parameters
+    ----------
+    here : sequence of Released
+        The releases of a run on D: exact statistics and outputs.
+    there : sequence of Released
+        The same outputs played back to a run on D', for the exact statistics there.
+    """
+    return sum(
+        _of_one(mine, mine.output, theirs.statistic)
+        for mine, theirs in zip(here, there, strict=True)
+    )
+
+
+def separation(here: Sequence[Released], there: Sequence[Released]) -> float:
+    """Give the log-ratio of a run whose noise is zero: how far apart the two data sets lie."""
+    return sum(
+        _gradient_gap(mine, theirs)
+        if isinstance(mine.mechanism, ObjectiveMechanism)
+        else abs(_of_one(mine, _noiseless(mine), theirs.statistic))
+        for mine, theirs in zip(here, there, strict=True)
+    )
+
+
+def _noiseless(released: Released) -> object:
+    if isinstance(released.mechanism, ExponentialMechanism):
+        return int(np.argmax(released.statistic))
+    return released.statistic
+
+
+def _of_one(released: Released, output: Any, other: Any) -> float:
+    mechanism = released.mechanism
+    if isinstance(mechanism, ObjectiveMechanism):
+        return _of_minimiser(released, other)
+    s, t = np.asarray(released.statistic), np.asarray(other)
+    if s.shape != t.shape:
+        return CERTAIN
+    if isinstance(mechanism, ExponentialMechanism):
+        return float(s[int(output)] - t[int(output)]) / mechanism.sensitivity
+    o = np.asarray(output)
+    if isinstance(mechanism, RandomizedResponseMechanism):
+        return float(mechanism.epsilon * ((o == s).sum() - (o == t).sum()))
+    if o.shape != s.shape:
+        return 0.0
+    if isinstance(mechanism, GammaMechanism):
+        rate = mechanism.epsilon / mechanism.sensitivity
+        return rate * float(np.linalg.norm(o - t) - np.linalg.norm(o - s))
+    if isinstance(mechanism, EntryMechanism) and np.any((o == s) & (s != t)):
+        return CERTAIN
+    variance = float(mechanism.variance())
+    if not variance > 0:
+        return CERTAIN if np.array_equal(o, s) and not np.array_equal(s, t) else 0.0
+    if isinstance(mechanism, LaplaceMechanism | EntryMechanism):
+        return float((np.abs(o - t) - np.abs(o - s)).sum()) / math.sqrt(variance / 2)
+    # Gaussian; for a law that is not known here, a projection on the difference.
+    return float(((o - (s + t) / 2) * (s - t)).sum()) / variance
+
+
+def _of_minimiser(released: Released, other: Any) -> float:
+    """At a minimiser the noise balances all other gradients; its law is known.
+
+    The change of the volume element, at most kappa, is left out.
+    """
+    mechanism, point = released.mechanism, released.output
+    pull = mechanism.strong_convexity * point
+    mine, theirs = (
+        float(np.linalg.norm(objective.item().gradient(point) + pull))
+        for objective in (released.statistic, other)
+    )
+    if isinstance(mechanism, GammaObjectiveMechanism):
+        return float(mechanism.rate * (theirs - mine))
+    return (theirs**2 - mine**2) / (2 * float(mechanism.variance()))
+
+
+def _gradient_gap(here: Released, there: Released) -> float:
+    gradients = [each.statistic.item().gradient(here.output) for each in (here, there)]
+    return float(np.linalg.norm(gradients[0] - gradients[1]) / here.mechanism.sensitivity)

@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from sfumato.datasets import local, openml
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["FOLDER_VARIABLE", "Dataset", "Entry", "available", "load"]
+__all__ = ["FOLDER_VARIABLE", "CatalogueItem", "Dataset", "available", "load"]
 
 FOLDER_VARIABLE = "SFUMATO_DATA"
 HOLDOUT = 0.3
@@ -33,7 +33,7 @@ class Dataset:
     columns : mapping of str to ndarray
         The features, one array a column.
     labels : ndarray
-        One label a row.
+        One label per row.
     target : str
         Name of the column of labels.
     n_train : int, optional
@@ -91,7 +91,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueItem:
     """What the catalogue knows before anything is read."""
 
     name: str
@@ -158,7 +158,7 @@ def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     return Path(told) if told else None
 
 
-def _origin(entry: Entry, place: Path | None) -> str:
+def _origin(entry: CatalogueItem, place: Path | None) -> str:
     if entry.embedded is not None:
         return "embedded"
     return "folder" if place is not None and local.has(entry.name, place) else "OpenML"
@@ -185,13 +185,15 @@ def _wine() -> Dataset:
 CATALOGUE = {
     entry.name: entry
     for entry in (
-        Entry("digits", 1797, 64, "handwritten digits, 8 x 8 pixels of 0 to 16", _digits),
-        Entry("breast-cancer", 569, 30, "cell nuclei, malignant or benign", _breast_cancer),
-        Entry("wine", 178, 13, "chemistry of three cultivars", _wine),
-        Entry("mnist", 70000, 784, "handwritten digits, 28 x 28 pixels"),
-        Entry("fashion-mnist", 70000, 784, "clothing, 28 x 28 pixels"),
-        Entry("usps", 9298, 256, "zip-code digits, 16 x 16 pixels of -1 to 1"),
-        Entry("cifar10", 30000, 3072, "colour pictures, 32 x 32 pixels; 60000 rows at OpenML"),
-        Entry("adult", 48842, 14, "census of 1994, income above or below 50000 dollars"),
+        CatalogueItem("digits", 1797, 64, "handwritten digits, 8 x 8 pixels of 0 to 16", _digits),
+        CatalogueItem("breast-cancer", 569, 30, "cell nuclei, malignant or benign", _breast_cancer),
+        CatalogueItem("wine", 178, 13, "chemistry of three cultivars", _wine),
+        CatalogueItem("mnist", 70000, 784, "handwritten digits, 28 x 28 pixels"),
+        CatalogueItem("fashion-mnist", 70000, 784, "clothing, 28 x 28 pixels"),
+        CatalogueItem("usps", 9298, 256, "zip-code digits, 16 x 16 pixels of -1 to 1"),
+        CatalogueItem(
+            "cifar10", 30000, 3072, "colour pictures, 32 x 32 pixels; 60000 rows at OpenML"
+        ),
+        CatalogueItem("adult", 48842, 14, "census of 1994, income above or below 50000 dollars"),
     )
 }

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
 from sfumato.guarantee import Guarantee
-from sfumato.hulls.private import PrivateAffineHullClassifier
 from sfumato.private import PrivateEstimator
 
 __all__ = ["HullTask", "RemoteHulls", "distances", "fit_hulls", "smallest_distances"]

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in, promised_in
 from sfumato.guarantee import Guarantee, Relation
-from sfumato.margins.linear_fit import LinearPlan, fit_weights
-from sfumato.margins.private_linear import PrivateLinearClassifier
+from sfumato.linear.fit import LinearPlan, fit_weights, split_weights
+from sfumato.linear.private import PrivateLinearClassifier
 from sfumato.moments.pca import check_n_components, top_eigenvectors
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records, SecondMoment
@@ -32,7 +33,7 @@ from sfumato.sums import Records, SecondMoment
 __all__ = ["LinearTask", "fit_classifier", "release_subspace"]
 
 SUBSPACE, CLASSIFIER = "linear.subspace", "linear.classifier"
-AGGREGATES = ("moments", "projectors", "bases")
+AGGREGATES = ("moments", "projectors")
 
 Array = NDArray[np.float64]
 Earlier = Callable[[str], Reply]  # refuses a phase that was not made
@@ -49,30 +50,22 @@ class LinearTask:
         Name of the task; a party makes the releases of one name once.
     estimator : PrivateLinearClassifier
         Not fitted, with `n_components`, the bounds and the budget of a party.
-    aggregate : {"moments", "projectors", "bases"}, default="moments"
+    aggregate : {"moments", "projectors"}, default="moments"
         How the subspaces are put together. "moments": noisy second moments are added, the best by
-        far, d(d+1)/2 numbers a party. "projectors": the mean of the projectors on the parties'
-        components, d k numbers. "bases": the components themselves are averaged and divided by the
-        number of parties, as printed; signs and rotations being arbitrary, that is hardly better
-        than a random subspace. None of them costs more privacy than another.
-    mode : {"strict", "paper"}, default="strict"
-        "paper" averages bases, as printed.
+        far, d(d+1)/2 numbers per party. "projectors": the mean of the projectors on the parties'
+        components, d k numbers. Neither costs more privacy than the other.
     """
 
     name: str
     estimator: PrivateLinearClassifier
     aggregate: str = "moments"
-    mode: str = "strict"
 
     kind: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
-        if self.mode == "paper":
-            object.__setattr__(self, "aggregate", "bases")
-        if self.aggregate not in AGGREGATES or self.mode not in ("strict", "paper"):
+        if self.aggregate not in AGGREGATES:
             raise InvalidInputError(
-                f"'aggregate' must be one of {AGGREGATES}, 'mode' strict or paper. "
-                f"Got {self.aggregate!r}, {self.mode!r}."
+                f"'aggregate' must be one of {AGGREGATES}. Got {self.aggregate!r} instead."
             )
         if not isinstance(self.estimator, PrivateLinearClassifier):
             raise InvalidInputError("'estimator' must be a PrivateLinearClassifier.")
@@ -163,11 +156,8 @@ class LinearTask:
             )
             return top_eigenvectors(np.asarray(total), self._kept(size))[1]
         bases = [reply.array("basis", (size, self._kept(size))) for reply in replies]
-        if self.aggregate == "projectors":
-            mean = sum(w * basis @ basis.T for w, basis in zip(weights, bases, strict=True))
-            return top_eigenvectors(np.asarray(mean), self._kept(size))[1]
-        printed = sum(w * basis for w, basis in zip(weights, bases, strict=True)) / len(bases)
-        return np.asarray(printed)
+        mean = sum(w * basis @ basis.T for w, basis in zip(weights, bases, strict=True))
+        return top_eigenvectors(np.asarray(mean), self._kept(size))[1]
 
     def average(self, replies: Sequence[Reply]) -> PrivateLinearClassifier:
         """Average the weights of the parties' classifiers.
@@ -188,7 +178,8 @@ class LinearTask:
             if not np.array_equal(model.classes_, found.classes_):
                 raise FederationError("The parties' classifiers have different labels.")
         weights = _weights(replies)
-        found.weights_ = np.average([m.weights_ for m in models], axis=0, weights=weights)
+        found.coef_ = np.average([m.coef_ for m in models], axis=0, weights=weights)
+        found.intercept_ = np.average([m.intercept_ for m in models], axis=0, weights=weights)
         return found
 
     def guarantees(
@@ -232,9 +223,9 @@ def _weights(replies: Sequence[Reply]) -> Array:
 
 def _received_classifier(reply: Reply) -> PrivateLinearClassifier:
     model = model_from(reply.array("model", (None,), kinds="u"))
-    if not isinstance(model, PrivateLinearClassifier) or not hasattr(model, "weights_"):
+    if not isinstance(model, PrivateLinearClassifier) or not hasattr(model, "coef_"):
         raise FederationError(f"{reply.party} sent something that is no fitted linear classifier.")
-    if not np.isfinite(model.weights_).all():
+    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise FederationError(f"{reply.party} sent weights that are not finite.")
     return model
 
@@ -259,9 +250,10 @@ def release_subspace(
     # Whatever the second round would refuse is refused before the first one is paid for.
     records, plan = _planned(estimator, rows, labels)
     assert plan.first is not None  # noqa: S101 - _planned has checked it
-    receipt = prepay(  # charge, then draw
-        ledger, plan.first.event(), unit=estimator.unit, relation=estimator.relation
-    )
+    words = {"unit": estimator.unit, "relation": estimator.relation}
+    if isinstance(ledger, DatasetBudget):  # for both rounds: half a task is of no use
+        ledger.ask(*(mechanism.event() for mechanism in plan.mechanisms()), **words)
+    receipt = prepay(ledger, plan.first.event(), **words)  # charge, then draw
     noisy = records.release(SecondMoment(records.width), plan.first, receipt)
     facts = {
         "guarantee": estimator._guarantee(receipt).to_dict(),
@@ -296,7 +288,8 @@ def fit_classifier(
     model = pattern.set_params(ledger=None)
     model.projection_ = basis
     mapped = records.mapped(second.row_map(records.width, basis))
-    model.weights_ = fit_weights(mapped, second, receipt)
+    weights = fit_weights(mapped, second, receipt)
+    model.coef_, model.intercept_ = split_weights(weights, intercept=plan.settings.intercept)
     model.guarantee_ = model._guarantee(receipt)
     model.guarantee_ = _of_both_releases(model, first)
     facts = {"guarantee": model.guarantee_.to_dict(), **_public_count(pattern, len(rows))}
@@ -330,11 +323,8 @@ def _plain_linear(asked: PrivateEstimator) -> PrivateLinearClassifier:
 
 
 def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
-    if estimator.n_components is None or estimator.whiten is True or estimator.mode != "strict":
-        raise InvalidInputError(
-            "A federated linear classifier needs 'n_components', and neither 'whiten' nor an "
-            "estimator of mode 'paper'."
-        )
+    if estimator.n_components is None or estimator.whiten is True:
+        raise InvalidInputError("A federated linear classifier needs 'n_components', no 'whiten'.")
 
 
 def _checked_basis(basis: NDArray[Any] | None) -> Array:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.persistence import load, save
 from sfumato.private import PrivateEstimator
+from sfumato.storage.models import load, save
 
 __all__ = ["Reply", "Request", "model_from", "model_in", "promised_in", "read_reply", "write_reply"]
 

@@ -36,9 +36,10 @@ from sfumato.exceptions import FederationError
 from sfumato.federated.party import Party, Rows
 from sfumato.federated.terms import Terms
 from sfumato.guarantee import Relation, Unit
-from sfumato.pipeline import all_labelled_rows
-from sfumato.tables.bounds_file import TableBounds
+from sfumato.jobs.pipeline import all_labelled_rows
+from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["party_of_context", "read_party"]
 
@@ -109,8 +110,8 @@ def _terms(record: Mapping[str, Any], bounds: TableBounds | None) -> Terms:
     unit = str(record.get("unit", Unit.RECORD))
     agreed = None
     if bounds is not None:
-        labels = bounds.require_target(record.get("target")).labels
-        agreed = bounds.encoding().bounds(labels, unit)
+        bounds.require_target(record.get("target"))
+        agreed = TableEncoder(bounds).row_bounds(unit=unit)
     return Terms(
         bounds=agreed,
         max_epsilon=float(record["max_epsilon"]),
@@ -137,8 +138,9 @@ def _arrays(path: Path) -> Rows:
 
 
 def _table(path: Path, bounds: TableBounds, target: str | None) -> Rows:
-    source = TableFile(path, bounds.types())
-    return all_labelled_rows(source, bounds.encoding(), bounds.require_target(target))
+    source = TableFile(path, bounds.types(), bounds.text)
+    bounds.require_target(target)
+    return all_labelled_rows(source, bounds)
 
 
 def _ledger(folder: Path, record: Mapping[str, Any]) -> Any:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import FederationError
 from sfumato.federated.messages import Reply, Request, read_reply, write_reply
+from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["ReleaseStore"]
 
@@ -31,7 +31,7 @@ class ReleaseStore:
     Parameters
     ----------
     folder : path-like
-        Made if it does not exist; one a party.
+        Made if it does not exist; one per party.
 
     Notes
     -----
@@ -89,7 +89,7 @@ class ReleaseStore:
             file.write(json.dumps(line) + "\n")
 
     def _keep(self, request: Request, reply: Reply) -> None:
-        with written_aside(self._path(request, ".release")) as file:
+        with atomic_write(self._path(request, ".release")) as file:
             file.write(request.fingerprint().encode() + b"\n" + write_reply(reply))
 
     def _path(self, request: Request, suffix: str) -> Path:

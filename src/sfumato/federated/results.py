@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import FederationError
 from sfumato.federated.coordination import Federation
 from sfumato.federated.hulls import RemoteHulls
-from sfumato.persistence import save
+from sfumato.storage.atomic_file import atomic_write
+from sfumato.storage.models import save
 
 __all__ = ["summary", "write_failure", "write_result"]
 
@@ -31,7 +31,7 @@ def write_result(federation: Federation, config: dict[str, Any]) -> None:
         _write_answers(federation.model, str(config["queries"]), folder)
     else:
         save(federation.model, folder / "global.sfumato")
-    with written_aside(folder / "federation.json") as file:
+    with atomic_write(folder / "federation.json") as file:
         file.write(json.dumps(summary(federation), indent=2).encode())
     (folder / FAILED).unlink(missing_ok=True)
 
@@ -40,7 +40,7 @@ def write_failure(error: FederationError, config: dict[str, Any]) -> None:
     """Write why a run gave no result, with the parties that were absent or refused."""
     folder = Path(str(config["out"]))
     folder.mkdir(parents=True, exist_ok=True)
-    with written_aside(folder / FAILED) as file:
+    with atomic_write(folder / FAILED) as file:
         file.write(json.dumps({"task": config["task"], "failed": str(error)}, indent=2).encode())
 
 
@@ -68,5 +68,5 @@ def _write_answers(model: RemoteHulls, queries: str, folder: Path) -> None:
     rows = np.load(queries, allow_pickle=False)
     distances = model.distances(rows)
     labels = model.classes_[distances.argmin(axis=1)]
-    with written_aside(folder / "predictions.npz") as file:
+    with atomic_write(folder / "predictions.npz") as file:
         np.savez(file, distances=distances, labels=labels, classes=model.classes_)

@@ -17,7 +17,7 @@ from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import BY_LABEL, spread
 from sfumato.federated.terms import Terms
 from sfumato.guarantee import Relation
-from sfumato.parallel import run_all
+from sfumato.parallel import map_in_parallel
 
 __all__ = ["make_parties", "simulate"]
 
@@ -160,7 +160,7 @@ def simulate(
 
     def ask(request: Request) -> list[Reply]:
         title = request.phase if verbose else None
-        return run_all(
+        return map_in_parallel(
             lambda party: party.answer(request), everybody, n_jobs=n_jobs, progress=title
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import FederationError
-from sfumato.guarantee import Mode, Relation, Unit
+from sfumato.guarantee import Relation, Unit
 from sfumato.private import PrivateEstimator
 
 __all__ = ["Terms"]
@@ -58,16 +58,14 @@ class Terms:
     def _checks(self, asked: Any) -> list[tuple[bool, str]]:
         protected = getattr(asked, "entry_bound", None)
         # A party that agreed to bounds without labels has agreed to nothing about them.
-        labels = None if asked.bounds is None else asked.bounds.labels
+        labels = None if asked.bounds is None else asked.array_bounds.labels
         return [
-            (asked.mode == Mode.STRICT, "only mode 'strict' keeps a promise."),
-            (not getattr(asked, "atom", False), "no entry is ever published exactly."),
             (
                 labels is not None and labels != PUBLIC_LABELS,
                 "the labels must be listed, not read off the data.",
             ),
             (
-                self.bounds is None or asked.bounds == self.bounds,
+                self.bounds is None or asked.array_bounds == self.bounds,
                 "the task's bounds are not those that were agreed on.",
             ),
             (

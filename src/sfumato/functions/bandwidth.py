@@ -11,18 +11,22 @@ even grid, would cost twice as much and were two to six times too wide at a few 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Chargeable
 from sfumato.functions.domain import Domain
 from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.sums.maps import MappedRows
 
 __all__ = ["normal_rule", "private_spreads", "spread_mechanisms", "spread_scores"]
 
 Array = NDArray[np.float64]
 
 NARROWEST, WIDEST = 1 / 64, 1.0  # of a side; keeps the number of features of the kernel in hand
+BLOCK = 2**14  # rows that are looked at together
 SPREADS = 2.0 ** (-np.arange(25) / 4)  # candidates, of a side: from all of it down to NARROWEST
 
 
@@ -36,26 +40,40 @@ def spread_mechanisms(epsilon: float, n_features: int) -> list[ExponentialMechan
 
 
 def private_spreads(
-    rows: Array, domain: Domain, mechanisms: list[ExponentialMechanism], ledger: Chargeable
+    rows: Array | MappedRows,
+    domain: Domain,
+    mechanisms: list[ExponentialMechanism],
+    ledger: Chargeable,
 ) -> Array:
     """Choose the spread of each feature; gives an array of shape (n_features,)."""
     chosen = np.empty(rows.shape[1])
-    for feature, (column, mechanism) in enumerate(zip(rows.T, mechanisms, strict=True)):
-        lengths = SPREADS * domain.width[feature]
+    for feature, mechanism in enumerate(mechanisms):
+        column, lengths = np.empty(len(rows)), SPREADS * domain.width[feature]
+        for part in _blocks(len(rows)):
+            column[part] = rows[part][:, feature]
+        column.sort()
         chosen[feature] = lengths[mechanism.release(spread_scores(column, lengths), ledger=ledger)]
     return chosen
 
 
-def spread_scores(column: Array, lengths: Array) -> Array:
+def spread_scores(ordered: Array, lengths: Array) -> Array:
     """``-| most rows in an interval of that length - n/2 |`` for each length.
 
-    An interval may begin at a row. The most rows in one change by at most 1 when a row comes or
-    goes, and when one is replaced: the interval that began at a lost row may begin at the next one.
+    Rows are given in order. An interval may begin at a row. The most rows in one change by at most
+    1 when a row comes or goes, and when one is replaced: the interval that began at a lost row may
+    begin at the next one.
     """
-    ordered = np.sort(column)
-    place = np.arange(len(ordered))
-    most = [(np.searchsorted(ordered, ordered + s, side="right") - place).max() for s in lengths]
-    return np.asarray(-np.abs(np.array(most) - len(column) / 2))
+    most = np.zeros(len(lengths))
+    for part in _blocks(len(ordered)):
+        starts, place = ordered[part], np.arange(part.start, part.stop)
+        ends = (np.searchsorted(ordered, starts + s, side="right") for s in lengths)
+        most = np.maximum(most, [(end - place).max() for end in ends])
+    return np.asarray(-np.abs(most - len(ordered) / 2))
+
+
+def _blocks(n_rows: int) -> Iterator[slice]:
+    for start in range(0, n_rows, BLOCK):
+        yield slice(start, min(start + BLOCK, n_rows))
 
 
 def normal_rule(spreads: Array, n_rows: int, width: Array) -> Array:

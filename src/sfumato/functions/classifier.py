@@ -13,17 +13,18 @@ from sklearn.utils.metaestimators import available_if
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.feature_rows import FeatureRows
-from sfumato.functions.losses import (
+from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
+from sfumato.objectives.certified import VectorLoss, minimise, minimise_jointly
+from sfumato.objectives.feature_rows import FeatureRows
+from sfumato.objectives.score_losses import (
     HuberHingeLoss,
     LogisticLoss,
     Loss,
     SmoothMaxHingeLoss,
     SoftmaxLoss,
 )
-from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
-from sfumato.functions.solvers import VectorLoss, minimise, minimise_jointly
-from sfumato.persistence.forms import Form, labels, one_of, one_score_for_two
+from sfumato.storage.forms import Form, labels, one_of, one_score_for_two
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelClassifier"]
 
@@ -53,7 +54,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         number) or are learned one against the rest ("hinge": noise grows with the root of their
         number).
     bandwidth : float or array-like, optional
-        Width h of the Gaussian kernel, one for all features, one a feature, or a matrix H; by
+        Width h of the Gaussian kernel, one for all features, one per feature, or a matrix H; by
         default half the radius of the bounds.
     regularization : float, optional
         Strength λ. By default a public rule: the λ at which the noise of a score has standard
@@ -76,8 +77,6 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         One whole row with its label is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict", "paper"}, default="strict"
-        "paper": the printed noise, more than is needed; epsilon at most 1, replace_one only.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
@@ -90,7 +89,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     features_ : dict
         The public feature map.
     coefficients_ : ndarray of shape (n_features_of_the_map, n_functions)
-        What was released: one function for two classes, else one a class.
+        What was released: one function for two classes, else one per class.
     regularization_ : float
         λ.
     noise_std_ : float
@@ -143,8 +142,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.loss = loss
@@ -158,11 +156,10 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the machine to a certified gap and release it once.
 
         Parameters
@@ -184,7 +181,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
                 f"'loss' must be one of {sorted(BINARY)}. Got {self.loss!r} instead."
             )
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        codes, self.classes_ = self._check_labels(rows, self._target(X, y), bounds)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."
@@ -240,7 +237,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return np.stack(columns, axis=1)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the released scores: one a row for two classes, else one a class.
+        """Give the released scores: one per row for two classes, else one per class.
 
         Parameters
         ----------

@@ -1,28 +1,38 @@
-"""A private kernel density estimate, for all rows or for each class."""
+"""A private density, for all rows or for each class: smoothed cells, or a noisy sum of kernels."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import DensityMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
+from sfumato.functions.density_answers import DensityAnswers
 from sfumato.functions.domain import Domain
+from sfumato.functions.grid_density import (
+    MOST_CELLS,
+    Cells,
+    GridDensity,
+    GridPlan,
+    release_cells,
+    usual_cells,
+)
 from sfumato.functions.maps import features_from_dict, stored_features
-from sfumato.functions.plotting import plot_density
-from sfumato.functions.projection import Nodes, density_threshold
+from sfumato.functions.process_density import ProcessDensity
+from sfumato.functions.projection import Nodes
 from sfumato.functions.spaces import MOST_COORDINATES, GaussianSpace, SobolevSpace, public_features
-from sfumato.guarantee import Mode, Relation
+from sfumato.guarantee import Relation, Unit
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
-from sfumato.persistence.forms import (
+from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import (
     Form,
     known_bounds,
     labels,
@@ -31,14 +41,21 @@ from sfumato.persistence.forms import (
     optional,
     real,
     refuse,
+    whole,
 )
-from sfumato.private import PrivateEstimator
+from sfumato.sums import Records
+from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.maps import Clipped, MappedRows
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateDensity"]
 
 Array = NDArray[np.float64]
 
+BLOCK = 2**14  # rows whose terms are added up together
 PRIVATE_RULE = "private"
+METHODS = ("grid", "process")
+FEW_FEATURES = 2  # so many at most can be cut into cells
 ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the whole
 
 
@@ -53,8 +70,16 @@ def _stored_release(value: Any, place: str, sizes: dict[str, int]) -> None:
     numbers(*shape, "c")(value, place, sizes)
 
 
-class PrivateDensity(DensityMixin, PrivateEstimator):
-    r"""``f(x) = (1/n) sum_i N(x; x_i, H)`` plus a Gaussian process: a private density.
+def _stored_counts(value: Any, place: str, sizes: dict[str, int]) -> None:
+    numbers(*(f"cells{axis}" for axis in range(sizes["d"])), "c")(value, place, sizes)
+
+
+class PrivateDensity(DensityAnswers, PrivateEstimator):
+    r"""A private density: noisy counts of cells, smoothed, or a sum of kernels plus a process.
+
+    With one or two features, the counts of public cells get Laplace noise and are smoothed by the
+    filter of least estimated risk (method "grid"). Method "process" releases
+    ``f(x) = (1/n) sum_i N(x; x_i, H)`` plus a Gaussian process.
 
     Parameters
     ----------
@@ -65,6 +90,14 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     space : {"gaussian", "sobolev"}, default="gaussian"
         Where the noise lives: smooth noise with the kernel of the estimate (section 4.1 of the
         paper), or rough noise with an exponential kernel (section 4.2, up to three features).
+    method : {"grid", "process"}, optional
+        By default "grid" for one or two features, unless a bandwidth or a space asks for "process".
+    n_cells : int, optional
+        Cells along each axis of the grid. By default ``3 (n epsilon)^0.4`` on a line and
+        ``1.6 (n epsilon)^0.3`` in the plane, with n = 10,000 where it is secret.
+    step : float, or sequence with a float or None for each feature, optional
+        Public distance of neighbouring values, from the lower end of the bounds: 1 for whole
+        numbers. Every cell of the grid then holds equally many values.
     bandwidth_share : float, default=0.1
         Share of epsilon for the spreads; not used where the bandwidth is given.
     n_fourier : int, default=2048
@@ -74,13 +107,10 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         For these public frequencies only.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` gives the estimate without noise.
-    unit : {"record"}, default="record"
-        One whole row, with its label, is protected.
+    unit : {"record", "person"}, default="record"
+        One whole row, with its label, is protected, or all rows of a person (method "grid").
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict", "paper"}, default="strict"
-        "paper": noise and sensitivity as printed, which keep their promise with room to spare;
-        epsilon at most 1, replace_one only.
     bounds : Bounds
         Public bounds of the rows, which are also where the density lives, with the label set if
         labels are given; required.
@@ -89,8 +119,16 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
     Attributes
     ----------
+    method_ : str
+        The method used.
+    cell_counts_ : ndarray of shape (n_cells, ..., n_classes)
+        Method "grid": what was released.
+    noise_variance_ : float
+        Method "grid": variance of the noise of each count.
+    public_rows_ : int or None
+        Method "grid": the number of rows, where it is public.
     bandwidth_ : ndarray
-        The bandwidth used: () or (n_features,) or (n_features, n_features).
+        Method "process": the bandwidth used: () or (n_features,) or (n_features, n_features).
     coefficients_ : ndarray
         What was released: noisy coordinates of the sums of kernels, one column a class.
     scale_ : float
@@ -99,7 +137,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     threshold_, gain_ : float
         τ and g of the density ``g max(f - τ, 0)``.
     masses_ : ndarray of shape (n_nodes, n_classes)
-        Mass of the density around public points of the box; sums to one.
+        Mass of the density in each cell, or around public points of the box; sums to one.
     classes_, class_prior_ : ndarray of shape (n_classes,)
         The label set and the share of each class; a single 0 without labels.
     guarantee_ : Guarantee
@@ -108,13 +146,17 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     Privacy
     -------
     Unit and relation : record, label included; replace_one or add_or_remove_one.
-    Released : the sum of kernels of each class as a finite vector, with Gaussian noise; before
-        it, the spread of each feature if they are asked for.
-    Sensitivity : ``sqrt(2 - 2 k_min) <= √2`` (replace) or 1 (add or remove) in the space of the
-        kernel, for any number of classes together; in the Sobolev space computed numerically.
-    Guarantee : mu-GDP by the Gaussian process mechanism, plus bounded range for the spreads.
-    Assumptions and numerics : bounds, bandwidth and label set are public; coordinates carry 2⁻¹⁰
-        for rounding, noise is float-safe. Proof: docs/guarantees/density.md.
+    Released : grid: the counts of all cells and classes, with Laplace noise. Process: the sum of
+        kernels of each class as a finite vector, with Gaussian noise; before it, the spread of each
+        feature if they are asked for.
+    Sensitivity : grid: 2 (replace) or 1 (add or remove), in the sum of magnitudes. Process:
+        ``sqrt(2 - 2 k_min) <= √2`` (replace) or 1 (add or remove) in the space of the kernel, for
+        any number of classes together; in the Sobolev space computed numerically.
+    Guarantee : grid: pure epsilon. Process: mu-GDP by the Gaussian process mechanism, plus bounded
+        range for the spreads.
+    Assumptions and numerics : bounds, bandwidth, cells and label set are public; counts are exact,
+        coordinates carry 2⁻¹⁰ for rounding, noise is float-safe. Proofs:
+        docs/guarantees/grid-density.md and docs/guarantees/density.md.
 
     Examples
     --------
@@ -122,25 +164,32 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
     >>> from sfumato import Bounds
     >>> from sfumato.functions import PrivateDensity
     >>> X = np.random.default_rng(0).normal(0.4, 0.1, size=(5000, 1))
-    >>> model = PrivateDensity(0.05, delta=1e-5, bounds=Bounds(lower=0.0, upper=1.0)).fit(X)
+    >>> model = PrivateDensity(delta=1e-5, bounds=Bounds(lower=0.0, upper=1.0)).fit(X)
     >>> bool(model.density([[0.4]])[0] > 5 * model.density([[0.8]])[0])
     True
+    >>> model.n_modes(), bool(abs(model.quantile(0.5) - 0.4) < 0.02)
+    (1, True)
     >>> model.sample(100).shape
     (100, 1)
     """
 
-    offered_modes = (Mode.STRICT, Mode.PAPER)
-
+    scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
+    scales_tables: ClassVar[bool] = False
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     stored_form: ClassVar[Form] = {
         "bounds": known_bounds,
         "classes_": labels("c"),
         "space": one_of("gaussian", "sobolev"),
-        "bandwidth_": _stored_bandwidth,
+        "method_": optional(one_of(*METHODS)),
+        "cell_counts_": optional(_stored_counts),
+        "noise_variance_": optional(real(least=0.0)),
+        "public_rows_": optional(whole(least=1, most=MOST_ROWS)),
+        "bandwidth_": optional(_stored_bandwidth),
         "features_": optional(stored_features),
-        "scale_": real(least=0.0),
-        "threshold_": real(),
-        "gain_": real(least=0.0),
-        "coefficients_": _stored_release,
+        "scale_": optional(real(least=0.0)),
+        "threshold_": optional(real()),
+        "gain_": optional(real(least=0.0)),
+        "coefficients_": optional(_stored_release),
         "masses_": numbers("nodes", "c", least=0.0),
         "class_prior_": numbers("c", least=0.0),
     }
@@ -150,6 +199,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         bandwidth: Any = PRIVATE_RULE,
         *,
         space: str = "gaussian",
+        method: str | None = None,
+        n_cells: int | None = None,
+        step: float | Sequence[float | None] | None = None,
         bandwidth_share: float = 0.1,
         n_fourier: int = 2048,
         random_state: Any = 0,
@@ -157,12 +209,14 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.bandwidth = bandwidth
         self.space = space
+        self.method = method
+        self.n_cells = n_cells
+        self.step = step
         self.bandwidth_share = bandwidth_share
         self.n_fourier = n_fourier
         self.random_state = random_state
@@ -170,7 +224,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
@@ -179,7 +232,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         tags.requires_fit = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Release the sums of kernels of all rows, or of each class in `y`.
 
         Parameters
@@ -188,6 +243,8 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             Rows.
         y : array-like of shape (n_samples,), optional
             Labels, for a density of each class.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
 
         Returns
         -------
@@ -195,31 +252,103 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        self._check_choices()
         rows = self._check_rows(X)
+        method = self._chosen_method(rows.shape[1])
+        if method == "process":
+            self._check_choices()
+            self._refuse_persons()
         if y is None:
-            codes, self.classes_ = np.zeros(len(rows), dtype=np.intp), np.zeros(1, dtype=int)
+            codes, classes = np.broadcast_to(np.intp(0), len(rows)), np.zeros(1, dtype=int)
         else:
-            codes, self.classes_ = self._check_labels(rows, y, bounds)
-        self._warn_if_weak(len(rows))
-        self._try_space(rows.shape[1])
+            codes, classes = self._check_labels(rows, y, bounds)
+        records = self._array_records(rows, codes, self._groups(X, groups))
+        self._forget()
+        self.classes_, self.method_ = classes, method
+        inside = Clipped(bounds, rows.shape[1])  # [D1] rows inside the public box
+        if method == "grid":
+            return self._fit_grid(records.mapped(inside))
+        return self._fit_process(MappedRows(rows, inside, inside.width), codes)
 
-        rows = bounds.clip(rows)  # [D1] rows inside the public box
+    def _refuse_persons(self) -> None:
+        if self.person_unit is not None:
+            raise UnsupportedModeError(
+                "Densities by random processes (method 'process') protect records; with "
+                "unit='person' use method='grid'."
+            )
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit by the other method has left."""
+        for name in self.stored_form:
+            if name.endswith("_"):
+                self.__dict__.pop(name, None)
+
+    def _fit_grid(self, records: Records) -> Self:
+        """Release the counts of cells; see docs/guarantees/grid-density.md."""
+        d = records.width
+        per_axis = self.n_cells or usual_cells(self.epsilon, records.public_rows, d)
+        cells = Cells.of(self._domain(d), (per_axis,) * d, self._steps(d))
+        plan = GridPlan.of(records, cells, len(self.classes_), self.epsilon)
+        plan.mechanism.for_size(plan.statistic.size)
+        receipt = self._prepay(plan.mechanism)  # [S3] charge, then draw
+        self.cell_counts_ = release_cells(records, plan, receipt)
+        self.noise_variance_ = plan.noise_variance
+        self.public_rows_ = records.public_rows
+        masses = self._grid().masses  # no rows from here on
+        self.masses_ = masses.reshape(-1, masses.shape[-1])
+        self.class_prior_ = self.masses_.sum(axis=0)
+        self.guarantee_ = self._guarantee(receipt)
+        return self
+
+    def _steps(self, n_features: int) -> tuple[float | None, ...]:
+        """Give the public distance of neighbouring values of each feature, or None."""
+        given = self.step
+        single = given is None or isinstance(given, int | float)
+        steps: tuple[Any, ...] = (given,) * n_features if single else tuple(cast("Any", given))
+        sides = self._domain(n_features).width
+        fit = len(steps) == n_features and all(
+            step is None or side / MOST_ROWS < step <= side
+            for step, side in zip(steps, sides, strict=True)
+        )
+        if not fit:
+            raise InvalidInputError(
+                "'step' must be positive and at most the width of its feature, one for all "
+                f"features, or one or None for each. Got {given!r} instead."
+            )
+        return tuple(None if step is None else float(step) for step in steps)
+
+    def _grid(self) -> GridDensity:
+        d = self.n_features_in_
+        cells = Cells.of(self._domain(d), self.cell_counts_.shape[:-1], self._steps(d))
+        n_rows = getattr(self, "public_rows_", None)
+        return GridDensity(cells, self.cell_counts_, self.noise_variance_, n_rows)
+
+    def _fit_process(self, rows: MappedRows, codes: NDArray[np.intp]) -> Self:
+        """Release the sums of kernels; see docs/guarantees/density.md."""
+        self._try_space(rows.shape[1])
         spreads, mechanism = self._mechanisms(rows.shape[1])  # [D2] the budget divided
         largest = max(self.n_fourier, MOST_COORDINATES)  # whatever the bandwidth will be
         mechanism.for_size(largest * len(self.classes_))
         receipt = self._prepay(*spreads, mechanism)  # [D3] charge all, then draw
         self.bandwidth_ = self._bandwidth(rows, spreads, receipt)  # [D4] spreads, if bought
         space = self._public_space(rows.shape[1])
-        bound = space.sensitivity(self.relation, len(self.classes_), self.mode)
-        sums = space.statistic(rows, np.eye(len(self.classes_))[codes])  # one column a class
+        bound = space.sensitivity(self.relation, len(self.classes_))
+        sums = _added_up(space, rows, codes, len(self.classes_))  # one column a class
         self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)  # [D5]
 
-        self._become_density(space, self._public_count(len(rows)))  # [D6] no rows
+        is_public = Relation(self.relation) is Relation.REPLACE_ONE
+        density = ProcessDensity.of(  # [D6] no rows
+            space, self.coefficients_, len(rows) if is_public else None
+        )
+        self.scale_, self.threshold_, self.gain_ = density.scale, density.threshold, density.gain
+        self.masses_, self.class_prior_ = density.masses, density.masses.sum(axis=0)
         self.guarantee_ = self._guarantee(receipt)
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
+        if self._is_grid():
+            self._check_stored_grid(sizes)
+            return
+        self._require("bandwidth_", "scale_", "threshold_", "gain_", "coefficients_")
         space = self._fitted_space()
         if isinstance(space, SobolevSpace) and self.coefficients_.shape[:-1] != tuple(
             len(knots) for knots in space.knots
@@ -227,6 +356,44 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             raise refuse("coefficients_", "one number a point of the grid and class")
         if sizes["nodes"] != len(Nodes(space.domain).points) or not self.masses_.sum() > 0:
             raise refuse("masses_", "the mass around each public point, not all of them zero")
+
+    def _check_stored_grid(self, sizes: dict[str, int]) -> None:
+        self._require("cell_counts_", "noise_variance_")
+        shape, most = self.cell_counts_.shape[:-1], MOST_CELLS.get(sizes["d"], 0)
+        if not 2 <= min(shape) <= max(shape) <= most or self._grid().cells.shape != shape:
+            raise refuse("cell_counts_", "counts of cells of one or two features")
+        if sizes["nodes"] != np.prod(shape) or not self.masses_.sum() > 0:
+            raise refuse("masses_", "the mass of each cell, not all of them zero")
+
+    def _require(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name, None) is None:
+                raise refuse(name, "given")
+
+    def _is_grid(self) -> bool:
+        return getattr(self, "method_", "process") == "grid"
+
+    def _chosen_method(self, n_features: int) -> str:
+        """Give the method that the parameters ask for; a public rule."""
+        if self.method is not None and self.method not in METHODS:
+            raise InvalidInputError(
+                f"'method' must be 'grid', 'process' or None. Got {self.method!r} instead."
+            )
+        few = n_features <= FEW_FEATURES
+        asks_process = not self._buys_bandwidth() or self.space != "gaussian"
+        method = self.method or ("grid" if few and not asks_process else "process")
+        if method == "grid" and not few:
+            raise UnsupportedModeError(
+                f"method='grid' is for one or two features. Got {n_features}: use 'process'."
+            )
+        if method == "grid" and self.n_cells is not None:
+            most = MOST_CELLS[n_features]
+            if not isinstance(self.n_cells, int) or not 2 <= self.n_cells <= most:
+                raise InvalidInputError(
+                    f"'n_cells' must be a whole number from 2 to {most} for {n_features} "
+                    f"feature(s), or None. Got {self.n_cells!r} instead."
+                )
+        return method
 
     def _check_choices(self) -> None:
         if self.space not in ("gaussian", "sobolev"):
@@ -238,8 +405,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 f"'bandwidth' must be numbers or '{PRIVATE_RULE}'. Got {self.bandwidth!r} instead."
             )
         replaces = Relation(self.relation) is Relation.REPLACE_ONE
-        if Mode(self.mode) is Mode.PAPER and not replaces:
-            raise UnsupportedModeError("mode='paper' is printed for relation 'replace_one' only.")
         if self._buys_bandwidth() and not replaces:
             raise UnsupportedModeError(
                 "bandwidth='private' uses the number of rows, which relation 'add_or_remove_one' "
@@ -262,7 +427,6 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             sensitivity=1.0,
             epsilon=self.epsilon * ((1 - share) * ROUNDED_DOWN if share else 1.0),
             delta=self.delta,
-            mode=self.mode,
         )
         if not share:
             return [], mechanism
@@ -278,7 +442,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return np.asarray(GaussianKernel(self.bandwidth).bandwidth, dtype=np.float64)
 
     def _bandwidth(
-        self, rows: Array, spreads: list[ExponentialMechanism], receipt: Receipt
+        self, rows: MappedRows, spreads: list[ExponentialMechanism], receipt: Receipt
     ) -> Array:
         if not spreads:
             return self._given_bandwidth()
@@ -286,12 +450,10 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         return normal_rule(private_spreads(rows, domain, spreads, receipt), len(rows), domain.width)
 
     def _domain(self, n_features: int) -> Domain:
-        assert self.bounds is not None  # noqa: S101 - checked by fit
-        return Domain(self.bounds, n_features)
+        return Domain(self.row_bounds, n_features)
 
     def _public_space(self, n_features: int) -> GaussianSpace | SobolevSpace:
         """Build the space from public numbers; the features are kept for later queries."""
-        assert self.bounds is not None  # noqa: S101 - checked by fit
         domain, kernel = self._domain(n_features), GaussianKernel(self.bandwidth_)
         if self.space == "sobolev":
             if kernel.is_full:
@@ -299,7 +461,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
             return SobolevSpace(np.zeros(n_features) + self.bandwidth_, domain)
         features = public_features(
             kernel,
-            self.bounds,
+            self.row_bounds,
             n_features,
             fourier=self.n_fourier,
             random_state=self.random_state,
@@ -315,170 +477,37 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         features = features_from_dict(self.features_)
         return GaussianSpace(GaussianKernel(self.bandwidth_), features, domain)
 
-    def _public_count(self, n_rows: int) -> int | None:
-        return n_rows if Relation(self.relation) is Relation.REPLACE_ONE else None
+    def _released(self) -> GridDensity | ProcessDensity:
+        check_is_fitted(self)
+        if self._is_grid():
+            return self._grid()
+        return ProcessDensity(
+            self._fitted_space(),
+            self.coefficients_,
+            self.scale_,
+            self.threshold_,
+            self.gain_,
+            self.masses_,
+        )
 
-    def _become_density(self, space: GaussianSpace | SobolevSpace, n_rows: int | None) -> None:
-        """Turn the release into a density, on public nodes."""
-        nodes = Nodes(space.domain)
-        sums = space.values_at_nodes(self.coefficients_, nodes)
-        total = sums.sum() * nodes.volume / space.normaliser if n_rows is None else n_rows
-        self.scale_ = 1 / (space.normaliser * max(float(total), 1.0))
-        self.threshold_, self.gain_ = density_threshold(sums * self.scale_, nodes.volume)
-        self.masses_ = self._nearest(sums * self.scale_) * nodes.volume
-        self.class_prior_ = self.masses_.sum(axis=0)
-
-    def _nearest(self, raw: Array) -> Array:
-        return np.asarray(self.gain_ * np.maximum(raw - self.threshold_, 0.0))
-
-    # The released function -----------------------------------------------------------------
-
-    def raw_density(self, X: ArrayLike) -> Array:
-        """Give the release itself, ``f`` with its noise: it may be negative.
-
-        Points outside the box are moved to it. One column a class where labels were given: the
-        class density times the share of the class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Values of the release.
-        """
-        space = self._fitted_space()
-        values = self._raw(space, self._queries(X))
-        return values if self._has_classes() else np.asarray(values[:, 0])
+    def _box(self) -> tuple[Array, Array]:
+        if self._is_grid():
+            cells = self._grid().cells
+            return np.array(cells.lower), np.array(cells.upper)
+        domain = self._domain(self.n_features_in_)
+        return domain.lower, domain.upper
 
     def _queries(self, X: ArrayLike) -> Array:
         """Check rows; one with missing or infinite numbers stands for the public default."""
-        assert self.bounds is not None  # noqa: S101 - checked by fit
         rows = np.array(self._check_rows(X, reset=False))
-        rows[~np.isfinite(rows).all(axis=1)] = self.bounds.default_row(rows.shape[1])
+        rows[~np.isfinite(rows).all(axis=1)] = self.row_bounds.default_row(rows.shape[1])
         return rows
 
-    def _raw(self, space: GaussianSpace | SobolevSpace, rows: Array) -> Array:
-        inside = np.clip(rows, space.domain.lower, space.domain.upper)
-        return np.asarray(space.values(self.coefficients_, inside) * self.scale_)
 
-    def _has_classes(self) -> bool:
-        return len(self.classes_) > 1
-
-    def _joint(self, X: ArrayLike) -> Array:
-        space = self._fitted_space()
-        rows = self._queries(X)
-        inside = np.all((rows >= space.domain.lower) & (rows <= space.domain.upper), axis=1)
-        return np.where(inside[:, None], self._nearest(self._raw(space, rows)), 0.0)
-
-    def density(self, X: ArrayLike) -> Array:
-        """Give the density at points: near the release, nowhere negative, 0 outside the box.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The density.
-        """
-        return np.asarray(self._joint(X).sum(axis=1))
-
-    def class_densities(self, X: ArrayLike) -> Array:
-        """Give the density of each class at points, one column a class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            The densities.
-        """
-        shares = np.where(self.class_prior_ > 0, self.class_prior_, np.inf)
-        return np.asarray(self._joint(X) / shares)
-
-    def score_samples(self, X: ArrayLike) -> Array:
-        """Give the log of the density at points; minus infinity where it is 0.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Its logarithm.
-        """
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.density(X)))
-
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 - the contract's y
-        """Give the total log-likelihood of points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        float
-            The sum of `score_samples`.
-        """
-        return float(self.score_samples(X).sum())
-
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> Array | tuple[Array, NDArray[Any]]:
-        """Draw private synthetic rows from the released density; free, and as many as wanted.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            How many rows.
-        random_state : int, RandomState or None
-            Public randomness: the rows are drawn from what is public already.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            Rows.
-        y : ndarray of shape (n_samples,)
-            Labels, only where the density was fitted with labels.
-        """
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
-        chances = np.ravel(self.masses_) / self.masses_.sum()
-        numbers = generator.choice(chances.size, size=n_samples, p=chances)
-        nodes, codes = np.divmod(numbers, len(self.classes_))
-        uniform = generator.uniform(size=(n_samples, self.n_features_in_))
-        rows = Nodes(self._domain(self.n_features_in_)).scatter(nodes, uniform)
-        return (rows, self.classes_[codes]) if self._has_classes() else rows
-
-    def plot(self, *, ax: Any = None, raw: bool = False) -> Any:
-        """Draw the density of one or two features; `raw` adds the release itself on a line.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new picture.
-        raw : bool, default=False
-            Draw the release as well.
-
-        Returns
-        -------
-        matplotlib Axes
-            The picture.
-        """
-        check_is_fitted(self)
-        return plot_density(self, ax=ax, raw=raw)
+def _added_up(
+    space: GaussianSpace | SobolevSpace, rows: MappedRows, codes: NDArray[np.intp], n_classes: int
+) -> Array:
+    """The statistic of all rows, from blocks: nothing but the rows is as long as they are."""
+    classes, parts = np.eye(n_classes), range(0, max(1, len(rows)), BLOCK)
+    blocks = (slice(start, start + BLOCK) for start in parts)
+    return np.asarray(sum(space.statistic(rows[part], classes[codes[part]]) for part in blocks))

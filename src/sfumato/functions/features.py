@@ -386,7 +386,7 @@ def raw_values(function: Function, rows: Array) -> Array:
     values = np.asarray(function(rows), dtype=np.float64)
     if values.shape != (len(rows),):
         raise InvalidInputError(
-            f"The function must give one number a row. Got shape {values.shape} for "
+            f"The function must give one number per row. Got shape {values.shape} for "
             f"{len(rows)} rows."
         )
     return values

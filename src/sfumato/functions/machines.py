@@ -7,7 +7,6 @@ map (section 4.3 of the paper on private functions); then noise in the norm of t
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,20 +15,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
-from sfumato.functions.feature_rows import FeatureRows
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.features import FeatureMap
 from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.sensitivity import minimiser_sensitivity
-from sfumato.functions.solvers import gradient_rounding
 from sfumato.functions.spaces import public_features
-from sfumato.guarantee import Mode, Relation
+from sfumato.guarantee import Relation
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.persistence.forms import Form, known_bounds, numbers, real
+from sfumato.objectives.certified import gradient_rounding
+from sfumato.objectives.feature_rows import FeatureRows
 from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import Form, known_bounds, numbers, real
 
-__all__ = ["STORED_MACHINE", "PrivateKernelMachine"]
+__all__ = ["STORED_MACHINE", "PrivateKernelMachine", "minimiser_budget"]
 
 Array = NDArray[np.float64]
 
@@ -51,7 +50,6 @@ STORED_MACHINE: Form = {
 class PrivateKernelMachine(PrivateEstimator):
     """Base of the classifier and the regressor; see there."""
 
-    offered_modes = (Mode.STRICT, Mode.PAPER)
     aimed_noise: ClassVar[float]  # the public rule for λ aims at this deviation of a score
 
     # Constructor arguments of both.
@@ -64,8 +62,6 @@ class PrivateKernelMachine(PrivateEstimator):
 
     def _check_choices(self) -> None:
         replaces = Relation(self.relation) is Relation.REPLACE_ONE
-        if Mode(self.mode) is Mode.PAPER and not replaces:
-            raise UnsupportedModeError("mode='paper' is printed for relation 'replace_one' only.")
         if not replaces and not (self.expected_rows and self.expected_rows >= 1):
             raise MissingBoundsError(
                 "relation='add_or_remove_one' keeps the number of rows secret: give "
@@ -126,38 +122,36 @@ class PrivateKernelMachine(PrivateEstimator):
             )
 
     def _mechanism(self, n_rows: int, lipschitz: float) -> tuple[GaussianProcessMechanism, float]:
-        """Give the mechanism for a minimiser of certified gap, and the gap to certify.
-
-        The gap adds the share `tolerance` to the sensitivity of the exact minimiser.
-        """
-        exact = minimiser_sensitivity(
-            self.relation,
-            lipschitz=lipschitz,
-            feature_norm=1.0,
-            regularization=self.regularization_,
-            n_rows=n_rows,
+        """Give the mechanism for a minimiser of certified gap, and the gap to certify."""
+        exact, gap = minimiser_budget(
+            self.relation, lipschitz, self.regularization_, n_rows, self.tolerance
         )
-        gap = self.regularization_ * (self.tolerance * exact / 2) ** 2
-        share = 1 + self.tolerance
-        if Mode(self.mode) is Mode.STRICT:
-            return self._calibrated(exact * share), gap
-        # The printed noise, with its true privacy for a minimiser that is not exact.
-        printed = self._calibrated(exact)
-        return replace(
-            printed,
-            sensitivity=printed.sensitivity * share,
-            noise_multiplier=printed.noise_multiplier / share,
-        ), gap
-
-    def _calibrated(self, sensitivity: float) -> GaussianProcessMechanism:
-        return GaussianProcessMechanism.calibrate(
-            sensitivity=sensitivity, epsilon=self.epsilon, delta=self.delta, mode=self.mode
+        mechanism = GaussianProcessMechanism.calibrate(
+            sensitivity=exact * (1 + self.tolerance), epsilon=self.epsilon, delta=self.delta
         )
+        return mechanism, gap
 
     def _scores(self, X: ArrayLike) -> Array:
         """Released functions at rows (moved into the bounds), one column a function."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
-        assert self.bounds is not None  # noqa: S101 - checked by fit
         features: FeatureMap = features_from_dict(self.features_)
-        return features.evaluate(self.coefficients_, self.bounds.clip(rows))
+        return features.evaluate(self.coefficients_, self.row_bounds.clip(rows))
+
+
+def minimiser_budget(
+    relation: str | Relation,
+    lipschitz: float,
+    regularization: float,
+    n_rows: int,
+    tolerance: float,
+) -> tuple[float, float]:
+    """Give the sensitivity of the exact minimiser, and the gap that adds the share `tolerance`."""
+    exact = minimiser_sensitivity(
+        relation,
+        lipschitz=lipschitz,
+        feature_norm=1.0,
+        regularization=regularization,
+        n_rows=n_rows,
+    )
+    return exact, regularization * (tolerance * exact / 2) ** 2

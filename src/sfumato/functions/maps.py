@@ -9,7 +9,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.functions.features import FeatureMap, KnotFeatures, TaylorFeatures
 from sfumato.functions.fourier import FourierFeatures
 from sfumato.functions.periodic import PeriodicFeatures
-from sfumato.persistence.forms import refuse
+from sfumato.storage.forms import refuse
 
 __all__ = ["features_from_dict", "stored_features"]
 

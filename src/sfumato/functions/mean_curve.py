@@ -7,26 +7,32 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.functions.features import KnotFeatures
 from sfumato.functions.plotting import plot_curve
-from sfumato.functions.smoothing import smoothing_weights
-from sfumato.guarantee import Relation
+from sfumato.guarantee import Relation, Unit
 from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.persistence.forms import Form, known_bounds, numbers, one_of, real, refuse
 from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import Form, known_bounds, numbers, one_of, real, refuse
+from sfumato.sums.persons import gathered
+from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivateMeanCurve"]
+__all__ = ["PrivateMeanCurve", "smoothing_weights"]
 
 Array = NDArray[np.float64]
 
+BLOCK = 1024  # curves that are smoothed together
 SMALLEST_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
+
+
+Runs = tuple[tuple[int, int], ...]  # curves of a person, and how many persons have so many
 
 
 class PrivateMeanCurve(PrivateEstimator):
@@ -42,7 +48,7 @@ class PrivateMeanCurve(PrivateEstimator):
     Parameters
     ----------
     points : array-like, optional
-        The points t, increasing, one a column; by default equally spaced on [0, 1].
+        The points t, increasing, one per column; by default equally spaced on [0, 1].
     kernel : {"gaussian", "matern32", "matern52", "exponential"}, default="gaussian"
         Kernel of the space in which curves are smoothed and noise is added.
     length : float, default=0.2
@@ -54,12 +60,10 @@ class PrivateMeanCurve(PrivateEstimator):
         constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.
     epsilon, delta : float, default=1.0, 1e-6
         The budget. ``epsilon=inf`` gives the mean without noise.
-    unit : {"record"}, default="record"
-        One whole curve is protected.
+    unit : {"record", "person"}, default="record"
+        One whole curve is protected, or all curves of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict"}, default="strict"
-        The paper names functional data as an application and prints no algorithm.
     bounds : Bounds
         Public range of the values, a box; required.
     ledger : DatasetBudget, optional
@@ -99,6 +103,9 @@ class PrivateMeanCurve(PrivateEstimator):
     True
     """
 
+    scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
+    scales_tables: ClassVar[bool] = False
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     stored_form: ClassVar[Form] = {
         "bounds": known_bounds,
         "points_": numbers("d"),
@@ -120,8 +127,7 @@ class PrivateMeanCurve(PrivateEstimator):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.points = points
@@ -133,7 +139,6 @@ class PrivateMeanCurve(PrivateEstimator):
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
@@ -142,7 +147,12 @@ class PrivateMeanCurve(PrivateEstimator):
         tags.requires_fit = True
         return tags
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,  # noqa: ARG002 - the contract's y
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Smooth and clip each curve, and release their mean once.
 
         Parameters
@@ -151,6 +161,9 @@ class PrivateMeanCurve(PrivateEstimator):
             Curves, a row each; NaN where a curve was not seen.
         y : None
             Not used.
+        groups : array-like of shape (n_curves,), optional
+            IDs of persons, for unit "person": the curves of a person are averaged. Curves without
+            one are dropped.
 
         Returns
         -------
@@ -161,18 +174,18 @@ class PrivateMeanCurve(PrivateEstimator):
         self._check_choices()
         rows = self._check_rows(X)
         self.points_ = self._public_points(rows.shape[1])
-        self._warn_if_weak(len(rows))
+        runs, rows = self._persons(rows, self._groups(X, groups))
+        number = sum(n_persons for _, n_persons in runs)
 
-        curves = self._smoothed(rows)  # [C1] each row alone, norm at most τ
-        mechanism = self._mechanism(len(rows)).for_size(curves.shape[1] + 1)  # [C2] sensitivity
+        total = self._sum_of_curves(rows, runs)  # [C1] each row alone, norm at most τ
+        mechanism = self._mechanism(number).for_size(rows.shape[1] + 1)  # [C2] sensitivity
         receipt = self._prepay(mechanism)  # [C3] charge, then draw
         if Relation(self.relation) is Relation.REPLACE_ONE:
-            self.coefficients_ = mechanism.release(curves.mean(axis=0), ledger=receipt)
+            self.coefficients_ = mechanism.release(total / number, ledger=receipt)
             count = 1.0
         else:
             weight = self._count_weight()
-            extended = np.column_stack([curves, np.full(len(curves), weight)])
-            released = mechanism.release(extended.sum(axis=0), ledger=receipt)
+            released = mechanism.release(np.append(total, weight * number), ledger=receipt)
             count = max(float(released[-1]) / weight, 1.0)  # [C4] no rows
             self.coefficients_ = released[:-1] / count
 
@@ -204,7 +217,7 @@ class PrivateMeanCurve(PrivateEstimator):
         points = np.asarray(self.points, dtype=np.float64)
         if points.shape != (n_points,):
             raise InvalidInputError(
-                f"'points' must have one number a column. Got shape {points.shape} for "
+                f"'points' must have one number per column. Got shape {points.shape} for "
                 f"{n_points} columns."
             )
         if not (np.isfinite(points).all() and (np.diff(points) > 0).all()):
@@ -226,8 +239,7 @@ class PrivateMeanCurve(PrivateEstimator):
 
     def _value_range(self) -> tuple[Array, Array]:
         """Middle and half of the public range at each point."""
-        assert self.bounds is not None  # noqa: S101 - checked by fit
-        box = self.bounds.box(len(self.points_))
+        box = self.row_bounds.box(len(self.points_))
         if box is None:
             raise MissingBoundsError(
                 "PrivateMeanCurve needs the public range of the values: "
@@ -235,13 +247,40 @@ class PrivateMeanCurve(PrivateEstimator):
             )
         return (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
 
-    def _smoothed(self, rows: Array) -> Array:
+    def _persons(self, rows: Array, groups: Any) -> tuple[Runs, Array]:
+        """How many curves how many persons have, one each without IDs, and the curves in order."""
+        if self.person_unit is None:
+            self._warn_if_weak(len(rows))
+            return ((1, len(rows)),), rows
+        if not self.person_unit.averages:
+            raise UnsupportedModeError(
+                "PrivateMeanCurve takes one curve of each person, the mean of hers: "
+                "per_person='average'."
+            )
+        found = gathered(rows, np.zeros(len(rows), dtype=np.intp), groups, self.person_unit)
+        if Relation(self.relation) is Relation.REPLACE_ONE:  # their number is public
+            if not found.n_persons:
+                raise InvalidInputError("There are no persons to learn from: no row has an ID.")
+            self._warn_if_weak(found.n_persons)
+        return found.runs, rows[found.places]
+
+    def _sum_of_curves(self, rows: Array, runs: Runs) -> Array:
+        """Coordinates of the smoothed and clipped curves, of a person their mean, added up."""
+        features, total, place = self._space(), np.zeros(rows.shape[1]), 0
+        for size, n_persons in runs:
+            end, step = place + size * n_persons, max(BLOCK // size, 1) * size
+            for start in range(place, end, step):
+                curves = self._smoothed(rows[start : min(start + step, end)], features)
+                total += curves.reshape(-1, size, curves.shape[1]).mean(axis=1).sum(axis=0)
+            place = end
+        return total
+
+    def _smoothed(self, rows: Array, features: KnotFeatures) -> Array:
         """Coordinates of the smoothed curves, clipped to the norm τ; each row alone."""
         middle, half = self._value_range()
         seen = np.isfinite(rows)
         known = np.clip(np.where(seen, rows, middle), middle - half, middle + half)
         scaled = np.clip((known - middle) / half, -1.0, 1.0)
-        features = self._space()
         weights = smoothing_weights(features.kernel, features.knots, scaled, seen, self.smoothing)
         return Bounds(norm=self.norm).clip(weights @ features.transform(features.knots))
 
@@ -319,3 +358,41 @@ class PrivateMeanCurve(PrivateEstimator):
         """
         check_is_fitted(self)
         return plot_curve(self, ax=ax)
+
+
+# Smoothing of single curves in the space of a kernel ----------------------------------------------
+
+
+def smoothing_weights(
+    kernel: Kernel, points: Array, values: Array, seen: NDArray[np.bool_], smoothing: float
+) -> Array:
+    """Weights a_i of ``f_i = sum_j a_ij K(., t_j)``, the smoothing of curve i.
+
+    ``f_i = argmin_f (1/m_i) sum_seen (f(t_j) - y_ij)² + λ ||f||²`` has ``(K + λ m_i I) a_i = y_i``
+    on the m_i points at which it was seen, and no weight elsewhere.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : ndarray of shape (n_points, 1)
+    values : ndarray of shape (n_curves, n_points)
+    seen : ndarray of bool, of the same shape
+    smoothing : float
+        λ.
+
+    Returns
+    -------
+    ndarray of shape (n_curves, n_points)
+    """
+    gram = kernel(points, points)
+    weights = np.zeros_like(values)
+    patterns, members = np.unique(seen, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if not pattern.any():
+            continue
+        curves = np.flatnonzero(members.ravel() == number)
+        block = gram[np.ix_(pattern, pattern)]
+        block[np.diag_indices_from(block)] += smoothing * pattern.sum()
+        solved = cho_solve(cho_factor(block), values[np.ix_(curves, pattern)].T)
+        weights[np.ix_(curves, pattern)] = solved.T
+    return weights

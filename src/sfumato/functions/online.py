@@ -17,11 +17,11 @@ from sfumato.functions.features import FeatureMap, Function
 from sfumato.functions.maps import features_from_dict
 from sfumato.functions.rules import DenseRule, FeatureRule, MarkovRule, Rule
 from sfumato.functions.store import AnswerBook, AnswerStore
-from sfumato.functions.store_database import fork_safe_lock
 from sfumato.guarantee import Status
 from sfumato.kernels import ExponentialKernel, Kernel, kernel_from_dict
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
+from sfumato.storage.databases import fork_safe_lock
 
 __all__ = ["OnlineFunction"]
 
@@ -31,7 +31,7 @@ Store = str | os.PathLike[str]
 
 
 class OnlineFunction:
-    """``f~(x)``, asked one point at a time; made by `release_function` with ``how="online"``.
+    """``f~(x)``, asked one point at a time; made by `release_function` with ``form="online"``.
 
     Points are rounded to the nearest of ``2**20 + 1`` equally spaced public points along each axis
     of the domain, and each of these has one answer for ever. With a store, the answer is
@@ -164,12 +164,14 @@ class OnlineFunction:
                 self._refuse_other_process()
                 self._known |= self._answered(keys)
                 return
-            with self._book.extending() as extension:
-                self._take_in(extension.fresh)
-                fresh = self._answered(keys)
-                extension.added.extend(fresh.items())
-                extension.testing |= self._from_seed(fresh)
-            if extension.testing:  # here, or in another process
+            fresh: dict[Key, float] = {}
+
+            def answer(told: list[tuple[Key, float]]) -> tuple[list[tuple[Key, float]], bool]:
+                self._take_in(told)
+                fresh.update(self._answered(keys))
+                return list(fresh.items()), self._from_seed(fresh)
+
+            if self._book.extend(answer):  # here, or in another process
                 self.status = Status.TESTING
             self._known |= fresh
         except BaseException:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,9 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
+from sfumato.storage.atomic_file import atomic_write
 
-__all__ = ["plot_curve", "plot_density"]
+__all__ = ["can_draw", "draw_function", "plot_curve", "plot_density"]
 
 Array = NDArray[np.float64]
 
@@ -32,7 +35,7 @@ def plot_density(model: Any, *, ax: Any, raw: bool) -> Any:
     -------
     matplotlib axes
     """
-    domain = Domain(model.bounds, model.n_features_in_)
+    domain = Domain(model.row_bounds, model.n_features_in_)
     if domain.n_features == 1:
         return _curve(model, domain, _axes(ax), raw=raw)
     if domain.n_features == 2:
@@ -45,7 +48,12 @@ def plot_density(model: Any, *, ax: Any, raw: bool) -> Any:
 def _curve(model: Any, domain: Domain, ax: Any, *, raw: bool) -> Any:
     x = np.linspace(domain.lower[0], domain.upper[0], LINE)[:, None]
     if len(model.classes_) == 1:
-        ax.plot(x, model.density(x), label="private density")
+        (line,) = ax.plot(x, model.density(x), label="private density")
+        if model.method_ == "grid":
+            low, high = model.bands(x)
+            ax.fill_between(
+                x[:, 0], low, high, step="mid", color=line.get_color(), alpha=0.2, label="noise"
+            )
     else:
         for label, column in zip(model.classes_, model.class_densities(x).T, strict=True):
             ax.plot(x, column, label=f"class {label}")
@@ -94,3 +102,28 @@ def _axes(ax: Any) -> Any:
     import matplotlib.pyplot as plt  # an optional dependency, needed for pictures only
 
     return plt.subplots()[1]
+
+
+def can_draw() -> bool:
+    """Tell whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def draw_function(model: Any, path: Path) -> None:
+    """Write the picture of a released function to a file, by the ending of its name.
+
+    Parameters
+    ----------
+    model : PrivateDensity or PrivateMeanCurve
+        Fitted.
+    path : Path
+        Ends in .png, .svg or .pdf.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    model.plot(ax=figure.subplots())
+    with atomic_write(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())

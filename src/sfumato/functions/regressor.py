@@ -12,19 +12,20 @@ from sklearn.base import RegressorMixin
 from sfumato.bounds import Bounds
 from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.losses import HuberLoss, InsensitiveLoss, Loss
 from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
-from sfumato.functions.solvers import minimise
-from sfumato.persistence.forms import Form, refuse
+from sfumato.objectives.certified import minimise
+from sfumato.objectives.score_losses import InsensitiveLoss, Loss, ScoreHuberLoss
+from sfumato.storage.forms import Form, refuse
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelRegressor"]
 
 Array = NDArray[np.float64]
 
 LOSSES: dict[str, Loss] = {
-    "absolute": HuberLoss(band=0.02),
+    "absolute": ScoreHuberLoss(band=0.02),
     "epsilon_insensitive": InsensitiveLoss(),
-    "huber": HuberLoss(),
+    "huber": ScoreHuberLoss(),
 }
 
 
@@ -60,8 +61,6 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         One whole row with its target is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict", "paper"}, default="strict"
-        "paper": the printed noise, more than is needed; epsilon at most 1, replace_one only.
     bounds : Bounds
         Public bounds of the rows; required.
     ledger : DatasetBudget, optional
@@ -123,8 +122,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.loss = loss
@@ -139,11 +137,10 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the machine to a certified gap and release it once.
 
         Parameters
@@ -166,7 +163,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
             )
         middle, half = self._target_range()
         rows = self._check_rows(X)
-        targets = self._check_targets(rows, y)
+        targets = self._check_targets(rows, self._target(X, y))
         self._warn_if_weak(len(rows))
 
         mapped = self._map_rows(rows, bounds)  # [K1] public features, ||phi(x)|| <= 1
@@ -192,12 +189,15 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
             raise refuse("coefficients_", "one function")
 
     def _target_range(self) -> tuple[float, float]:
-        if self.target_bounds is None:
+        told = self.target_bounds
+        if told is None and isinstance(self.bounds, TableBounds):
+            told = self.bounds.target_range
+        if told is None:
             raise MissingBoundsError(
                 "PrivateKernelRegressor needs 'target_bounds', the public range of the target; it "
                 "is never learned from data."
             )
-        low, high = (float(end) for end in self.target_bounds)
+        low, high = (float(end) for end in told)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
         return (low + high) / 2, (high - low) / 2

@@ -16,7 +16,6 @@ from sfumato.guarantee import Relation
 __all__ = [
     "feature_sum_sensitivity",
     "minimiser_sensitivity",
-    "printed_sobolev_sensitivity",
     "sobolev_inner_product",
     "sobolev_sensitivity",
 ]
@@ -132,11 +131,6 @@ def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> fl
         for length, square in zip(lengths, squares, strict=True)
     )
     return math.sqrt(2 * math.prod(squares) + 2 * worst) + NEGLECTED
-
-
-def printed_sobolev_sensitivity(n_features: int) -> float:
-    """``2 / (2 pi)^(d/4)``, the bound as printed, in the units of `sobolev_sensitivity`."""
-    return float(2 / (2 * math.pi) ** (n_features / 4))
 
 
 @lru_cache

@@ -25,10 +25,8 @@ from sfumato.functions.periodic import PeriodicFeatures
 from sfumato.functions.projection import Nodes
 from sfumato.functions.sensitivity import (
     feature_sum_sensitivity,
-    printed_sobolev_sensitivity,
     sobolev_sensitivity,
 )
-from sfumato.guarantee import Mode
 from sfumato.kernels import GaussianKernel, KernelExpansion
 from sfumato.kernels.bridge import MarkovLine
 
@@ -37,6 +35,7 @@ __all__ = ["GaussianSpace", "SobolevSpace", "public_features"]
 Array = NDArray[np.float64]
 
 MOST_EXACT = 2**17
+BLOCK = 512  # rows whose bumps are added up together
 LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
 KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
 # Of a function in one of these spaces, but for random features.
@@ -85,14 +84,12 @@ class GaussianSpace:
         self.domain = domain
         self.normaliser = kernel.normaliser(domain.n_features)
 
-    def sensitivity(self, relation: str, n_classes: int, mode: str) -> float:
+    def sensitivity(self, relation: str, n_classes: int) -> float:
         """Norm by which one record moves the sums."""
         if isinstance(self.features, FourierFeatures):  # a kernel of their own, which may be < 0
             smallest = min(self.features.smallest_kernel(self.domain.width), LARGEST_OVERLAP)
         else:
             smallest = self._smallest_kernel()
-        if Mode(mode) is Mode.PAPER:
-            smallest = min(smallest, 0.0)
         if smallest < 0 and n_classes > 1:  # one class may hold both rows
             n_classes = 1
         return feature_sum_sensitivity(relation, smallest_kernel=smallest, n_classes=n_classes)
@@ -104,15 +101,15 @@ class GaussianSpace:
         return min(least, LARGEST_OVERLAP)
 
     def statistic(self, rows: Array, weights: Array) -> Array:
-        """Coordinates of ``sum_i w_i K(., x_i)``, one column a class; exact, secret."""
+        """Coordinates of ``sum_i w_i K(., x_i)``, one column per class; exact, secret."""
         return self.features.coordinates(KernelExpansion(self.kernel, rows, weights))
 
     def values(self, release: Array, X: Array) -> Array:
-        """Released sums at points of the box, one column a class."""
+        """Released sums at points of the box, one column per class."""
         return self.features.evaluate(release, X)
 
     def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
-        """Released sums at all nodes, one column a class."""
+        """Released sums at all nodes, one column per class."""
         if nodes.axes is None or not isinstance(self.features, TaylorFeatures):
             return self.values(release, nodes.points)
         columns = [self.features.evaluate_grid(c, nodes.axes).ravel() for c in release.T]
@@ -146,10 +143,8 @@ class SobolevSpace:
         self.knots = [np.linspace(low, high, count) for low, high in ends]
         self.lines = [MarkovLine(k, 1 / h) for k, h in zip(self.knots, bandwidths, strict=True)]
 
-    def sensitivity(self, relation: str, n_classes: int, mode: str) -> float:
+    def sensitivity(self, relation: str, n_classes: int) -> float:
         """Norm by which one record moves the sums."""
-        if Mode(mode) is Mode.PAPER:
-            return printed_sobolev_sensitivity(self.domain.n_features)
         widths = (self.domain.width / self.bandwidths).tolist()
         moved = sobolev_sensitivity(relation, widths)
         if n_classes > 1:  # a changed label moves two sums, each by the norm of one bump
@@ -158,11 +153,14 @@ class SobolevSpace:
         return moved
 
     def statistic(self, rows: Array, weights: Array) -> Array:
-        """Whitened values on the grid, one column a class; exact, secret."""
-        bumps = [self._bumps(rows[:, j], j) for j in range(rows.shape[1])]
-        shape = [len(k) for k in self.knots]
-        sums = np.stack([_outer_sum(bumps, w).reshape(shape) for w in weights.T], axis=-1)
-        return self._along_axes(sums, "whiten")
+        """Whitened values on the grid, one column per class; exact, secret."""
+        sums = np.zeros((weights.shape[1], *(len(k) for k in self.knots)))
+        for start in range(0, len(rows), BLOCK):
+            part = slice(start, start + BLOCK)
+            bumps = [self._bumps(rows[part, j], j) for j in range(rows.shape[1])]
+            for total, w in zip(sums, weights[part].T, strict=True):
+                total += _outer_sum(bumps, w).reshape(total.shape)
+        return self._along_axes(np.moveaxis(sums, 0, -1), "whiten")
 
     def _bumps(self, column: Array, axis: int) -> Array:
         scaled = (self.knots[axis] - column[:, None]) / self.bandwidths[axis]
@@ -175,23 +173,19 @@ class SobolevSpace:
         return values
 
     def values(self, release: Array, X: Array) -> Array:
-        """Released sums at points of the box, one column a class."""
+        """Released sums at points of the box, one column per class."""
         on_grid = self._along_axes(release, "colour")
         return np.asarray(RegularGridInterpolator(self.knots, on_grid)(X))
 
     def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
-        """Released sums at all nodes, one column a class."""
+        """Released sums at all nodes, one column per class."""
         return self.values(release, nodes.points)
 
 
 def _outer_sum(bumps: list[Array], weights: Array) -> Array:
-    """``sum_i w_i bumps_1(i) ⊗ bumps_2(i) ⊗ ...``, in blocks of rows."""
+    """``sum_i w_i bumps_1(i) ⊗ bumps_2(i) ⊗ ...``."""
     first, *others = bumps
-    total = np.zeros((first.shape[1], math.prod(b.shape[1] for b in others)))
-    for start in range(0, len(first), 512):
-        part = slice(start, start + 512)
-        rest = np.ones((len(first[part]), 1))
-        for each in others:
-            rest = (rest[:, :, None] * each[part, None, :]).reshape(len(rest), -1)
-        total += (first[part] * weights[part, None]).T @ rest
-    return total
+    rest = np.ones((len(first), 1))
+    for each in others:
+        rest = (rest[:, :, None] * each[:, None, :]).reshape(len(rest), -1)
+    return np.asarray((first * weights[:, None]).T @ rest)

@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -21,12 +20,21 @@ import numpy as np
 
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.functions.domain import Key
-from sfumato.functions.store_database import StoreDatabase, Transaction
+from sfumato.storage.databases import Database, Transaction, Words
 
 __all__ = ["AnswerBook", "AnswerStore"]
 
 FORMAT = 1
 MARK = "testing"
+Answers = list[tuple[Key, float]]
+WORDS = Words(
+    thing="store",
+    undone="nothing was answered",
+    creation="a release with store=",
+    retry="ask again. An answer that was written is given as it is; it costs nothing more.",
+    error=StoredModelError,
+    uncertain=StoredModelError,
+)
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS sfumato_functions (name TEXT PRIMARY KEY, header TEXT NOT NULL, "
     "count BIGINT NOT NULL, head TEXT NOT NULL)",
@@ -34,6 +42,7 @@ _TABLES = (
     "point TEXT NOT NULL, answer DOUBLE PRECISION NOT NULL, hash TEXT NOT NULL, "
     "PRIMARY KEY (name, position), UNIQUE (name, point))",
 )
+_NAMES = "SELECT name FROM sfumato_functions ORDER BY name"
 
 
 class AnswerStore:
@@ -48,13 +57,14 @@ class AnswerStore:
     """
 
     def __init__(self, path_or_url: str | os.PathLike[str], *, timeout: float = 60.0) -> None:
-        self._database = StoreDatabase(path_or_url, timeout)
+        self._database = Database(path_or_url, timeout, WORDS, keep_open=True)
 
     def require_new(self, name: str) -> None:
         """Refuse a name that cannot be used, or that a release has already."""
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise InvalidInputError("'name' must be a text of printable characters, not empty.")
-        with self._database.writing(create=True) as transaction:
+
+        def look(transaction: Transaction) -> None:
             _make_tables(transaction)
             if _row_of(transaction, name) is not None:
                 raise InvalidInputError(
@@ -62,18 +72,24 @@ class AnswerStore:
                     "OnlineFunction.resume, or give the new release a name of its own."
                 )
 
+        self._database.write(look, create=True)
+
     def create(self, name: str, header: dict[str, Any]) -> AnswerBook:
         """Write down a new release, with nothing answered yet."""
         text = json.dumps({"format": FORMAT, "name": name, **header}, default=_plain)
-        with self._database.writing() as transaction:
-            transaction.run(
-                "INSERT INTO sfumato_functions VALUES (?, ?, ?, ?)", (name, text, 0, _hash(text))
-            )
+        row = (name, text, 0, _hash(text))
+        insert = "INSERT INTO sfumato_functions VALUES (?, ?, ?, ?)"
+        self._database.write(lambda transaction: transaction.run(insert, row))
         return AnswerBook(self._database, name)
 
     def open(self, name: str) -> AnswerBook:
         """Open a release that was written down before."""
         return AnswerBook(self._database, name)
+
+    def verify(self) -> dict[str, int]:
+        """Check the chain of every release; give the number of answers by name."""
+        rows = self._database.read(lambda transaction: transaction.run(_NAMES))
+        return {name: self.open(name).verify() for (name,) in rows}
 
 
 class AnswerBook:
@@ -81,13 +97,13 @@ class AnswerBook:
 
     Parameters
     ----------
-    database : StoreDatabase
+    database : Database
         Where it is kept.
     name : str
         The release.
     """
 
-    def __init__(self, database: StoreDatabase, name: str) -> None:
+    def __init__(self, database: Database, name: str) -> None:
         self._database = database
         self.name = name
         self.forget()
@@ -100,12 +116,7 @@ class AnswerBook:
 
     def header(self) -> dict[str, Any]:
         """Give what was written down when the release began; its status as it is now."""
-        with self._database.writing() as transaction:
-            text, count, head = self._current(transaction)
-            first = self._rows(transaction, 0, most=1)
-            marked = transaction.run(
-                "SELECT 1 FROM sfumato_answers WHERE name = ? AND point = ?", (self.name, MARK)
-            )
+        (text, count, head), first, marked = self._database.write(self._beginning)
         seals = [_seal(_hash(text), *row[:3]) for row in first] or [_hash(text)]
         if seals != ([row[3] for row in first] or [head]) or bool(first) != bool(count):
             raise self._damaged(0)
@@ -116,43 +127,55 @@ class AnswerBook:
             )
         return header | ({"status": MARK} if marked else {})
 
-    @contextmanager
-    def extending(self) -> Iterator[Extension]:
-        """Give the answers that are new since the last time, and the right to add more.
+    def _beginning(self, transaction: Transaction) -> tuple[Any, ...]:
+        mark = "SELECT 1 FROM sfumato_answers WHERE name = ? AND point = ?"
+        current = self._current(transaction)
+        first = self._rows(transaction, 0, most=1)
+        return current, first, transaction.run(mark, (self.name, MARK))
 
-        Other writers of this release wait until the block ends. What was added is safe on disk
-        then; after an exception nothing of it is.
+    def verify(self) -> int:
+        """Check the header and every answer; give the number of answers."""
+        self.header()
+        self.forget()
+        self.extend(lambda _: ([], False))
+        return self._count
+
+    def extend(self, answer: Callable[[Answers], tuple[Answers, bool]]) -> bool:
+        """Add answers, and give whether any answer of this release is of a seed.
+
+        Other writers of this release wait until it ends. What was added is safe on disk then;
+        after an exception nothing of it is.
+
+        Parameters
+        ----------
+        answer : callable
+            Takes the answers that are new since the last time, and gives those to add and
+            whether they are of a seed.
         """
+
+        def work(transaction: Transaction) -> bool:
+            text, count, head = self._current(transaction)
+            fresh = self._read_on(transaction, self._head or _hash(text), count, head)
+            added, of_seed = answer(fresh)
+            if added:
+                links = _links(added, mark=of_seed and not self._testing)
+                self._append(transaction, links, count, head)
+                self._testing |= of_seed
+            return self._testing
+
         try:
-            with self._database.writing() as transaction:
-                text, count, head = self._current(transaction)
-                seen = self._head or _hash(text)
-                fresh = self._read_on(transaction, seen, count, head)
-                extension = Extension(fresh, testing=self._testing)
-                yield extension
-                if extension.added:
-                    links = _links(extension, marked=self._testing)
-                    self._append(transaction, links, count, head)
-                    self._testing = extension.testing
+            return self._database.write(work)
         except BaseException:
             self.forget()
             raise
 
     def _current(self, transaction: Transaction) -> tuple[str, int, str]:
-        try:
-            found = _row_of(transaction, self.name)
-        except Exception as error:
-            if "no such table" in str(error) or getattr(error, "sqlstate", "") == "42P01":
-                found = None
-            else:
-                raise
+        found = _row_of(transaction, self.name)
         if found is None:
             raise StoredModelError(f"The store holds no release named '{self.name}'.")
         return found
 
-    def _read_on(
-        self, transaction: Transaction, seen: str, count: int, head: str
-    ) -> list[tuple[Key, float]]:
+    def _read_on(self, transaction: Transaction, seen: str, count: int, head: str) -> Answers:
         rows = self._rows(transaction, self._count) if count != self._count else []
         fresh = []
         for expected, (position, point, answer, seal) in enumerate(rows, start=self._count + 1):
@@ -198,19 +221,9 @@ class AnswerBook:
         )
 
 
-class Extension:
-    """Answers given elsewhere since the last look, and answers to add; whether any is of a seed."""
-
-    def __init__(self, fresh: list[tuple[Key, float]], *, testing: bool) -> None:
-        self.fresh = fresh
-        self.added: list[tuple[Key, float]] = []
-        self.testing = testing
-
-
-def _links(extension: Extension, *, marked: bool) -> list[tuple[str, float]]:
+def _links(added: Answers, *, mark: bool) -> list[tuple[str, float]]:
     """Give what is added to the chain: answers, and before them a mark that they need."""
-    mark = [(MARK, 0.0)] if extension.testing and not marked else []
-    return mark + [(",".join(map(str, key)), answer) for key, answer in extension.added]
+    return [(MARK, 0.0)] * mark + [(",".join(map(str, key)), answer) for key, answer in added]
 
 
 def _make_tables(transaction: Transaction) -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypedDict
 from sfumato.kernels.arrays import Array, cast, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
-from sfumato.persistence.forms import listed, numbers, record, refuse, whole
+from sfumato.storage.forms import listed, numbers, record, refuse, whole
 
 __all__ = ["Branch", "fit_branch", "layer_width_scale", "stored_branch"]
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from sfumato.hulls.base import PRECISIONS
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
-from sfumato.hulls.rows import check_choice, check_labels, check_queries, check_rows
+from sfumato.hulls.rows import PRECISIONS, check_choice, check_labels, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
 from sfumato.hulls.wide import (
     WideAffineHull,
@@ -19,8 +18,8 @@ from sfumato.hulls.wide import (
     check_mergeable,
     nearest_columns,
 )
-from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
-from sfumato.persistence.forms import Form, labels, listed, model_of, one_of
+from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.storage.forms import Form, labels, listed, model_of, one_of
 
 __all__ = ["AffineHullClassifier"]
 
@@ -161,7 +160,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         search = check_choice("search", self.search if search is None else search, SEARCHES)
         find = branch_distances if search == "exact" else pruned_branch_distances
         labels = self.classes_[self._nearest_class(find, rows)]
-        return like(X, labels) if is_foreign(X) and labels.dtype.kind in "biuf" else labels
+        return (
+            like(X, labels)
+            if is_from_another_library(X) and labels.dtype.kind in "biuf"
+            else labels
+        )
 
     def distances(self, X: Any) -> Array:
         """Give the distance from each row to its image under the hull of each class.

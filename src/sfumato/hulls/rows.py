@@ -12,16 +12,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_foreign, moderate, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_from_another_library, moderate, namespace_of, to_numpy
 
-__all__ = ["check_choice", "check_count", "check_labels", "check_queries", "check_rows"]
+__all__ = [
+    "PRECISIONS",
+    "check_choice",
+    "check_count",
+    "check_labels",
+    "check_queries",
+    "check_rows",
+]
 
 FLOATS = (np.float64, np.float32)
+PRECISIONS = ("float64", "float32")
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
     """Give `X` as finite rows: an ndarray, or a tensor where a tensor was given."""
-    if is_foreign(X):
+    if is_from_another_library(X):
         return _check_foreign(estimator, X, reset=reset)
     try:
         return validate_data(estimator, X, reset=reset, dtype=FLOATS)

@@ -19,10 +19,11 @@ __all__ = [
     "Array",
     "cast",
     "is_accelerated",
-    "is_foreign",
+    "is_from_another_library",
     "like",
     "moderate",
     "namespace_of",
+    "on_the_host",
     "packed",
     "regularized_solver",
     "to_numpy",
@@ -36,14 +37,14 @@ BLOCK = 96
 LARGEST, LARGEST_SINGLE = 2.0**200, 2.0**24
 
 
-def is_foreign(x: object) -> bool:
+def is_from_another_library(x: object) -> bool:
     """Tell whether `x` is an array of a library other than NumPy, say a PyTorch tensor."""
     return array_api_compat.is_array_api_obj(x) and not isinstance(x, np.ndarray | np.generic)
 
 
 def namespace_of(x: object) -> Any:
     """Give the array-API namespace of `x`; anything that is no foreign array counts as NumPy."""
-    return array_api_compat.array_namespace(x if is_foreign(x) else np.empty(0))
+    return array_api_compat.array_namespace(x if is_from_another_library(x) else np.empty(0))
 
 
 def is_accelerated(x: object) -> bool:
@@ -85,12 +86,17 @@ def to_numpy(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
+def on_the_host(x: Any) -> Any:
+    """Copy a tensor of another library to the host; give anything else as it is."""
+    return to_numpy(x) if is_from_another_library(x) else x
+
+
 def like(reference: object, x: Any) -> Array:
     """Give `x` as an array of the library and on the device of `reference`."""
-    if not is_foreign(reference):
+    if not is_from_another_library(reference):
         return to_numpy(x)
     xp = namespace_of(reference)
-    if not is_foreign(x) or namespace_of(x) is not xp:
+    if not is_from_another_library(x) or namespace_of(x) is not xp:
         return xp.asarray(to_numpy(x), device=array_api_compat.device(reference))
     return array_api_compat.to_device(x, array_api_compat.device(reference))
 

@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.kernels.arrays import Array, cast, namespace_of, packed
 from sfumato.mappings.inducing import cross_kernel
 from sfumato.mappings.layer import fit_layer
-from sfumato.persistence.forms import LARGEST_SINGLE, listed, numbers, real, record, refuse
+from sfumato.storage.forms import LARGEST_SINGLE, listed, numbers, real, record, refuse
 
 __all__ = [
     "Branch",

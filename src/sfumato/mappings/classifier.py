@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_count, check_labels, check_queries, check_rows
-from sfumato.kernels.arrays import Array, is_foreign, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.mappings.autoencoder import check_parameters
 from sfumato.mappings.branch import stored_branch
 from sfumato.mappings.many import branch_errors, filtered_by, fit_branches
-from sfumato.mappings.parameters import check_parameters
-from sfumato.persistence.forms import Form, integers, labels, listed, one_of
+from sfumato.storage.forms import Form, integers, labels, listed, one_of
 
 __all__ = ["MembershipClassifier"]
 
@@ -179,7 +179,11 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         """
         found = to_numpy(self.errors(X)).argmin(axis=1)
         labels = self.classes_[found]
-        return like(X, labels) if is_foreign(X) and labels.dtype.kind in "biuf" else labels
+        return (
+            like(X, labels)
+            if is_from_another_library(X) and labels.dtype.kind in "biuf"
+            else labels
+        )
 
     def errors(self, X: Any) -> Array:
         """Give the squared error of each row under each class, shape (n_samples, n_classes).

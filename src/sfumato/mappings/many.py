@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from sfumato.kernels.arrays import Array, cast, like, moderate, namespace_of
 from sfumato.mappings.branch import Branch, errors, filtered, fit_branch, layer_outputs
-from sfumato.parallel import run_all
+from sfumato.parallel import map_in_parallel
 
 __all__ = ["branch_errors", "evaluate", "filtered_by", "fit_branches", "seed_from"]
 
@@ -36,7 +36,7 @@ def fit_branches(
     """Fit one branch to each group of rows."""
     seeds = generator.randint(SEEDS, size=len(groups)).tolist()
     items = list(zip(range(len(groups)), seeds, strict=True))
-    return run_all(
+    return map_in_parallel(
         partial(_fit_one, groups, parameters),
         items,
         n_jobs=n_jobs,
@@ -108,5 +108,5 @@ def _in_batches(
     n = int(rows.shape[0])
     batches = [rows[i : min(i + BATCH_ROWS, n), :] for i in range(0, n, BATCH_ROWS)]
     progress = "Filtering rows" if verbose else None
-    answers = run_all(task, batches, n_jobs=n_jobs, progress=progress)
+    answers = map_in_parallel(task, batches, n_jobs=n_jobs, progress=progress)
     return namespace_of(answers[0]).concat(answers, axis=0)

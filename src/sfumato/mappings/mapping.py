@@ -10,12 +10,12 @@ from sklearn.utils import assert_all_finite
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.hulls.rows import check_queries, check_rows
-from sfumato.kernels.arrays import Array, cast, is_foreign, like, namespace_of
+from sfumato.kernels.arrays import Array, cast, is_from_another_library, like, namespace_of
+from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.mappings.inducing import cross_kernel
 from sfumato.mappings.layer import fit_layer
 from sfumato.mappings.many import seed_from
-from sfumato.mappings.parameters import check_kappa, check_ratio
-from sfumato.persistence.forms import Form, flag, numbers, real, refuse
+from sfumato.storage.forms import Form, flag, numbers, real, refuse
 
 __all__ = ["MembershipMapping"]
 
@@ -166,7 +166,7 @@ def _check_outputs(y: Any, x: Array) -> Array:
             "MembershipMapping requires y to be passed, but the target y is None."
         )
     try:
-        values = y if is_foreign(y) else np.asarray(y, dtype=np.float64)
+        values = y if is_from_another_library(y) else np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError("'y' must hold numbers, one row for each row of X.") from None
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
@@ -175,7 +175,7 @@ def _check_outputs(y: Any, x: Array) -> Array:
             f"dimensions. Got inconsistent shape {tuple(values.shape)}."
         )
     try:
-        if not is_foreign(values):
+        if not is_from_another_library(values):
             assert_all_finite(values, input_name="y")
     except ValueError as error:
         raise InvalidInputError(str(error)) from None

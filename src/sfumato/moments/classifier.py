@@ -12,12 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Unit
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
-from sfumato.persistence.forms import Form, integers, known_bounds, labels, numbers, real
 from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import Form, integers, known_bounds, labels, numbers, real
 from sfumato.sums import Records
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateGaussianClassifier"]
 
@@ -44,12 +46,10 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         sums are more accurate, since later ones are centred and clipped by what earlier ones told.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
-    unit : {"record"}, default="record"
-        One whole row with its label is protected.
+    unit : {"record", "person"}, default="record"
+        One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict"}, default="strict"
-        No printed algorithm differs here.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
@@ -74,7 +74,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     Privacy
     -------
-    Unit and relation : record, label included; replace_one or add_or_remove_one.
+    Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
     Released : the sum of rows and squared lengths; the second moment of centred rows; the class
         moments in its top eigenvectors (twice where a class has several Gaussians), each with
         Gaussian noise. With `single_release`, the class moments of all features alone.
@@ -94,6 +94,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     True
     """
 
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     stored_form: ClassVar[Form] = {
         "bounds": known_bounds,
         "classes_": labels("c"),
@@ -114,8 +115,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -125,11 +125,12 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike | Records, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Learn components and class Gaussians from a few noisy sums.
 
         Parameters
@@ -138,6 +139,8 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
             Rows; records bring their labels along.
         y : array-like of shape (n_samples,)
             Labels.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
 
         Returns
         -------
@@ -145,7 +148,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        records, self.classes_ = self._labelled_unit_records(X, y, bounds)
+        records, self.classes_ = self._labelled_unit_records(X, y, bounds, groups)
         plan = self._plan(records)  # [G1] the budget divided
         receipt = self._prepay(*plan.mechanisms())  # [G2] charge all, then draw
         released = release_gaussians(records, plan, receipt)  # [G3] the releases
@@ -164,7 +167,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         check_parts(self.gaussians_per_class)
         if self.single_release and self.gaussians_per_class not in (None, 1):
             raise InvalidInputError(
-                "'single_release' gives one Gaussian a class; several of them "
+                "'single_release' gives one Gaussian per class; several of them "
                 f"(gaussians_per_class={self.gaussians_per_class}) need a further release."
             )
         kept = records.width if self.n_components is None else self.n_components
@@ -202,7 +205,6 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
 
     def _scores(self, rows: Array) -> Array:
         """Log of the sum of count times density over the Gaussians of each class."""
-        assert self.bounds is not None  # noqa: S101 - checked by fit
         released = CentredGaussians(
             self.centre_,
             self.components_.T,
@@ -210,7 +212,7 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
             ClassGaussians(self.counts_, self.means_, self.covariances_),
             self.gaussian_classes_,
         )
-        coordinates = released.to_coordinates(self.bounds.clip(rows))
+        coordinates = released.to_coordinates(self.row_bounds.clip(rows))
         parts = released.gaussians.log_densities(coordinates) + np.log(self.counts_)
         return np.column_stack(
             [

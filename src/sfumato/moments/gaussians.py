@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
-from sfumato.persistence.forms import numbers, refuse
+from sfumato.storage.forms import numbers, refuse
 
 __all__ = [
     "CentredGaussians",

@@ -8,11 +8,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from sfumato.bounds import Bounds
+from sfumato.guarantee import Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
-from sfumato.persistence.forms import Form, known_bounds, labels, numbers
 from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import Form, known_bounds, labels, numbers
 from sfumato.sums import ClassMoments, Records
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateMoments"]
 
@@ -28,12 +30,10 @@ class PrivateMoments(PrivateEstimator):
     ----------
     epsilon, delta : float, default=1.0, 1e-6
         The budget. ``epsilon=inf`` gives the exact moments and no privacy.
-    unit : {"record"}, default="record"
-        One whole row with its label is protected.
+    unit : {"record", "person"}, default="record"
+        One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict"}, default="strict"
-        No printed algorithm differs here.
     bounds : Bounds
         Public bounds of the rows, with the label set if labels are given; required.
     ledger : DatasetBudget, optional
@@ -55,7 +55,7 @@ class PrivateMoments(PrivateEstimator):
 
     Privacy
     -------
-    Unit and relation : record, label included; replace_one or add_or_remove_one.
+    Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
     Released : the joint moments of all classes, with symmetric Gaussian noise.
     Sensitivity : ``√2 (1 + w²)`` (replace, a change of label included) or ``1 + w²`` (add or
         remove), w = 7/8: 2.50 or 1.77.
@@ -73,6 +73,8 @@ class PrivateMoments(PrivateEstimator):
     array([[0.3, 0.3]])
     """
 
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
+    scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
     stored_form: ClassVar[Form] = {
         "bounds": known_bounds,
         "classes_": labels("c"),
@@ -88,15 +90,13 @@ class PrivateMoments(PrivateEstimator):
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
@@ -105,7 +105,9 @@ class PrivateMoments(PrivateEstimator):
         tags.requires_fit = True
         return tags
 
-    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike | Records, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Learn the moments of the classes in `y`, or of all rows as one class.
 
         Parameters
@@ -114,6 +116,8 @@ class PrivateMoments(PrivateEstimator):
             Rows; records bring their labels along.
         y : array-like of shape (n_samples,), optional
             Labels.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
 
         Returns
         -------
@@ -121,7 +125,9 @@ class PrivateMoments(PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        records, self.classes_ = self._unit_records(X, y, bounds)  # [M1] rows in the unit ball
+        records, self.classes_ = self._unit_records(
+            X, y, bounds, groups
+        )  # [M1] rows in the unit ball
         statistic = ClassMoments(len(self.classes_), records.width, CONSTANT)
         mechanism = GaussianMechanism.calibrate(  # [M2] sensitivity of all classes jointly
             sensitivity=records.sensitivity(statistic), epsilon=self.epsilon, delta=self.delta

@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.persistence.forms import Form, known_bounds, numbers, whole
 from sfumato.private import PrivateEstimator
+from sfumato.storage.forms import Form, known_bounds, numbers, whole
 from sfumato.sums import Records, SecondMoment
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivatePCA", "check_n_components", "top_eigenvectors"]
 
@@ -31,12 +33,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         Directions kept; capped at the number of features.
     epsilon, delta : float, default=1.0, 1e-6
         The budget. ``epsilon=inf`` gives the exact components and no privacy.
-    unit : {"record"}, default="record"
-        One whole row is protected.
+    unit : {"record", "person"}, default="record"
+        One whole row is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours.
-    mode : {"strict"}, default="strict"
-        No printed algorithm differs here.
     bounds : Bounds
         Public bounds of the rows; required.
     ledger : DatasetBudget, optional
@@ -55,7 +55,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
     Privacy
     -------
-    Unit and relation : record; replace_one or add_or_remove_one.
+    Unit and relation : record or person; replace_one or add_or_remove_one.
     Released : ``M = sum z zᵀ`` of rows scaled into the unit ball, with symmetric Gaussian noise.
     Sensitivity : ``√2`` (replace) or 1 (add or remove) in Frobenius norm.
     Guarantee : mu-GDP by the Gaussian mechanism, hence (epsilon, delta).
@@ -72,6 +72,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     True
     """
 
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
+    scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
     stored_form: ClassVar[Form] = {
         "bounds": known_bounds,
         "centre_": numbers("d"),
@@ -88,8 +90,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         delta: float = 1e-6,
         unit: str = "record",
         relation: str = "replace_one",
-        mode: str = "strict",
-        bounds: Bounds | None = None,
+        bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
     ) -> None:
         self.n_components = n_components
@@ -97,11 +98,15 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.delta = delta
         self.unit = unit
         self.relation = relation
-        self.mode = mode
         self.bounds = bounds
         self.ledger = ledger
 
-    def fit(self, X: ArrayLike | Records, y: object = None) -> Self:  # noqa: ARG002 - the contract's y
+    def fit(
+        self,
+        X: ArrayLike | Records,
+        y: object = None,  # noqa: ARG002 - the contract's y
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn the components from one noisy second moment.
 
         Parameters
@@ -110,6 +115,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Rows.
         y : None
             Not used.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
 
         Returns
         -------
@@ -117,7 +124,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             The fitted estimator.
         """
         bounds = self._check_promise()
-        records, _ = self._unit_records(X, None, bounds)  # [P1] rows in the unit ball
+        records, _ = self._unit_records(X, None, bounds, groups)  # [P1] rows in the unit ball
         n_components = check_n_components(self.n_components, records.width)
         statistic = SecondMoment(records.width)
         mechanism = GaussianMechanism.calibrate(  # [P2] sensitivity of the sum
@@ -152,8 +159,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Coordinates.
         """
         check_is_fitted(self)
-        assert self.bounds is not None  # noqa: S101 - checked by fit
-        rows = self.bounds.clip(self._check_rows(X, reset=False))
+        rows = self.row_bounds.clip(self._check_rows(X, reset=False))
         return np.asarray((rows - self.centre_) @ self.components_.T)
 
     def inverse_transform(self, X: ArrayLike) -> Array:
@@ -172,8 +178,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             Rows.
         """
         check_is_fitted(self)
-        assert self.bounds is not None  # noqa: S101 - checked by fit
-        radius = self.bounds.ball(self.n_features_in_)[1]
+        radius = self.row_bounds.ball(self.n_features_in_)[1]
         coordinates = Bounds(norm=radius).clip(X)
         if coordinates.shape[1] != self.n_components_:
             raise InvalidInputError(

@@ -70,7 +70,7 @@ def check_parts(gaussians_per_class: object) -> None:
 def usual_parts(
     *, epsilon: float, delta: float, n_rows: int, n_classes: int, n_components: int
 ) -> int:
-    """Choose the number of Gaussians a class, 1, 2 or 4, from public numbers alone.
+    """Choose the number of Gaussians per class, 1, 2 or 4, from public numbers alone.
 
     A covariance of k coordinates over n rows carries noise of spectral radius
     ``√(2k) s / n`` and has an average eigenvalue of about ``1/k``. Take as many parts of equal

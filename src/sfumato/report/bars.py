@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from sfumato.report import svg
 from sfumato.report.chart import number
 
 __all__ = ["paired_bars", "roc_curves"]
@@ -32,8 +33,8 @@ def paired_bars(
     step = (RIGHT - LEFT) / len(labels)
     width = max(step * 0.82, 0.5)
     parts = [
-        _opening(title, (WIDTH, HEIGHT), _shares_told(labels, first, second, names), key),
-        f'<text class="axis-name" x="{LEFT:.0f}" y="14">{escape(_cut(title, 44))}</text>',
+        svg.opening(title, (WIDTH, HEIGHT), _shares_told(labels, first, second, names), key),
+        f'<text class="axis-name" x="{LEFT:.0f}" y="14">{escape(svg.cut(title, 44))}</text>',
     ]
     for i, (filled, outlined) in enumerate(zip(first, second, strict=True)):
         x = LEFT + i * step + (step - width) / 2
@@ -71,7 +72,7 @@ def _labels(labels: Sequence[str], step: float) -> list[str]:
         places, room = [(LEFT, "start", 0), (RIGHT, "end", -1)], 22
     return [
         f'<text class="tick" x="{x:.1f}" y="{BOTTOM + 18:.0f}" text-anchor="{anchor}">'
-        f"{escape(_cut(labels[i], room))}</text>"
+        f"{escape(svg.cut(labels[i], room))}</text>"
         for x, anchor, i in places
     ]
 
@@ -82,7 +83,7 @@ def roc_curves(curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], *
     told = "; ".join(f"{name}: {len(x)} points" for name, x, _ in curves)
     bottom = 20 + SIDE
     parts = [
-        _opening("True against false positive rate", size, told, key),
+        svg.opening("True against false positive rate", size, told, key),
         '<text class="axis-name" x="0" y="12">true positive rate</text>',
         f'<rect class="frame" x="20" y="20" width="{SIDE:.0f}" height="{SIDE:.0f}"/>',
         f'<line class="ceiling" x1="20" y1="{bottom:.0f}" x2="{20 + SIDE:.0f}" y2="20"/>',
@@ -98,21 +99,9 @@ def roc_curves(curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], *
         level = bottom + 34 + 18 * i
         parts.append(
             f'<line class="line"{dash} x1="20" y1="{level - 4:.0f}" x2="52" y2="{level - 4:.0f}"/>'
-            f'<text class="label" x="60" y="{level:.0f}">{escape(_cut(name, 38))}</text>'
+            f'<text class="label" x="60" y="{level:.0f}">{escape(svg.cut(name, 38))}</text>'
         )
     return "\n".join([*parts, "</svg>"])
 
 
 _DASHES = ("none", "6 4", "2 3", "10 3 2 3")
-
-
-def _opening(title: str, size: tuple[int, int], told: str, key: str) -> str:
-    return (
-        f'<svg role="img" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" height="{size[1]}" '
-        f'aria-labelledby="{key}-title {key}-desc"><title id="{key}-title">{escape(title)}</title>'
-        f'<desc id="{key}-desc">{escape(told)}.</desc>'
-    )
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: max(longest - 1, 1)] + "…"

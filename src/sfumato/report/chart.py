@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from sfumato.report import svg
+
 __all__ = ["Point", "aligned", "draw", "drawable", "number"]
 
 _LINE_HEIGHT = 18.0  # of a label, in pixels
@@ -129,32 +131,30 @@ def _opening(
     ]
     if ceiling is not None:
         told.append(f"without privacy: {ceiling:.4g}")
-    return (
-        f'<svg role="img" viewBox="0 0 {size[0]} {size[1]}" width="{size[0]}" height="{size[1]}" '
-        f'aria-labelledby="{key}-title {key}-desc">\n'
-        f'<title id="{key}-title">{escape(metric)} against epsilon</title>\n'
-        f'<desc id="{key}-desc">{escape("; ".join(told))}.</desc>'
-    )
+    return svg.opening(f"{metric} against epsilon", size, "; ".join(told), key)
 
 
 def _axes(
     frame: _Frame, ticks: Sequence[float], epsilons: Sequence[float], metric: str
 ) -> list[str]:
-    parts = [_text(0, 14, metric, "axis-name")]
+    parts = [svg.text(0, 14, metric, "axis-name")]
     for tick, text in zip(ticks, aligned(ticks), strict=True):
         y = frame.y(tick)
         rule = "base" if tick == ticks[0] else "grid"
-        parts.append(_rule(frame.left, y, frame.right, y, rule))
-        parts.append(_text(frame.left - 8, y + 4, text, "tick", anchor="end"))
+        parts.append(svg.rule(frame.left, y, frame.right, y, rule))
+        parts.append(svg.text(frame.left - 8, y + 4, text, "tick", anchor="end"))
     drawn = -math.inf
     for epsilon in sorted(set(epsilons)):
         x = frame.x(epsilon)
         if x - drawn >= _TICK_ROOM:
-            parts.append(_rule(x, frame.bottom, x, frame.bottom + 5, "base"))
-            parts.append(_text(x, frame.bottom + 20, number(epsilon), "tick", anchor="middle"))
+            parts.append(svg.rule(x, frame.bottom, x, frame.bottom + 5, "base"))
+            parts.append(svg.text(x, frame.bottom + 20, number(epsilon), "tick", anchor="middle"))
             drawn = x
     middle = (frame.left + frame.right) / 2
-    return [*parts, _text(middle, frame.bottom + 40, "epsilon (ε)", "axis-name", anchor="middle")]
+    return [
+        *parts,
+        svg.text(middle, frame.bottom + 40, "epsilon (ε)", "axis-name", anchor="middle"),
+    ]
 
 
 def _ceiling_label(ceiling: float | None) -> str:
@@ -163,7 +163,7 @@ def _ceiling_label(ceiling: float | None) -> str:
 
 def _ceiling_line(frame: _Frame, ceiling: float) -> str:
     y = frame.y(ceiling)
-    return _rule(frame.left, y, frame.right, y, "ceiling")
+    return svg.rule(frame.left, y, frame.right, y, "ceiling")
 
 
 def _line(frame: _Frame, own: Sequence[Point]) -> str:
@@ -203,7 +203,7 @@ def _margin_labels(
     names, parts = list(series), []
     for y, i in _spread(wanted, frame.bottom):
         if i < 0:
-            parts.append(_text(frame.right + 8, y + 4, _ceiling_label(ceiling), "label faint"))
+            parts.append(svg.text(frame.right + 8, y + 4, _ceiling_label(ceiling), "label faint"))
         else:
             parts += _label(frame.right + 14, y, names[i], series[names[i]], i, _LABEL_ROOM - 30)
     return parts
@@ -215,7 +215,7 @@ def _labels_below(
     parts = []
     if ceiling is not None:
         place = frame.left + 4, frame.y(ceiling) - 7
-        parts.append(_text(*place, _ceiling_label(ceiling), "label faint"))
+        parts.append(svg.text(*place, _ceiling_label(ceiling), "label faint"))
     for i, (name, own) in enumerate(series.items()):
         y = frame.bottom + 58 + i * _LINE_HEIGHT
         parts += _label(frame.left + 5, y, name, own, i, frame.right - frame.left - 20)
@@ -224,8 +224,8 @@ def _labels_below(
 
 def _label(x: float, y: float, name: str, own: list[Point], i: int, room: float) -> list[str]:
     proved = all(point.proved for point in own)
-    text = _cut(name, int(room / _CHARACTER))
-    return [_mark(x, y, i, proved=proved), _text(x + 11, y + 4, text, "label")]
+    text = svg.cut(name, int(room / _CHARACTER))
+    return [_mark(x, y, i, proved=proved), svg.text(x + 11, y + 4, text, "label")]
 
 
 def _spread(wanted: list[tuple[float, int]], lowest: float) -> list[tuple[float, int]]:
@@ -254,18 +254,3 @@ def _round_ticks(values: Sequence[float]) -> list[float]:
     step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: max(longest - 1, 1)] + "…"
-
-
-def _rule(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, text: str, style: str, *, anchor: str = "start") -> str:
-    return (
-        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
-        f"{escape(text)}</text>"
-    )

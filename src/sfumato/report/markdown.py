@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.report.chart import number
+from sfumato.report.explanations import HEADS, summary_rows
 from sfumato.report.parts import LedgerExtract
 from sfumato.report.words import (
     LIMITS,
@@ -41,6 +42,7 @@ def markdown(report: Report) -> str:
         *(f"# {_md(report.title)}", "", f"Privacy report, {report.when.isoformat()}", ""),
         *_warning_lines(report),
         *_result_lines(report),
+        *_explanation_lines(report),
         *_ledger_lines(report.ledger),
         *_sensitive_lines(report),
         *("## Guarantees", "", *results),
@@ -49,6 +51,19 @@ def markdown(report: Report) -> str:
         *_pair_lines("Software", report.versions),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _explanation_lines(report: Report) -> list[str]:
+    """Give what models say about their columns: released numbers only."""
+    lines: list[str] = []
+    for result in report.results:
+        if result.explanation is not None:
+            about = f"What each column adds to {result.explanation.scores[-1]}."
+            rows = [_row(row) for row in summary_rows(result.explanation)]
+            rule = "|---|" + "---:|" * (len(HEADS) - 1)
+            lines += [f"### {_md(result.name)}", "", _md(about), "", _row(HEADS), rule, *rows, ""]
+            lines += [_md(result.explanation.note), ""]
+    return ["## What the model says", "", *lines] if lines else []
 
 
 def _ledger_lines(extract: LedgerExtract | None) -> list[str]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sfumato.report.chart import Point, draw, drawable, number
+from sfumato.report.officer import first_pages
 from sfumato.report.sections import (
     audit_section,
     curve_section,
+    explanation_section,
     ledger_section,
     limits_section,
     marginals_section,
     metrics_section,
     promise_in_large,
 )
-from sfumato.report.style import PAGE, STYLE
 from sfumato.report.words import (
     coverage,
     event_rows,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page"]
 
+_PARTS = ("html", "css")
 _ALL_PROVED = "Every guarantee in this report is proved."
 
 
@@ -41,10 +44,13 @@ def page(report: Report) -> str:
     """Give the whole HTML page."""
     body = [
         _header(report),
-        promise_in_large(report),
         _banner(report),
+        first_pages(report),
+        '<div class="appendix"><h2 class="part">Appendix</h2></div>' if report.results else "",
+        promise_in_large(report),
         _results(report),
         *(() if report.sensitive_metrics else _charts(report)),
+        explanation_section(report),
         ledger_section(report.ledger),
         metrics_section(report, _charts(report)),
         curve_section(report),
@@ -57,7 +63,9 @@ def page(report: Report) -> str:
         _pairs_section("Settings", report.settings),
         _pairs_section("Software", report.versions),
     ]
-    return PAGE.format(title=escape(report.title), style=STYLE, body="\n".join(filter(None, body)))
+    # No script, no network, light and dark, screen and paper.
+    frame, style = ((files("sfumato.report") / f"page.{kind}").read_text() for kind in _PARTS)
+    return frame.format(title=escape(report.title), style=style, body="\n".join(filter(None, body)))
 
 
 def _header(report: Report) -> str:

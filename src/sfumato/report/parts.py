@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from typing import Any
 
+from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.ledger_chain import decode_event
+from sfumato.events import Event, flatten
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee
+from sfumato.guarantee import Guarantee, Unit
 from sfumato.report.words import event_rows
 
-__all__ = ["Audit", "Histogram", "LedgerExtract", "Marginal", "Roc"]
+__all__ = ["Audit", "Histogram", "LedgerExtract", "Marginal", "Roc", "events_key"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,10 @@ class LedgerExtract:
         The last hash of the chain.
     lines : tuple of tuple of str
         Time, kind and parameters of each charge.
+    releases : tuple of mapping
+        Time, person, purpose, epsilon alone and key of the events of each charge.
+    attacker : mapping of str to float, optional
+        What the best attacker can do against all releases together, by the noise that was drawn.
     """
 
     name: str
@@ -51,6 +59,8 @@ class LedgerExtract:
     left: float
     head: str
     lines: tuple[tuple[str, str, str], ...]
+    releases: tuple[Mapping[str, Any], ...] = ()
+    attacker: Mapping[str, float] | None = None
 
     @classmethod
     def of(cls, budget: DatasetBudget) -> LedgerExtract:
@@ -69,7 +79,22 @@ class LedgerExtract:
             lines.append((charge.time.partition(" ")[0], row[0], row[1] + times))
         kept = {name: value for name, value in statement.items() if name != "charges"}
         words = {name: str(kept[name]) for name in ("unit", "relation")}
-        return cls(**{**kept, **words}, lines=tuple(lines))
+        releases = tuple(
+            {
+                "time": past.time,
+                "by": past.by,
+                "purpose": past.purpose,
+                "epsilon": past.epsilon,
+                "key": events_key(past.events),
+            }
+            for past in budget.history()
+        )
+        return cls(
+            **{**kept, **words},
+            lines=tuple(lines),
+            releases=releases,
+            attacker=_odds(budget),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give the extract as plain JSON values.
@@ -80,6 +105,24 @@ class LedgerExtract:
             Plain values.
         """
         return asdict(self)
+
+
+def events_key(events: Sequence[Event]) -> str:
+    """Name a list of events, so that a charge finds the file that it paid for."""
+    counted = sorted(
+        (json.dumps(e.to_dict(), sort_keys=True), n) for e, n in flatten(events).items()
+    )
+    return sha256(json.dumps(counted).encode()).hexdigest()[:16]
+
+
+def _odds(budget: DatasetBudget) -> dict[str, float] | None:
+    """Give the odds against all charges together; None where nothing was charged yet."""
+    total, events = budget.total, budget.events()
+    if not events or total.unit is Unit.ENTRY:
+        return None
+    epsilon = epsilon_spent(events, total.delta, total.relation)
+    whole = Guarantee(epsilon, total.delta, unit=total.unit, relation=total.relation, events=events)
+    return whole.attacker.to_dict()
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from operator import add
 from types import MappingProxyType
 from typing import Any
 
+from sfumato.additive.explanation import Explanation
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
 from sfumato.report.chart import Point, drawable
 from sfumato.report.markdown import markdown
+from sfumato.report.officer import Office
 from sfumato.report.page import page
-from sfumato.report.parts import Audit, LedgerExtract, Marginal
+from sfumato.report.parts import Audit, LedgerExtract, Marginal, events_key
 from sfumato.report.words import protection
 from sfumato.report.writing import write_form
 
@@ -41,12 +43,21 @@ class Result:
         Measured figures such as ``{"accuracy": 0.93}``.
     notes : sequence of str
         Anything a reader should know about this row.
+    explanation : Explanation, optional
+        What the model says about its columns: released numbers only.
+    file : str, optional
+        The file that holds it.
+    declared : mapping of str to str
+        What was declared public, with values: the range or the values of each column.
     """
 
     name: str
     guarantee: Guarantee
     metrics: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    file: str | None = None
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -57,6 +68,13 @@ class Result:
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "metrics", _figures("metrics", self.metrics))
         object.__setattr__(self, "notes", _sentences(self.notes))
+        declared = {str(name): str(value) for name, value in dict(self.declared).items()}
+        object.__setattr__(self, "declared", MappingProxyType(declared))
+
+    @property
+    def key(self) -> str:
+        """The name of its events, by which a ledger's charge finds it."""
+        return events_key(self.guarantee.events)
 
     @property
     def warning(self) -> str | None:
@@ -87,6 +105,9 @@ class Result:
             "warning": self.warning,
             "metrics": {name: _json_number(value) for name, value in self.metrics.items()},
             "notes": list(self.notes),
+            "file": self.file,
+            "declared": dict(self.declared),
+            **({} if self.explanation is None else {"explanation": self.explanation.to_dict()}),
         }
 
 
@@ -112,6 +133,8 @@ class Report:
         Columns of fabricated rows beside those of real ones. Sensitive.
     audit : Audit, optional
         What an audit has measured. Sensitive.
+    office : Office, optional
+        Who answers for the data, for the signature block.
     sensitive_metrics : bool, default=False
         Whether metrics and ceiling were measured on rows that are not public; they then stand
         under the mark of what is sensitive, and nowhere else.
@@ -145,6 +168,7 @@ class Report:
     curve: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     marginals: tuple[Marginal, ...] = ()
     audit: Audit | None = None
+    office: Office | None = None
     sensitive_metrics: bool = False
     versions: Mapping[str, str] = field(default_factory=lambda: _running_versions())
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -234,9 +258,11 @@ class Report:
             "warnings": list(self.warnings),
             "results": results,
             "together": None if together is None else together.to_dict(),
+            "attacker": None if together is None else together.attacker.to_dict(),
             "ceiling": {} if self.sensitive_metrics else metrics["ceiling"],
             "settings": dict(self.settings),
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
+            "office": None if self.office is None else self.office.to_dict(),
             "sensitive": {
                 **(metrics if self.sensitive_metrics else {}),
                 "curve": {name: [list(point) for point in own] for name, own in self.curve.items()},

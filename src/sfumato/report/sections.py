@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.report.bars import paired_bars, roc_curves
 from sfumato.report.chart import Point, draw, number
+from sfumato.report.explanations import explanation_article
 from sfumato.report.parts import Audit, LedgerExtract, Marginal
 from sfumato.report.words import LIMITS, RAW, sensitive_figures, standing, unbroken
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "audit_section",
     "curve_section",
+    "explanation_section",
     "ledger_section",
     "limits_section",
     "marginals_section",
@@ -48,8 +50,9 @@ def ledger_section(extract: LedgerExtract | None) -> str:
     if extract is None:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(time[:16].replace('T', ' '))}</td><td>{escape(kind)}</td>"
-        f"<td>{escape(parameters)}</td></tr>"
+        f"<tr><td data-name='When'>{escape(time[:16].replace('T', ' '))}</td>"
+        f"<td data-name='Release'>{escape(kind)}</td>"
+        f"<td data-name='Parameters'>{escape(parameters)}</td></tr>"
         for time, kind, parameters in extract.lines
     )
     table = (
@@ -69,6 +72,16 @@ def ledger_section(extract: LedgerExtract | None) -> str:
         f'<p class="quiet">Head of the chain: <code>{escape(extract.head)}</code>. Note it '
         "elsewhere; <code>sfumato budget verify</code> checks it.</p>",
     )
+
+
+def explanation_section(report: Report) -> str:
+    """Show what models say about their columns; from released numbers, so it may be handed on."""
+    articles = [
+        explanation_article(result.name, result.explanation, f"explained-{i}")
+        for i, result in enumerate(report.results)
+        if result.explanation is not None
+    ]
+    return _section("explained", "What the model says", "".join(articles)) if articles else ""
 
 
 def curve_section(report: Report) -> str:

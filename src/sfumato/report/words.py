@@ -112,7 +112,7 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
     if guarantee.claimed_epsilon is not None:
         found.append(("Epsilon as printed, not proved", number(guarantee.claimed_epsilon)))
     found += [("Delta", _scientific(guarantee.delta)), ("Protects", protected_unit(guarantee))]
-    found.append(("Neighbouring data sets", RELATIONS[guarantee.relation]))
+    found.append(("Neighbouring data sets", relation_words(guarantee)))
     reading = guarantee.record_reading
     if reading is not None:
         found.append(
@@ -160,6 +160,12 @@ RELATIONS = {
 }
 
 
+def relation_words(guarantee: Guarantee) -> str:
+    """Say which data sets count as neighbours."""
+    words = RELATIONS[guarantee.relation]
+    return words.replace("record", "person") if guarantee.unit is Unit.PERSON else words
+
+
 def protected_unit(guarantee: Guarantee) -> str:
     """Say what one change may touch."""
     if guarantee.unit is Unit.ENTRY:
@@ -169,6 +175,8 @@ def protected_unit(guarantee: Guarantee) -> str:
             f"one number of one record, up to a change of {guarantee.entry_bound:g} in the units "
             "of the rows"
         )
+    if guarantee.unit is Unit.PERSON:
+        return "one person, with all rows"
     return "one whole record"
 
 
@@ -208,7 +216,7 @@ def together_sentence(report: Report) -> str | None:
 
 def protection(guarantee: Guarantee) -> str:
     """Say what an epsilon protects; only epsilons of one protection compare."""
-    return f"{protected_unit(guarantee)}; {RELATIONS[guarantee.relation].partition(';')[0]}"
+    return f"{protected_unit(guarantee)}; {relation_words(guarantee).partition(';')[0]}"
 
 
 def unbroken(text: str) -> str:

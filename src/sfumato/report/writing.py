@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sfumato.atomic_file import written_aside
 from sfumato.exceptions import InvalidInputError
+from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["write_form"]
 
@@ -21,5 +21,5 @@ def write_form(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], st
             f"'path' must end in {', '.join(others)} or {last}. Got the suffix '{suffix}' instead."
         )
     text = forms[suffix]()
-    with written_aside(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8", "replace"))

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sfumato.bounds import Bounds
 from sfumato.guarantee import Relation, Unit
 
-__all__ = ["PrivateCase", "fit", "neighbours"]
+__all__ = ["PrivateCase", "fit", "neighbours", "rows_of_a_person"]
 
 Oracle = Callable[[Any, np.ndarray, np.ndarray | None], None]
 Data = tuple[np.ndarray, np.ndarray | None]
@@ -61,12 +61,22 @@ class PrivateCase:
 
 
 def fit(model: Any, X: Any, y: Any) -> Any:
-    """Fit with labels where there are any."""
+    """Fit with labels where there are any, and with IDs where persons are the unit.
+
+    Each `rows_of_a_person` rows from the first on belong to one person.
+    """
+    if model.unit == Unit.PERSON:
+        return model.fit(X, y, groups=np.arange(len(X)) // rows_of_a_person(model))
     return model.fit(X) if y is None else model.fit(X, y)
 
 
+def rows_of_a_person(model: Any) -> int:
+    """Rows that neighbours differ in: the most of a person, or one."""
+    return int(model.bounds.person_rows) if model.unit == Unit.PERSON else 1
+
+
 def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
-    """Give neighbours under the estimator's relation: a last row replaced, or removed.
+    """Give neighbours under the estimator's relation: a last row, or person, replaced or removed.
 
     The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
     comes with two labels. With unit "entry" one number of the last row is moved instead, by the
@@ -80,7 +90,8 @@ def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
     labels = [None] if case.y is None else list(np.unique(case.y)[:2])
     variants = [(row, label) for row in np.vstack([edge, odd]) for label in labels]
     if Relation(case.estimator.relation) is Relation.ADD_OR_REMOVE_ONE:
-        without = case.X[:-1], None if case.y is None else case.y[:-1]
+        last = slice(-rows_of_a_person(case.estimator))
+        without = case.X[last], None if case.y is None else case.y[last]
         yield from ((_with_last(case, *variant), without) for variant in variants)
         return
     for i, first in enumerate(variants):
@@ -89,7 +100,7 @@ def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
 
 
 def _entry_neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
-    box = case.estimator.bounds.box(case.X.shape[1])
+    box = case.estimator.array_bounds.box(case.X.shape[1])
     label = None if case.y is None else case.y[-1]
     widths = box[1] - box[0]
     for column in {int(np.argmin(widths)), int(np.argmax(widths)), 0}:
@@ -106,17 +117,27 @@ def _entry_neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
 
 
 def _edge_rows(case: PrivateCase) -> np.ndarray:
-    bounds: Bounds = case.estimator.bounds
+    bounds: Bounds = case.estimator.array_bounds
     centre, radius = bounds.ball(case.X.shape[1])
     axes = np.linalg.svd(case.X - centre, full_matrices=False)[2][:2]
     far = centre + radius * np.vstack([axes, -axes[:1], axes.sum(axis=0) / np.sqrt(2)])
-    return np.vstack([bounds.clip(far), centre])
+    return np.vstack([bounds.clip(far), centre, *_corners(bounds, case.X.shape[1])])
+
+
+def _corners(bounds: Bounds, n_features: int) -> list[np.ndarray]:
+    """Opposite corners of a box with a range per feature, and one that is nearly orthogonal."""
+    box = bounds.box(n_features) if bounds.has_ranges else None
+    if box is None:
+        return []
+    odd = np.arange(n_features) % 2 == 1
+    return [*box, np.where(odd, *box)]
 
 
 def _with_last(case: PrivateCase, row: np.ndarray, label: Any) -> Data:
-    X = np.vstack([case.X[:-1], row])
+    k = rows_of_a_person(case.estimator)
+    X = np.vstack([case.X[:-k], *[row] * k])
     if case.y is None:
         return X, None
     y = case.y.copy()
-    y[-1] = label
+    y[-k:] = label
     return X, y

@@ -27,8 +27,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import is_foreign, to_numpy
-from sfumato.persistence import save
+from sfumato.kernels.arrays import is_from_another_library, to_numpy
+from sfumato.storage.models import save
 
 __all__ = [
     "Description",
@@ -104,7 +104,7 @@ def _walk(value: Any, path: str, deepest: int, seen: dict[int, Any]) -> Iterator
         return
     seen[id(value)] = value  # kept alive, so that no other object takes its place
     parts = _parts(value)
-    if isinstance(value, np.ndarray) or is_foreign(value) or _is_row_of_numbers(value):
+    if isinstance(value, np.ndarray) or is_from_another_library(value) or _is_row_of_numbers(value):
         yield path, value
     elif parts or _shows_itself(value):
         yield path, Outline(_type_name(value), tuple(name for name, _ in parts))
@@ -162,7 +162,7 @@ def _is_row_of_numbers(value: Any) -> bool:
 
 
 def _parts(value: Any) -> Parts:
-    if _is_row_of_numbers(value) or is_foreign(value):
+    if _is_row_of_numbers(value) or is_from_another_library(value):
         return []
     for kind, parts_of in _WAYS:
         if isinstance(value, kind):
@@ -332,7 +332,7 @@ def description(value: Any) -> Description:
     """Describe a leaf to the bit: sign of zero, payload of NaN, type and shape included."""
     if isinstance(value, Outline):
         return Description(value.kind, content=value.names)
-    if is_foreign(value):
+    if is_from_another_library(value):
         host = _of_numbers(to_numpy(value))
         return Description(_type_name(value), str(value.dtype), host.shape, "", host.content)
     if isinstance(value, np.ndarray | np.generic):
@@ -413,7 +413,7 @@ def holds_a_row(value: Any, rows: np.ndarray) -> bool:
     """Whether a row stands in an array or a list of numbers, scaled or not, or in bytes."""
     if isinstance(value, bytes | bytearray):
         return any(row.astype(kind).tobytes() in value for row in rows for kind in ("f8", "f4"))
-    if is_foreign(value):
+    if is_from_another_library(value):
         value = to_numpy(value)
     elif type(value) in {list, tuple} and len(value) == rows.shape[1]:
         value = np.asarray(value, dtype=float)
@@ -448,13 +448,14 @@ def unpacked(file: bytes) -> bytes:
 
 
 def saved_bytes(model: Any) -> bytes:
-    """Give the bytes of the file that `save` writes; only classes of Sfumato must have one."""
+    """Give the bytes of the file that `save` writes; the estimators of Sfumato must have one."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "model.sfumato"
         try:
             save(model, target)
         except InvalidInputError:
-            if type(model).__module__.startswith("sfumato."):
+            module = type(model).__module__
+            if module.startswith("sfumato.") and not module.startswith("sfumato.papers."):
                 raise
             return b""
         return target.read_bytes()

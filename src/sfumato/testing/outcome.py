@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from sfumato.testing.inspection import described
+from sfumato.testing.surroundings import is_of_a_library
 
 __all__ = ["Outcome", "outcome_of"]
 
@@ -24,6 +29,8 @@ class Outcome:
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
     printed: str = ""
+    filters: list[str] = field(default_factory=list)
+    at_exit: list[str] = field(default_factory=list)
 
     def said(self) -> dict[str, Any]:
         """Everything in words, by the way it was said."""
@@ -32,6 +39,8 @@ class Outcome:
             "warnings": [f"{w.category.__name__}: {w.message}" for w in self.warnings],
             "log": self.logged,
             "printed text": self.printed,
+            "warning filters": self.filters,
+            "list of functions at exit": self.at_exit,
         }
 
     def warn_again(self) -> None:
@@ -48,12 +57,14 @@ def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
         caught = watched.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         watched.enter_context(_noting_logs(outcome.logged))
+        watched.enter_context(_noting_exits(outcome.at_exit))
         watched.enter_context(contextlib.redirect_stdout(stream))
         watched.enter_context(contextlib.redirect_stderr(stream))
         try:
             outcome.result = action(*arguments)
         except Exception as error:
             outcome.error, outcome.error_text = error, _as_shown(error)
+        outcome.filters = [repr(each) for each in warnings.filters]  # put back at the end of `with`
     outcome.warnings = list(caught or ())
     outcome.printed = stream.getvalue()
     return outcome
@@ -86,3 +97,23 @@ def _noting_logs(lines: list[str]) -> Iterator[None]:
         logging.Logger.handle = handle  # type: ignore[method-assign]
         root.setLevel(level)
         logging.disable(disabled)
+
+
+@contextmanager
+def _noting_exits(lines: list[str]) -> Iterator[None]:
+    """Note what is to run at exit, but for what libraries ask for; afterwards it will not run."""
+    register, noted = atexit.register, []
+
+    def noting(function: Any, *arguments: Any, **options: Any) -> Any:
+        if not is_of_a_library(sys._getframe(1).f_globals.get("__name__", "")):
+            lines.append(repr(described((function, arguments, options))))
+            noted.append(function)
+        return register(function, *arguments, **options)
+
+    atexit.register = noting  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        atexit.register = register
+        for function in noted:
+            atexit.unregister(function)

@@ -6,7 +6,11 @@ import builtins
 import decimal
 import enum
 import functools
+import gc
+import locale
+import logging
 import os
+import random
 import sys
 import types
 from collections import deque
@@ -19,7 +23,7 @@ import sklearn
 
 from sfumato.testing.inspection import Description, described
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "is_of_a_library"]
 
 NESTED = 8  # how far values of globals are followed
 PACKAGE = "sfumato"
@@ -48,7 +52,9 @@ class Surroundings:
     """
 
     def __init__(self, model: object) -> None:
-        self.classes = [kind for kind in type(model).__mro__ if not _is_foreign(kind.__module__)]
+        self.classes = [
+            kind for kind in type(model).__mro__ if not is_of_a_library(kind.__module__)
+        ]
         self._names = [(module, set(vars(module))) for module in SHARED]
         self._imported = set(sys.modules)
         self._settings = _settings()
@@ -140,8 +146,16 @@ def _settings() -> dict[str, Any]:
         "environment": dict(os.environ),
         "directory": str(Path.cwd()),
         "numpy errors": np.geterr(),
+        "numpy printing": np.get_printoptions(),
+        "numpy random": np.random.get_state(legacy=False),  # noqa: NPY002
+        "python random": random.getstate(),
         "decimal": decimal.getcontext().copy(),
         "sklearn": sklearn.get_config(),
+        "loggers": {name: _logger_settings(each) for name, each in _loggers().items()},
+        "umask": _umask(),
+        "locale": locale.setlocale(locale.LC_ALL),
+        "recursion": sys.getrecursionlimit(),
+        "garbage": (gc.isenabled(), gc.get_threshold()),
     }
 
 
@@ -150,15 +164,45 @@ def _set(settings: dict[str, Any]) -> None:
     os.environ.update(settings["environment"])
     os.chdir(settings["directory"])
     np.seterr(**settings["numpy errors"])
+    np.set_printoptions(**settings["numpy printing"])
+    np.random.set_state(settings["numpy random"])  # noqa: NPY002
+    random.setstate(settings["python random"])
     decimal.setcontext(settings["decimal"].copy())
     sklearn.set_config(**settings["sklearn"])
+    for name, logger in _loggers().items():
+        if name in settings["loggers"]:
+            logger.level, logger.disabled, logger.propagate = settings["loggers"][name][:3]
+    logging.disable(logging.root.manager.disable)  # forgets the levels that loggers remember
+    os.umask(settings["umask"])
+    locale.setlocale(locale.LC_ALL, settings["locale"])
+    sys.setrecursionlimit(settings["recursion"])
+    (gc.enable if settings["garbage"][0] else gc.disable)()
+    gc.set_threshold(*settings["garbage"][1])
+
+
+def _loggers() -> dict[str, logging.Logger]:
+    named = logging.root.manager.loggerDict.items()
+    return {"": logging.root} | {n: each for n, each in named if isinstance(each, logging.Logger)}
+
+
+def _logger_settings(logger: logging.Logger) -> tuple[Any, ...]:
+    attached = len(logger.handlers), len(logger.filters)
+    return logger.level, logger.disabled, logger.propagate, *attached
+
+
+def _umask() -> int:
+    """Read the mask of new files, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _is_made_up(module: types.ModuleType) -> bool:
     return getattr(module, "__spec__", None) is None
 
 
-def _is_foreign(module: str) -> bool:
+def is_of_a_library(module: str) -> bool:
+    """Whether a module is one of Python or of a library that holds no rows."""
     root = module.partition(".")[0]
     return root in FOREIGN or (root in sys.stdlib_module_names and root != "__main__")
 
@@ -181,7 +225,7 @@ def _can_hold_a_value(name: str, value: Any, owner: Owner) -> bool:
         accessors = (value.fget, value.fset, value.fdel)
         return not all(each is None or _is_fixed(each) for each in accessors)
     root = type(value).__module__.partition(".")[0]
-    return root in KEEPERS or not _is_foreign(root)
+    return root in KEEPERS or not is_of_a_library(root)
 
 
 def _is_fixed(function: Any) -> bool:

@@ -30,7 +30,8 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
     views), the file that `sfumato.save` writes, what `fit` warns, logs, prints and raises, the
     parameters of the mechanisms, and what lives longer than the model: attributes of its classes,
     globals of their modules and of those of Sfumato that these use, default arguments, contents of
-    caches.
+    caches, and settings of the process (environment, random states, filters of warnings, levels of
+    loggers, mask of new files, functions that run at exit and the like).
 
     Parameters
     ----------

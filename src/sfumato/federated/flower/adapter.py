@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from logging import INFO
 from typing import Any
 
@@ -19,21 +19,29 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 from sfumato.exceptions import FederationError
-from sfumato.federated.coordination import Federation, Task, run_task
+from sfumato.federated import hulls, linear
+from sfumato.federated.coordination import Task, run_task
+from sfumato.federated.hulls import HullTask
+from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
-from sfumato.federated.results import write_failure
+from sfumato.federated.results import write_failure, write_result
+from sfumato.storage.models import load
 
-__all__ = ["coordinator_app", "party_app"]
+__all__ = ["client_app", "server_app"]
 
 POLL_SECONDS = 0.2
 ARRAYS, HEADER = "arrays", "header"
+PHASES = {
+    HullTask.kind: frozenset({hulls.FIT, hulls.DISTANCES}),
+    LinearTask.kind: frozenset({linear.SUBSPACE, linear.CLASSIFIER}),
+}
 
 
-def party_app(phases: frozenset[str]) -> ClientApp:
-    """Make the ClientApp that answers these phases for the party of its node."""
-    app = ClientApp()
+def client_app(kind: str) -> ClientApp:
+    """Make the ClientApp that answers the phases of a kind of task for the party of its node."""
+    app, phases = ClientApp(), PHASES[kind]
 
     @app.train()
     def answer(message: Message, context: Context) -> Message:
@@ -54,10 +62,7 @@ def _answer(party: Party, content: RecordDict, phases: frozenset[str]) -> Reply:
     return party.answer(request)
 
 
-def coordinator_app(
-    task_of: Callable[[dict[str, Any]], Task],
-    finish: Callable[[Federation, dict[str, Any]], None],
-) -> ServerApp:
+def server_app(kind: str) -> ServerApp:
     """Make the ServerApp that waits for parties, runs the task's rounds and writes the result."""
     app = ServerApp()
 
@@ -73,15 +78,25 @@ def coordinator_app(
             return replies + absent(replies, names, int(config["parties"]))
 
         try:
-            federation = run_task(task_of(config), ask, min_parties=int(config["min-parties"]))
+            federation = run_task(
+                task_of(kind, config), ask, min_parties=int(config["min-parties"])
+            )
         except FederationError as error:
             write_failure(error, config)
             raise
         for each in federation.rounds:
             log(INFO, "%s", each)
-        finish(federation, config)
+        write_result(federation, config)
 
     return app
+
+
+def task_of(kind: str, config: dict[str, Any]) -> Task:
+    """Read ``task``, ``estimator`` (a file that `sfumato.save` wrote), ``serve``, ``aggregate``."""
+    name, estimator = str(config["task"]), load(str(config["estimator"]))
+    if kind == HullTask.kind:
+        return HullTask(name, estimator, str(config["serve"]))
+    return LinearTask(name, estimator, str(config["aggregate"]))
 
 
 def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:

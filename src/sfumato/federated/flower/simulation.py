@@ -13,7 +13,7 @@ from sfumato.federated.coordination import Task
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.processes import SuperLink
 from sfumato.federated.hulls import HullTask
-from sfumato.persistence import save
+from sfumato.storage.models import save
 
 __all__ = ["run_configuration", "simulate_with_flower"]
 

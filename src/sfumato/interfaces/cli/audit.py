@@ -13,21 +13,22 @@ from sfumato.auditing import audit as audit_model
 from sfumato.exceptions import InvalidInputError
 from sfumato.interfaces.cli.console import (
     console_table,
+    print_lines,
     printed_json,
     progress_bar,
     ready_to_write,
     remark,
-    told,
 )
 from sfumato.interfaces.cli.exit_codes import REFUSED, plain_errors
 from sfumato.interfaces.cli.options import Json
 from sfumato.interfaces.cli.predict import ModelPath
-from sfumato.persistence import load
-from sfumato.pipeline import labels_of, types_read_by
+from sfumato.jobs.pipeline import table_for
 from sfumato.private import PrivateEstimator
 from sfumato.report.chart import number
-from sfumato.tables.encoding import TableEncoding
+from sfumato.storage.models import load
+from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["audit"]
 
@@ -83,12 +84,11 @@ def audit(
 
 def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
     """Give the rows of a table as the model takes them, and its labels where it has them."""
-    encoding = getattr(model, "encoding_", None)
-    if encoding is not None:
-        target = target or (encoding["target"] or {}).get("name")
-        source = TableFile(path, types_read_by(model))
-        read = TableEncoding.from_dict(encoding)
-        rows = read.encode(source.read(read.form.columns))
+    bounds = getattr(model, "bounds", None)
+    if isinstance(bounds, TableBounds):
+        target = target or (None if bounds.target is None else bounds.target.name)
+        source = table_for(model, path)
+        rows = model.table_rows(source.read([column.name for column in bounds.used]))
     else:
         source = TableFile(path)
         names = [name for name in source.columns if name != target]
@@ -97,7 +97,8 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
         return rows, None
     column = source.read([target])[target]
     if hasattr(model, "classes_"):
-        return rows, labels_of(column, model.classes_)
+        known = Target(target, "", tuple(model.classes_.tolist()))
+        return rows, known.values(column)
     return rows, np.asarray(column.to_pylist())
 
 
@@ -114,9 +115,9 @@ def _show(found: AuditReport, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         printed_json(found.to_dict())
         return
-    told(found.verdict)
+    print_lines(found.verdict)
     console_table(["figure", "value"], [[k, number(v)] for k, v in found.figures.items()])
     for note in found.notes:
         remark(note)
     if output is not None:
-        told(f"Report: {output}")
+        print_lines(f"Report: {output}")

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sfumato.accounting.dataset_budget import Statement
+from sfumato.accounting.dataset_budget import PastCharge, Statement
 from sfumato.accounting.ledger import Ledger
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
+from sfumato.interfaces.cli.console import console_table
 from sfumato.interfaces.cli.exit_codes import plain_errors
 
 __all__ = ["budget_app"]
@@ -61,6 +62,9 @@ def create(
 def show(
     ledger: LedgerArgument,
     name: Annotated[str | None, typer.Argument(help="Only this dataset.")] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Each charge: when, for what, by whom, how much.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print budget, spent, left and number of charges of each dataset.
@@ -71,10 +75,17 @@ def show(
         opened = Ledger(ledger)
         names = opened.datasets() if name is None else [name]
         statements = [opened.dataset(each).statement() for each in names]
-    if as_json:
+        past = {each: opened.dataset(each).history() for each in names} if history else {}
+    if as_json and history:
+        typer.echo(
+            json.dumps({each: [c.to_dict() for c in past[each]] for each in names}, indent=2)
+        )
+    elif as_json:
         typer.echo(json.dumps([statement.to_dict() for statement in statements], indent=2))
     else:
         Console().print(_table(statements))
+        for each, charges in past.items():
+            console_table(("time", "epsilon", "by", f"purpose ({each})"), _listed(charges))
 
 
 @budget_app.command()
@@ -117,6 +128,18 @@ def _table(statements: list[Statement]) -> Table:
             statement.head[:8],
         )
     return table
+
+
+def _listed(charges: list[PastCharge]) -> list[list[str]]:
+    return [
+        [
+            each.time[:19],
+            f"{each.epsilon:.4g}",
+            each.by or "not stated",
+            each.purpose or "not stated",
+        ]
+        for each in charges
+    ]
 
 
 def _noted(heads: list[str]) -> dict[str, str]:

@@ -25,11 +25,11 @@ from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 
 __all__ = [
     "console_table",
+    "print_lines",
     "printed_json",
     "progress_bar",
     "ready_to_write",
     "remark",
-    "told",
     "written_somewhere",
 ]
 
@@ -41,7 +41,7 @@ def printed_json(record: Any) -> None:
     typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
 
 
-def told(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines of the result."""
     for line in lines:
         typer.echo(line)

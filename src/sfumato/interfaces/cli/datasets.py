@@ -9,7 +9,7 @@ import typer
 
 from sfumato.datasets import available, load
 from sfumato.datasets.catalogue import CATALOGUE
-from sfumato.interfaces.cli.console import console_table, printed_json, ready_to_write, told
+from sfumato.interfaces.cli.console import console_table, print_lines, printed_json, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, completing
 from sfumato.tables.columns import arrow
@@ -72,8 +72,8 @@ def fetch(
     if as_json:
         printed_json({"name": name, "target": found.target, "files": written})
     else:
-        told(*(f"{each['file']}: {each['rows']} rows of {name}" for each in written))
-        told(f"Target: {found.target}")
+        print_lines(*(f"{each['file']}: {each['rows']} rows of {name}" for each in written))
+        print_lines(f"Target: {found.target}")
 
 
 def _written(columns: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -9,14 +9,15 @@ import typer
 
 from sfumato.interfaces.cli.console import (
     console_table,
+    print_lines,
     printed_json,
     progress_bar,
     ready_to_write,
-    told,
+    remark,
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, TablePath, TargetName
-from sfumato.tables.bounds_file import Column
+from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, describe_table
 
@@ -42,16 +43,27 @@ def describe(
         if output is not None:
             ready_to_write(output, ".toml")
         with progress_bar(f"reading {table}"):
-            found = describe_table(TableFile(table), target)
+            found = describe_table(TableFile.sniffed(table), target)
         if output is not None:
             found.bounds.write(output)
     if as_json:
         printed_json(_record(found, output))
         return
     console_table(("column", "type", "missing", "proposed, not private"), _rows(found))
-    told(f"{found.n_rows} rows, {len(found.columns)} columns.")
+    print_lines(f"{found.n_rows} rows, {len(found.columns)} columns.")
+    if found.bounds.text is not None and found.bounds.text.to_record():
+        print_lines(
+            "Written with "
+            + ", ".join(f"{k} {v!r}" for k, v in found.bounds.text.to_record().items())
+        )
+    if found.bounds.looks_like_ids:
+        remark(
+            f"{', '.join(found.bounds.looks_like_ids)}: values repeat as IDs do. If a person has "
+            "several rows, keep person and person_rows in the file and fit with --unit person; "
+            "else declare one_row_per_person = true."
+        )
     if output is not None:
-        told(
+        print_lines(
             f"Proposed bounds: {output}. They were read off the data. Replace them by what is "
             "known without the data,",
             "then set confirmed = true in that file.",
@@ -67,15 +79,27 @@ def _rows(found: Description) -> list[list[str]]:
 
 
 def _proposal(seen: ColumnSummary, proposed: dict[str, Column], found: Description) -> str:
+    """Say what is proposed for a column, and why."""
     target = found.bounds.target
     if target is not None and seen.name == target.name:
+        if target.labels is None:
+            return f"target: {target.lower:g} to {target.upper:g}{_why(target.note)}"
         return f"target: {_listed(target.labels)}"
+    if seen.name == found.bounds.person:
+        return f"person: looks like an ID that repeats; {found.bounds.person_rows} rows per person"
     column = proposed[seen.name]
     if column.left_out:
-        return column.note.partition(":")[0].lower() + ", see the bounds file"
+        return column.note.rstrip(".")
     if column.categories is not None:
         return _listed(column.categories)
-    return f"{column.lower:g} to {column.upper:g}"
+    if column.parts:
+        return f"{', '.join(column.parts)} of {column.lower} to {column.upper}"
+    return f"{column.lower:g} to {column.upper:g}{_why(column.note)}"
+
+
+def _why(note: str) -> str:
+    reason = note.partition("; ")[2]
+    return f" ({reason})" if reason else ""
 
 
 def _listed(values: Any, most: int = 6) -> str:
@@ -90,6 +114,9 @@ def _record(found: Description, output: Path | None) -> dict[str, Any]:
         "private": False,
         "bounds_file": None if output is None else str(output),
         "target": None if bounds.target is None else vars(bounds.target),
+        "person": bounds.person,
+        "looks_like_ids": list(bounds.looks_like_ids),
+        "file": None if bounds.text is None else bounds.text.to_record(),
         "columns": [
             {**vars(column), "missing": seen.missing}
             for column in bounds.columns

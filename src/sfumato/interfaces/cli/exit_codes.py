@@ -5,7 +5,8 @@ code  meaning
 ====  ==================================================================================
 0     done
 2     the command cannot be carried out as given, or its files cannot be used
-3     refused: the budget is spent, the ledger does not hold, or an audit refuted a promise
+3     refused: the budget is spent, the ledger does not hold, an audit refuted a promise
+      or a certificate does not hold
 130   interrupted with Ctrl-C; no output was written, what was charged stays charged
 ====  ==================================================================================
 """
@@ -15,12 +16,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import typer
 
 from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, SfumatoError
 
-__all__ = ["INTERRUPTED", "REFUSED", "USER_ERROR", "plain_errors"]
+__all__ = ["INTERRUPTED", "REFUSED", "USER_ERROR", "leave", "plain_errors", "watch"]
 
 USER_ERROR = 2
 REFUSED = 3
@@ -38,20 +40,40 @@ def plain_errors() -> Iterator[None]:
             warnings.simplefilter("always", UserWarning)
             yield
     except (BudgetExceededError, LedgerTamperedError) as error:
-        _leave(error, REFUSED)
+        leave(error, REFUSED)
     except SfumatoError as error:
-        _leave(error, USER_ERROR)
+        leave(error, USER_ERROR)
     except OSError as error:
         place = f"'{error.filename}'" if error.filename else "A file"
-        _leave(f"{place} cannot be used: {error.strerror or type(error).__name__}.", USER_ERROR)
+        leave(f"{place} cannot be used: {error.strerror or type(error).__name__}.", USER_ERROR)
     except KeyboardInterrupt:
-        _leave("interrupted; no output was written. What was charged stays charged.", INTERRUPTED)
+        leave(f"interrupted; no output was written. {_charged()}", INTERRUPTED)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             _say(f"warning: {warning.message}")
 
 
-def _leave(error: SfumatoError | str, code: int) -> None:
+def watch(budget: Any) -> None:
+    """Remember a budget as it is now, so that an interruption can say what was charged since."""
+    _watched.append((budget, budget.statement().charges))
+
+
+_watched: list[tuple[Any, int]] = []
+
+
+def _charged() -> str:
+    """Say what a run has charged before it was interrupted; it stays charged."""
+    told = []
+    for budget, before in _watched:
+        past = [each for each in budget.history() if each.position > before]
+        told += [f"'{budget.name}' was charged epsilon {each.epsilon:.4g}" for each in past]
+    if not told:
+        return "Nothing was charged." if _watched else "What was charged stays charged."
+    return f"What was charged stays charged: {'; '.join(told)}."
+
+
+def leave(error: SfumatoError | str, code: int) -> NoReturn:
+    """End the command with one line on standard error."""
     _say(str(error))
     raise typer.Exit(code) from None
 

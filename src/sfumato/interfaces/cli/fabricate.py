@@ -8,13 +8,18 @@ from typing import Annotated
 
 import typer
 
-from sfumato.guarantee import Relation, Unit
+from sfumato.guarantee import Relation
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told, written_somewhere
+from sfumato.interfaces.cli.console import (
+    print_lines,
+    progress_bar,
+    ready_to_write,
+    written_somewhere,
+)
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
-from sfumato.persistence import save
-from sfumato.pipeline import fabricate_table
+from sfumato.jobs.pipeline import fabricate_table
+from sfumato.storage.models import save
 from sfumato.tables.files import FORMATS, write_table
 
 __all__ = ["fabricate"]
@@ -29,14 +34,21 @@ def fabricate(
     rows: Annotated[
         int | None, typer.Option(help="How many to make; by default as many as were seen.", min=1)
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--id", help="A column of IDs to make anew: 1, 2, ...")
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Also write the fabricator (.sfumato), to draw more rows.")
     ] = None,
     delta: options.Delta = 1e-6,
-    unit: options.ProtectedUnit = Unit.RECORD,
+    unit: options.DeclaredUnit = None,
+    person: options.PersonName = None,
+    person_rows: options.PersonRows = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
+    purpose: options.Purpose = None,
+    by: options.By = None,
     settings: options.Settings = None,
     as_json: options.Json = False,
 ) -> None:
@@ -52,12 +64,15 @@ def fabricate(
         ready_to_write(output, *FORMATS)
         if model is not None:
             ready_to_write(model, ".sfumato")
-        source, known = options.bounded_table(table, bounds)
-        promise = options.promise_of(epsilon, delta, unit, relation, ledger, dataset)
+        source, known = options.bounded_table(table, bounds, person, person_rows)
+        promise = options.promise_of(
+            epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
+        )
+        options.warn_of_few(source, promise)
         chosen = options.settings_from(settings)
         with progress_bar(f"fabricating rows like {table}"):
             made, fabricator = fabricate_table(
-                source, known, promise, target=target, n_rows=rows, options=chosen
+                source, known, promise, target=target, n_rows=rows, key=key, options=chosen
             )
             record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
             if model is not None:
@@ -65,4 +80,4 @@ def fabricate(
             beside = written_somewhere(lambda path: write_table(made, path, record), output)
     stated(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
-        told(f"Its guarantee: {beside}")
+        print_lines(f"Its guarantee: {beside}")

@@ -15,12 +15,13 @@ from sfumato.federated.results import summary
 from sfumato.federated.scenarios import SCENARIOS
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import printed_json, remark, told
+from sfumato.interfaces.cli.console import print_lines, printed_json, remark
 from sfumato.interfaces.cli.exit_codes import plain_errors
-from sfumato.persistence import save
-from sfumato.pipeline import Promise, all_labelled_rows, make_model, offered_models
-from sfumato.tables.bounds_file import TableBounds
+from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, make_model, offered_models
+from sfumato.storage.models import save
+from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["federate_app"]
 
@@ -74,7 +75,7 @@ def simulate_command(
     """
     with plain_errors(), tempfile.TemporaryDirectory() as folder:
         source, known = options.bounded_table(table, bounds)
-        promise = Promise(epsilon, delta, str(unit), str(relation))
+        promise = PrivacyRequest(epsilon, delta, str(unit), str(relation))
         wanted = _task(task, "simulation", known, promise, target, serve, aggregate, settings)
         rows, labels = _rows(source, known, target)
         everybody = make_parties(
@@ -84,7 +85,7 @@ def simulate_command(
             scenario=scenario,
             n_parties=parties,
             relation=str(relation),
-            bounds=wanted.estimator.bounds,
+            bounds=wanted.estimator.row_bounds,
             random_state=seed,
         )
         remark(f"{len(everybody)} parties ...")
@@ -129,19 +130,19 @@ def deploy(
 
         known = TableBounds.read(bounds)
         known.require_confirmed()
-        promise = Promise(epsilon, delta, str(unit), str(relation))
+        promise = PrivacyRequest(epsilon, delta, str(unit), str(relation))
         wanted = _task(task, name, known, promise, target, serve, aggregate, settings)
         written = write_deployment(
             folder, wanted, party, host=host, port=port, certificates=certificates
         )
-    told(f"{written}: start with README.md in it.")
+    print_lines(f"{written}: start with README.md in it.")
 
 
 def _task(
     kind: str,
     name: str,
     known: TableBounds,
-    promise: Promise,
+    promise: PrivacyRequest,
     target: str | None,
     serve: str,
     aggregate: str,
@@ -149,7 +150,8 @@ def _task(
 ) -> HullTask | LinearTask:
     if kind not in KINDS:
         raise InvalidInputError(f"'--task' must be one of {', '.join(KINDS)}. Got {kind!r}.")
-    bounds = known.encoding().bounds(known.require_target(target).labels, promise.unit)
+    known.require_target(target)
+    bounds = TableEncoder(known).row_bounds(unit=promise.unit)
     chosen = options.settings_from(settings)
     estimator = make_model(offered_models()[KINDS[kind]], promise, bounds, chosen)
     if kind == "hulls":
@@ -160,11 +162,12 @@ def _task(
 def _rows(
     source: TableFile, known: TableBounds, target: str | None
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    return all_labelled_rows(source, known.encoding(), known.require_target(target))
+    known.require_target(target)
+    return all_labelled_rows(source, known)
 
 
 def _score(found: Federation, test: Path, known: TableBounds, target: str | None) -> float:
-    rows, labels = _rows(TableFile(test, known.types()), known, target)
+    rows, labels = _rows(TableFile(test, known.types(), known.text), known, target)
     return float(np.mean(found.model.predict(rows) == labels))
 
 
@@ -172,7 +175,7 @@ def _stated(found: Federation, score: float | None, *, as_json: bool) -> None:
     if as_json:
         printed_json({**summary(found), "accuracy": score})
         return
-    told(*(str(each) for each in found.rounds))
+    print_lines(*(str(each) for each in found.rounds))
     if score is not None:
-        told(f"accuracy on the test table: {score:.4f}")
-    told(f"{len(found.guarantees)} parties; together: {found.total}")
+        print_lines(f"accuracy on the test table: {score:.4f}")
+    print_lines(f"{len(found.guarantees)} parties; together: {found.total}")

@@ -13,11 +13,11 @@ import typer
 import sfumato
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
-from sfumato.interfaces.cli.console import printed_json, told
+from sfumato.interfaces.cli.console import print_lines, printed_json
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
-from sfumato.persistence.container import opened
 from sfumato.report.words import attacker_facts, event_rows
+from sfumato.storage.container import opened
 from sfumato.tables.files import FORMATS, TableFile, metadata_beside
 
 __all__ = ["guarantee", "promised_by"]
@@ -39,13 +39,13 @@ def guarantee(
         printed_json(found)
         return
     promised = Guarantee.from_dict(found["guarantee"])
-    told(f"{file}: {found['class']}", str(promised))
+    print_lines(f"{file}: {found['class']}", str(promised))
     for name, value in attacker_facts(promised)[-1:]:  # the others stand in the sentence
-        told(f"  {name[0].lower()}{name[1:]}: {value}")
+        print_lines(f"  {name[0].lower()}{name[1:]}: {value}")
     for kind, parameters, times in event_rows(promised):
-        told(f"  released: {kind}, {parameters}, {times} x")
-    told(f"  public: {'; '.join(promised.public) or 'nothing is recorded'}")
-    told(f"  proof: {found['proof'] or 'no sheet is known'}")
+        print_lines(f"  released: {kind}, {parameters}, {times} x")
+    print_lines(f"  public: {'; '.join(promised.public) or 'nothing is recorded'}")
+    print_lines(f"  proof: {found['proof'] or 'no sheet is known'}")
 
 
 def promised_by(file: Path) -> dict[str, Any]:
@@ -76,19 +76,19 @@ def _of_model(file: Path) -> dict[str, Any]:
     with opened(file) as members:
         header = members.header()
     model = header["model"]
-    encoding = model["learned"].get("encoding_")
+    table = (model["parameters"].get("bounds") or {}).get("table")
     return {
         "class": model["class"],
         "sfumato_version": header["sfumato_version"],
         "guarantee": header["guarantee"],
-        "columns": None if encoding is None else _columns(encoding),
+        "columns": None if table is None else _columns(table),
     }
 
 
-def _columns(encoding: Any) -> list[str]:
+def _columns(table: Any) -> list[str]:
     """Find the names of the columns in a header, without building the model."""
-    names: list[str] = encoding["dict"]["form"]["dict"]["columns"]["tuple"]
-    return names
+    columns: dict[str, Any] = table["dict"]["columns"]["dict"]
+    return [name for name, each in columns.items() if "left_out" not in each["dict"]]
 
 
 def _of_table(file: Path) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,19 +14,26 @@ import typer
 from sfumato.accounting.ledger import Ledger
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
-from sfumato.pipeline import Promise
-from sfumato.tables.bounds_file import TableBounds
+from sfumato.interfaces.cli.exit_codes import watch
+from sfumato.jobs.pipeline import PrivacyRequest
 from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = [
     "Bounds",
+    "By",
     "Dataset",
+    "DeclaredUnit",
     "Delta",
     "Epsilon",
+    "ImageSize",
     "Json",
     "LedgerPath",
     "NeighbourRelation",
+    "PersonName",
+    "PersonRows",
     "ProtectedUnit",
+    "Purpose",
     "Settings",
     "TablePath",
     "TargetName",
@@ -34,21 +43,45 @@ __all__ = [
     "payer",
     "promise_of",
     "settings_from",
+    "size_from",
+    "warn_of_few",
 ]
+
+LARGE = 8.0  # above it a promise is weak, whatever the table
+FEW = 500.0  # records times epsilon below which noise outweighs most of what a table says
 
 TablePath = Annotated[
     Path,
     typer.Argument(
-        metavar="TABLE", help="A table: .csv, .parquet, .feather, .arrow, .jsonl or .ndjson."
+        metavar="TABLE",
+        help="A table: .csv, .tsv, .parquet, .feather, .arrow, .jsonl or .ndjson; text also .gz.",
     ),
 ]
 TargetName = Annotated[str | None, typer.Option("--target", help="The column of labels.")]
 Bounds = Annotated[
     Path, typer.Option("--bounds", "-b", help="The confirmed bounds, see `sfumato describe`.")
 ]
+ImageSize = Annotated[
+    str | None,
+    typer.Option(
+        "--image-size",
+        metavar="HEIGHTxWIDTH[xCHANNELS]",
+        help="For images: the public size that each of them is brought to, say 32x32x3.",
+    ),
+]
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The budget; smaller hides more.")]
 Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
 ProtectedUnit = Annotated[Unit, typer.Option("--unit", help="What is protected.")]
+DeclaredUnit = Annotated[
+    Unit | None,
+    typer.Option("--unit", help="What is protected; by default a person where bounds name one."),
+]
+PersonName = Annotated[
+    str | None, typer.Option("--person", help="The column of IDs, where a person has several rows.")
+]
+PersonRows = Annotated[
+    int | None, typer.Option("--person-rows", help="The most rows of a person that are used.")
+]
 NeighbourRelation = Annotated[
     Relation, typer.Option("--relation", help="Which tables count as neighbours.")
 ]
@@ -59,6 +92,14 @@ LedgerPath = Annotated[
 Dataset = Annotated[
     str | None, typer.Option("--dataset", help="Its dataset; not needed if it has only one.")
 ]
+Purpose = Annotated[
+    str | None,
+    typer.Option(help="What the release is for; kept in the ledger, shown in the report."),
+]
+By = Annotated[
+    str | None,
+    typer.Option("--by", help="Who asks for it; kept in the ledger, shown in the report."),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,26 +109,57 @@ Settings = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def bounded_table(table: Path, bounds: Path) -> tuple[TableFile, TableBounds]:
+def bounded_table(
+    table: Path, bounds: Path, person: str | None = None, person_rows: int | None = None
+) -> tuple[TableFile, TableBounds]:
     """Open a table with the types of its bounds, once these are confirmed."""
-    known = TableBounds.read(bounds)
+    known = TableBounds.read(bounds).with_person(person, person_rows)
     known.require_confirmed()
-    return TableFile(table, known.types()), known
+    return TableFile(table, known.types(), known.text), known
+
+
+def warn_of_few(source: TableFile, promise: PrivacyRequest) -> None:
+    """Say where a table is small for its budget; only where the number of records is public."""
+    if promise.relation != Relation.REPLACE_ONE or math.isinf(promise.epsilon):
+        return
+    n_rows = source.count_rows()
+    if n_rows * promise.epsilon < FEW:
+        warnings.warn(
+            f"The table has {n_rows} records, which is public here. At epsilon "
+            f"{promise.epsilon:g} noise will outweigh most of what so few records say.",
+            stacklevel=2,
+        )
 
 
 def promise_of(
     epsilon: float,
     delta: float,
-    unit: str,
+    unit: str | None,
     relation: str,
     ledger: str | None,
     dataset: str | None,
-) -> Promise:
-    """Gather what is asked of a release."""
+    known: TableBounds | None = None,
+    *,
+    purpose: str | None = None,
+    by: str | None = None,
+) -> PrivacyRequest:
+    """Gather what is asked of a release; the unit, where nobody says it, is that of the bounds."""
+    if unit is None:
+        unit = Unit.RECORD if known is None or known.person is None else Unit.PERSON
+    if ledger is None and (purpose or by):
+        raise InvalidInputError("'--purpose' and '--by' are kept by a ledger: give '--ledger' too.")
     if ledger is None and dataset is not None:
         raise InvalidInputError("'--dataset' names a budget of a ledger: give '--ledger' too.")
-    paying = None if ledger is None else payer(ledger, dataset)
-    return Promise(epsilon, delta, str(unit), str(relation), paying)
+    paying = None if ledger is None else payer(ledger, dataset).noted(purpose=purpose, by=by)
+    if paying is not None:
+        watch(paying)
+    if LARGE < epsilon < math.inf:
+        warnings.warn(
+            f"Epsilon {epsilon:g} is above {LARGE:g}: the promise says little about a record. "
+            "`sfumato guarantee` gives the odds.",
+            stacklevel=2,
+        )
+    return PrivacyRequest(epsilon, delta, str(unit), str(relation), paying)
 
 
 def payer(ledger: str, dataset: str | None) -> Any:
@@ -115,6 +187,16 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 def names_from(text: str) -> list[str]:
     """Read names with commas between."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def size_from(text: str | None) -> tuple[int, ...] | None:
+    """Read a size such as 32x32x3."""
+    if text is None:
+        return None
+    sizes = text.lower().split("x")
+    if len(sizes) not in (2, 3) or not all(size.isdigit() for size in sizes):
+        raise InvalidInputError(f"'--image-size' must look like 32x32x3. Got {text!r}.")
+    return tuple(int(size) for size in sizes)
 
 
 def settings_from(pairs: list[str] | None) -> dict[str, Any]:

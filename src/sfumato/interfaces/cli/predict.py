@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-from sfumato.interfaces.cli.console import printed_json, progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.console import print_lines, printed_json, progress_bar, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, TablePath
-from sfumato.persistence import load
-from sfumato.pipeline import predict_table, types_read_by
-from sfumato.tables.files import FORMATS, TableFile, write_table
+from sfumato.jobs.images import predict_images
+from sfumato.jobs.pipeline import predict_table, table_for
+from sfumato.linear.images import PrivateImageClassifier
+from sfumato.storage.models import load
+from sfumato.tables.files import FORMATS, write_table
 
 __all__ = ["ModelPath", "predict"]
 
@@ -36,20 +38,23 @@ def predict(
     """Predict the label of every row of a table.
 
     Any model file of Sfumato will do; one that was trained on arrays takes the columns as they
-    come. Predictions cost no budget.
+    come, one of images a folder of images or an .npz with X. Predictions cost no budget.
 
     Example: sfumato predict model.sfumato new.csv -o predictions.csv --keep id
     """
     with plain_errors():
         ready_to_write(output, *FORMATS)
         loaded = load(model)
-        source = TableFile(table, types_read_by(loaded))
         with progress_bar(f"predicting {table}"):
-            found = predict_table(
-                loaded, source, probabilities=probabilities, keep=tuple(keep or ())
-            )
+            if isinstance(loaded, PrivateImageClassifier):
+                found = predict_images(loaded, table, probabilities=probabilities)
+            else:
+                source = table_for(loaded, table)
+                found = predict_table(
+                    loaded, source, probabilities=probabilities, keep=tuple(keep or ())
+                )
         write_table(found, output)
     if as_json:
         printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})
     else:
-        told(f"{output}: {len(found)} predictions.")
+        print_lines(f"{output}: {len(found)} predictions.")

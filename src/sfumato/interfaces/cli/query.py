@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from sfumato.function_stores import query_store
-from sfumato.interfaces.cli.console import printed_json, ready_to_write, told
+from sfumato.interfaces.cli.console import print_lines, printed_json, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
-from sfumato.persistence import load
-from sfumato.publishing import query_table
+from sfumato.jobs.publishing import query_store, query_table
+from sfumato.storage.models import load
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
 __all__ = ["query"]
@@ -22,7 +21,8 @@ def query(
     release: Annotated[
         str,
         typer.Argument(
-            metavar="RELEASE", help="A file of `sfumato release` (.sfumato), or its store."
+            metavar="RELEASE",
+            help="A file of `sfumato release` (.sfumato), or a store of functions.",
         ),
     ],
     points: Annotated[Path, typer.Option(help="A table of points.")],
@@ -45,4 +45,4 @@ def query(
     if as_json:
         printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})
     else:
-        told(f"{output}: {len(found)} answers.")
+        print_lines(f"{output}: {len(found)} answers.")

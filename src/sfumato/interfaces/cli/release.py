@@ -9,14 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
+from sfumato.exceptions import InvalidInputError
+from sfumato.functions.plotting import can_draw, draw_function
 from sfumato.guarantee import Relation
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import progress_bar, ready_to_write, told, written_somewhere
+from sfumato.interfaces.cli.console import (
+    print_lines,
+    progress_bar,
+    ready_to_write,
+    written_somewhere,
+)
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
-from sfumato.interfaces.cli.release_store import release_store
-from sfumato.persistence import save
-from sfumato.publishing import grid_table, offered_functions, release_table
+from sfumato.jobs.publishing import grid_table, offered_functions, release_table
+from sfumato.storage.models import save
 from sfumato.tables.files import FORMATS, write_table
 
 __all__ = ["release_app"]
@@ -55,10 +61,15 @@ def _command(function: str, text: str) -> Callable[..., None]:
             Path | None, typer.Option(help="Also write its values on a grid to this table.")
         ] = None,
         grid_size: Annotated[int, typer.Option(help="Points of the grid along an axis.")] = 50,
+        picture: Annotated[
+            Path | None, typer.Option(help="Also draw it (.png, .svg or .pdf).")
+        ] = None,
         delta: options.Delta = 1e-6,
         relation: options.NeighbourRelation = Relation.REPLACE_ONE,
         ledger: options.LedgerPath = None,
         dataset: options.Dataset = None,
+        purpose: options.Purpose = None,
+        by: options.By = None,
         settings: options.Settings = None,
         as_json: options.Json = False,
     ) -> None:
@@ -66,8 +77,12 @@ def _command(function: str, text: str) -> Callable[..., None]:
             ready_to_write(output, ".sfumato")
             if grid is not None:
                 ready_to_write(grid, *FORMATS)
+            if picture is not None:
+                _ready_to_draw(picture)
             source, known = options.bounded_table(table, bounds)
-            promise = options.promise_of(epsilon, delta, "record", relation, ledger, dataset)
+            promise = options.promise_of(
+                epsilon, delta, "record", relation, ledger, dataset, purpose=purpose, by=by
+            )
             with progress_bar(f"releasing the {function} of {table}"):
                 released = release_table(
                     source,
@@ -80,12 +95,22 @@ def _command(function: str, text: str) -> Callable[..., None]:
                 written_somewhere(partial(save, released), output)
                 if grid is not None:
                     write_table(grid_table(released, grid_size), grid, _record(released))
+                if picture is not None:
+                    draw_function(released, picture)
         stated(released, output, promise, as_json=as_json)
         if grid is not None and not as_json:
-            told(f"Its values on a grid: {grid}")
+            print_lines(f"Its values on a grid: {grid}")
+        if picture is not None and not as_json:
+            print_lines(f"Its picture: {picture}")
 
     release.__doc__ = text
     return release
+
+
+def _ready_to_draw(picture: Path) -> None:
+    ready_to_write(picture, ".png", ".svg", ".pdf")
+    if not can_draw():
+        raise InvalidInputError("A picture needs matplotlib: pip install 'sfumato[plot]'.")
 
 
 def _record(released: Any) -> dict[str, Any]:
@@ -95,4 +120,3 @@ def _record(released: Any) -> dict[str, Any]:
 for _name, _text in (("density", DENSITY), ("curve", CURVE)):
     if _name in offered_functions():
         release_app.command(_name)(_command(_name, _text))
-release_app.command("store")(release_store)

@@ -6,19 +6,22 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
+from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import printed_json, progress_bar, ready_to_write, told
+from sfumato.interfaces.cli.console import print_lines, printed_json, progress_bar, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.guarantee import promised_by
-from sfumato.measuring import BUDGETS, accuracy, budget_curve, marginals
-from sfumato.persistence import load
-from sfumato.pipeline import types_read_by
-from sfumato.report import Audit, LedgerExtract, Report, Result
+from sfumato.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
+from sfumato.jobs.pipeline import table_for
+from sfumato.report import Audit, LedgerExtract, Office, Report, Result
+from sfumato.storage.models import load
 from sfumato.tables.files import FORMATS, TableFile
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["report"]
 
@@ -50,6 +53,15 @@ def report(
             "privacy (needs --test), and beside fabricated rows. Sensitive."
         ),
     ] = None,
+    controller: Annotated[str | None, typer.Option(help="Who decides on the data.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who prepares the report.")] = None,
+    confirmed_by: Annotated[
+        str | None, typer.Option(help="Who confirmed what is declared public.")
+    ] = None,
+    retention: Annotated[str | None, typer.Option(help="How long releases are kept.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="The number of records, where it is public.", min=1)
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a report on models and fabricated tables: what was promised, spent and achieved.
@@ -68,15 +80,16 @@ def report(
         found = _report(files, title, test=test, train=train)
         found["ledger"] = _extract(ledger, dataset)
         found["audit"] = None if audit is None else Audit.from_dict(_json(audit))
+        found["office"] = Office(controller, by, confirmed_by, retention, records)
         Report(**found, sensitive_metrics=True).write(output)
     if as_json:
         printed_json(
             {"output": str(output), "sensitive": sensitive, "files": list(map(str, files))}
         )
     else:
-        told(f"{output}: report on {', '.join(map(str, files))}.")
+        print_lines(f"{output}: report on {', '.join(map(str, files))}.")
         if sensitive:
-            told("It holds figures of raw rows and is not for release.")
+            print_lines("It holds figures of raw rows and is not for release.")
 
 
 def _report(
@@ -95,8 +108,46 @@ def _report(
             metrics = _measured(file, test, train, parts)
         promised = Guarantee.from_dict(known["guarantee"])
         notes = (f"{known['class']}, {file.name}", f"proof sheet: {known['proof']}")
-        parts["results"].append(Result(file.stem, promised, metrics, notes))
+        explained, declared = _explained(file), _declared(file)
+        parts["results"].append(
+            Result(file.stem, promised, metrics, notes, explained, file.name, declared)
+        )
     return {**parts, "marginals": tuple(shown)}
+
+
+def _declared(file: Path) -> dict[str, str]:
+    """Give what a model was told about its columns, with values."""
+    bounds = None if file.suffix.lower() in FORMATS else getattr(load(file), "bounds", None)
+    if isinstance(bounds, TableBounds):
+        columns = {each.name: each.to_record() for each in bounds.used}
+        if bounds.target is not None:
+            columns[bounds.target.name] = bounds.target.to_record()
+        return {name: _told(record) for name, record in columns.items()}
+    if isinstance(bounds, Bounds):
+        known = {name: getattr(bounds, name) for name in ("norm", "lower", "upper", "labels")}
+        return {name: _short(value) for name, value in known.items() if value is not None}
+    return {}
+
+
+def _told(record: dict[str, Any]) -> str:
+    kept = {k: v for k, v in record.items() if k not in ("name", "type") and v not in (None, False)}
+    return "; ".join(f"{key} {_short(value)}" for key, value in kept.items()) or "as typed"
+
+
+def _short(value: Any) -> str:
+    values = value if isinstance(value, str) else np.asarray(value).ravel().tolist()
+    if isinstance(values, str) or len(values) == 1:
+        return str(value)
+    shown = ", ".join(map(str, values[:8]))
+    return shown if len(values) <= 8 else f"{shown}, ... ({len(values)} in all)"
+
+
+def _explained(file: Path) -> Any:
+    """Give what a model says about its columns, where it says anything."""
+    if file.suffix.lower() in FORMATS:
+        return None
+    model = load(file)
+    return model.explain() if hasattr(model, "explain") else None
 
 
 def _measured(
@@ -105,12 +156,10 @@ def _measured(
     model = load(file)
     if not hasattr(model, "predict"):
         return {}
-    rows = TableFile(test, types_read_by(model))
+    rows = table_for(model, test)
     if train is not None and not parts["curve"]:  # of the first model
         with progress_bar("training at other budgets", len(BUDGETS) + 1) as advance:
-            curve, ceiling = budget_curve(
-                model, TableFile(train, types_read_by(model)), rows, advance
-            )
+            curve, ceiling = budget_curve(model, table_for(model, train), rows, advance)
         parts["curve"], parts["ceiling"] = {"accuracy": list(curve.items())}, {"accuracy": ceiling}
     return {"accuracy": accuracy(model, rows)}
 

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.interfaces.cli.console import console_table, printed_json, remark, told
+from sfumato.interfaces.cli.console import console_table, print_lines, printed_json, remark
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, completing
 from sfumato.papers import (
@@ -132,7 +132,7 @@ def _shown(found: Reproduction) -> dict[str, Any]:
 
 def _show(found: Reproduction, files: list[Path]) -> None:
     entry, outcome = found.entry, found.outcome
-    told(f"{entry.paper}, {entry.name}: {entry.title}")
+    print_lines(f"{entry.paper}, {entry.name}: {entry.title}")
     rows = outcome.comparisons
     if rows and Console().is_terminal:
         console_table(
@@ -140,15 +140,15 @@ def _show(found: Reproduction, files: list[Path]) -> None:
             [[r.what, *(_number(v) for v in (r.printed, r.paper, r.strict)), r.unit] for r in rows],
         )
     else:
-        told(*(_line(row) for row in rows))
-    told(
+        print_lines(*(_line(row) for row in rows))
+    print_lines(
         *(f"  {'holds' if holds else 'fails'}: {claim}" for claim, holds in outcome.claims.items())
     )
-    told(*(f"  note: {line}" for line in outcome.remarks))
+    print_lines(*(f"  note: {line}" for line in outcome.remarks))
     if entry.broken is not None:
-        told(f"  guarantee: {entry.broken}")
-    told(f"  verdict: {found.verdict} ({found.seconds:.1f} s)")
-    told(f"  files: {', '.join(str(file) for file in files)}", "")
+        print_lines(f"  guarantee: {entry.broken}")
+    print_lines(f"  verdict: {found.verdict} ({found.seconds:.1f} s)")
+    print_lines(f"  files: {', '.join(str(file) for file in files)}", "")
 
 
 def _line(row: Comparison) -> str:

@@ -14,8 +14,8 @@ from sfumato.interfaces.cli import options
 from sfumato.interfaces.cli.console import progress_bar, ready_to_write, written_somewhere
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import ModelOutput, stated
-from sfumato.persistence import save
-from sfumato.pipeline import Promise, transfer_table
+from sfumato.jobs.pipeline import PrivacyRequest, transfer_table
+from sfumato.storage.models import save
 from sfumato.tables.files import TableFile
 
 __all__ = ["transfer"]
@@ -39,6 +39,8 @@ def transfer(
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
+    purpose: options.Purpose = None,
+    by: options.By = None,
     protect_target: Annotated[
         bool, typer.Option("--protect-target", help="Protect the records of TARGET as well.")
     ] = False,
@@ -71,7 +73,9 @@ def transfer(
         ready_to_write(output, ".sfumato")
         private, known = options.bounded_table(source, bounds)
         labelled = TableFile(target, known.types())
-        promise = options.promise_of(epsilon, delta, unit, relation, ledger, dataset)
+        promise = options.promise_of(
+            epsilon, delta, unit, relation, ledger, dataset, purpose=purpose, by=by
+        )
         own = (target_epsilon, target_delta, target_ledger, target_dataset)
         of_target = _target_promise(promise, *own) if protect_target else None
         if not protect_target and any(each is not None for each in own):
@@ -88,12 +92,12 @@ def transfer(
 
 
 def _target_promise(
-    source: Promise,
+    source: PrivacyRequest,
     epsilon: float | None,
     delta: float | None,
     ledger: str | None,
     dataset: str | None,
-) -> Promise:
+) -> PrivacyRequest:
     if source.ledger is not None and ledger is None:
         raise InvalidInputError(
             "'--ledger' pays for the source only: name the one that pays for the target with "
@@ -103,7 +107,7 @@ def _target_promise(
         raise InvalidInputError(
             "'--target-dataset' names a budget of a ledger: give '--target-ledger' too."
         )
-    return Promise(
+    return PrivacyRequest(
         source.epsilon if epsilon is None else epsilon,
         source.delta if delta is None else delta,
         Unit.RECORD,

@@ -1,1 +1,0 @@
-"""Flower app of federated hulls."""

@@ -1,0 +1,99 @@
+"""``sfumato plan``: what a budget will give, from public numbers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.interfaces.cli import options
+from sfumato.interfaces.cli.console import console_table, print_lines, printed_json, progress_bar
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.planning import SCENARIOS, epsilon_needed, rows_needed
+from sfumato.planning import plan as make_plan
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["plan"]
+
+
+def plan(
+    rows: Annotated[int, typer.Option(help="Records, or a public guess.", min=2)],
+    epsilon: options.Epsilon,
+    bounds: Annotated[
+        Path | None, typer.Option("--bounds", "-b", help="Bounds, for columns and labels.")
+    ] = None,
+    columns: Annotated[int | None, typer.Option(help="Numbers of a row, without bounds.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Labels, without bounds.")] = None,
+    majority: Annotated[
+        float | None, typer.Option(help="Share of the largest class, if that is public.")
+    ] = None,
+    scenario: Annotated[
+        str, typer.Option(help=f"How separable classes are: {', '.join(SCENARIOS)}.")
+    ] = "typical",
+    accuracy: Annotated[
+        float | None, typer.Option(help="Also say what epsilon, or how many records, this needs.")
+    ] = None,
+    delta: options.Delta = 1e-6,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    as_json: options.Json = False,
+) -> None:
+    """Say what accuracy to expect of a budget; no record is read and nothing is charged.
+
+    Example: sfumato plan --rows 5000 --columns 20 --classes 2 --epsilon 1
+    """
+    with plain_errors():
+        ranges: dict[str, tuple[float, float]] = {}
+        n_columns, n_classes = columns, classes or 2
+        if bounds is not None:
+            known = TableBounds.read(bounds)
+            n_columns = TableEncoder(known).width
+            labels = None if known.target is None else known.target.labels
+            n_classes = len(labels) if isinstance(labels, tuple | list) else n_classes
+            for column in known.used:
+                record = column.to_record()
+                if "lower" in record and "upper" in record:
+                    ranges[column.name] = (float(record["lower"]), float(record["upper"]))
+        if n_columns is None:
+            raise InvalidInputError("Give '--bounds', or '--columns'.")
+        with progress_bar("simulating"):
+            found = make_plan(
+                rows,
+                n_columns,
+                epsilon=epsilon,
+                delta=delta,
+                n_classes=n_classes,
+                majority=majority,
+                relation=str(relation),
+                scenario=scenario,
+                ranges=ranges,
+            )
+        needs = {}
+        if accuracy is not None:
+            words: dict[str, Any] = {"delta": delta, "n_classes": n_classes, "scenario": scenario}
+            needs = {
+                "epsilon": epsilon_needed(accuracy, rows, n_columns, **words),
+                "rows": rows_needed(accuracy, n_columns, epsilon=epsilon, **words),
+            }
+    if as_json:
+        printed_json(found.to_dict() | {"needed": {k: str(v) for k, v in needs.items()}})
+        return
+    lines = [
+        [each.model, f"{each.accuracy:.3f}", f"{each.interval[0]:.3f} to {each.interval[1]:.3f}"]
+        for each in found.models
+    ]
+    lines.append(["without privacy", f"{found.without_privacy:.3f}", ""])
+    lines.append(["largest class", f"{found.majority:.3f}", ""])
+    console_table(("model", "accuracy", "interval"), lines)
+    for name, noise in found.column_noise.items():
+        print_lines(f"The mean of {name} would be off by about {noise:.3g} (one deviation).")
+    if needs:
+        print_lines(
+            f"Accuracy {accuracy:g} with the linear model needs epsilon {needs['epsilon']:.2g} "
+            f"with {rows} records, or {needs['rows']:.3g} records at epsilon {epsilon:g} (inf: not "
+            "reached up to epsilon 10, or 10,000 records)."
+        )
+    print_lines(found.made)

@@ -1,0 +1,1 @@
+"""Whole jobs on a table: fit, predict, fabricate, publish a function, measure."""

@@ -1,0 +1,600 @@
+"""Transfer from a private source to a target with few labels (section 4.2 of the paper)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.fabrication.public_rules import PublicScale, require_entries
+from sfumato.guarantee import Guarantee, Unit
+from sfumato.hulls.rows import check_count
+from sfumato.kernels.arrays import on_the_host
+from sfumato.mappings.autoencoder import check_kappa, check_ratio
+from sfumato.moments.pca import top_eigenvectors
+from sfumato.private import PrivateEstimator, checked_rows
+from sfumato.storage.forms import Form
+from sfumato.storage.models import load, save
+from sfumato.tables.schema import TableBounds
+from sfumato.transfer.gaussians import SourceGaussians, codes_alone, coordinates_of, log_joint
+from sfumato.transfer.protection import TargetRelease, for_either_record, payment
+from sfumato.transfer.source import RELEASES, source_reach
+from sfumato.transfer.start import SOURCE, begin
+from sfumato.transfer.stored import STORED_TRANSFER, check_transfer
+from sfumato.transfer.target import (
+    NOT_PROTECTED,
+    WARNING,
+    Rounds,
+    all_errors,
+    autoencoder_parameters,
+    require_start,
+    sound_rows,
+    standardised,
+    target_codes,
+    voter,
+)
+
+__all__ = ["PrivateTransferClassifier"]
+
+Array = NDArray[Any]
+LARGEST_WEIGHT = 0.25  # of the source beside the target
+SOURCE_ATTRIBUTES = (
+    "classes_",
+    "n_source_features_",
+    "source_",
+    "source_bounds_",
+    "source_guarantee_",
+)
+
+
+class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
+    """Classify a target with few labels, helped by a private source with many.
+
+    The source releases one Gaussian per class. They label the target's rows, or, where source and
+    target have different features, the shape of their means does. From there the Gaussians move to
+    the target (expectation-maximisation), and autoencoders of the classes improve the labels in
+    rounds, each row labelled by a model that did not see it. A new row is given to the class with
+    the least sum of the standardised errors of autoencoders and, by the weight they have earned,
+    of moved Gaussians.
+
+    Parameters
+    ----------
+    schedule : tuple of int, default=(5, 10, 15, 20)
+        Subspace dimension of the autoencoders in each round.
+    n_layers : int, default=1
+        Layers of the target's autoencoders.
+    inducing_ratio : float, default=0.5
+        Most inducing points as a share of the rows, r_max.
+    kappa : float, default=0.1
+        See `MembershipMapping`.
+    pca_components : int, default=50
+        Private directions in which the source's Gaussians live.
+    target_components : int, default=40
+        Principal directions of the target in which it is classified.
+    cross_fit : bool, default=True
+        Label each target row by a model that did not see it.
+    use_source : bool, default=True
+        False leaves the source out at the target's side: the target-only result to compare with.
+    protect_target : bool, default=False
+        Protect the records of the target too, by a release of their own: see Notes.
+    target_epsilon, target_delta : float, optional
+        The target's own budget; by default `epsilon` and `delta`.
+    target_ledger : DatasetBudget, optional
+        Who pays for the target.
+    epsilon, delta : float, default=1.0, 1e-6
+        The source's budget. ``epsilon=inf`` adds no noise and gives no privacy.
+    unit : {"record", "entry"}, default="record"
+        What is protected in the source: a whole row with its label, or one number of one row.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours; "add_or_remove_one" for unit "record" only.
+    bounds : Bounds
+        Public bounds of the source's rows and the label set; required by `fit`. `fit_target`
+        reads them from the file.
+    entry_bound : float, optional
+        The largest protected change d of one entry; by default any change inside the box.
+    ledger : DatasetBudget, optional
+        Who pays for the source; see `sfumato.Ledger`.
+    n_jobs : int, optional
+        Workers for branches and for batches of queries, see joblib.
+    verbose : bool, default=False
+        Show progress bars.
+    random_state : int, RandomState or None, default=None
+        Public randomness: folds and starts of k-means. Never the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    source_ : dict
+        The released Gaussians of the source.
+    start_ : {"source", "shape of the source", "labels"}
+        Whose labels the target began with. The source's, if its Gaussians, moved to the target
+        without a label, get at least half of the labelled rows right, and no fewer than the means
+        of the other labelled rows do.
+    source_weight_ : float
+        Weight of the source's Gaussians, moved to the target, in `predict`:
+        ``max(0, 2a - 1)² / 4``, a the share of unlabelled target rows that they label as the
+        autoencoders do.
+    guarantee_ : Guarantee
+        What is promised for any one record. With a protected target: the weaker of the two below,
+        for a record of either; it also says what holds for a person who is in both. With a target
+        that is not protected: that of the source, on condition that the record is one of the
+        source.
+    source_guarantee_ : Guarantee
+        What is promised to the people of the source.
+    target_guarantee_ : Guarantee or None
+        What is promised to the people of the target, if anything.
+
+    Privacy
+    -------
+    Unit and relation : a record of the source with its label, replace_one or add_or_remove_one; or
+        one of its entries, changed by at most d. Target rows and labels are not protected, and
+        `fit` warns of it, unless `protect_target` gives them a budget of their own.
+    Released : record: three noisy sums. Entry: every entry with noise. All else follows from these.
+    Sensitivity : record: 2, √2 and 1.25·√2 (replace) in the unit ball; entry: d.
+    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
+        stated beside it. Protected target: (target_epsilon, target_delta) for one of its records;
+        a person in both sets has the composition of both.
+    Assumptions and numerics : bounds and label set are public; sums are exact, noise is
+        float-safe. Proof: docs/guarantees/transfer.md.
+
+    Notes
+    -----
+    With `protect_target` each target row is labelled by the released source, or by its own label,
+    row by row, and one Gaussian per class is released from rows and labels. Source and target must
+    have the same features then, and `bounds` must hold for both. No autoencoder is fitted.
+
+    If you know how target features correspond to source features (images of another size, say),
+    map the target's rows yourself; that is worth far more than the alignment of unlike features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds, PrivateTransferClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> source, target, labels = X[:1000], X[1000:], y[1000:].copy()
+    >>> labels[20:] = -1  # few are known
+    >>> model = PrivateTransferClassifier(
+    ...     epsilon=4.0, delta=1e-5, pca_components=20, random_state=0,
+    ...     bounds=Bounds(lower=0.0, upper=16.0, labels=range(10)))
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # the target is public here
+    ...     found = model.fit_predict(source, y[:1000], target, labels)
+    >>> bool(np.mean(found == y[1000:]) > 0.8)
+    True
+    """
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY)
+    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `PublicScale`
+    stored_form: ClassVar[Form] = STORED_TRANSFER
+
+    source_: SourceGaussians
+    source_guarantee_: Guarantee
+    target_guarantee_: Guarantee | None
+
+    def __init__(
+        self,
+        *,
+        schedule: tuple[int, ...] = (5, 10, 15, 20),
+        n_layers: int = 1,
+        inducing_ratio: float = 0.5,
+        kappa: float = 0.1,
+        pca_components: int = 50,
+        target_components: int = 40,
+        cross_fit: bool = True,
+        use_source: bool = True,
+        protect_target: bool = False,
+        target_epsilon: float | None = None,
+        target_delta: float | None = None,
+        target_ledger: Any = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        bounds: Bounds | TableBounds | None = None,
+        entry_bound: float | None = None,
+        ledger: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.schedule = schedule
+        self.n_layers = n_layers
+        self.inducing_ratio = inducing_ratio
+        self.kappa = kappa
+        self.pca_components = pca_components
+        self.target_components = target_components
+        self.cross_fit = cross_fit
+        self.use_source = use_source
+        self.protect_target = protect_target
+        self.target_epsilon = target_epsilon
+        self.target_delta = target_delta
+        self.target_ledger = target_ledger
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.bounds = bounds
+        self.entry_bound = entry_bound
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        source: ArrayLike,
+        y_source: ArrayLike,
+        target: ArrayLike | None = None,
+        y_target: ArrayLike | None = None,
+    ) -> Self:
+        """Release the source and, where a target is given, learn to classify it.
+
+        Parameters
+        ----------
+        source : array-like of shape (n_source_rows, n_source_features)
+            Rows of the source.
+        y_source : array-like of shape (n_source_rows,)
+            Labels of the source.
+        target : array-like of shape (n_target_rows, n_target_features), optional
+            Without a target only the source's side is made, and `predict` asks the source alone.
+        y_target : array-like of shape (n_target_rows,), optional
+            Labels of the target's rows, -1 where there is none.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        self._fit(source, y_source, target, y_target)
+        return self
+
+    def fit_predict(
+        self, source: ArrayLike, y_source: ArrayLike, target: ArrayLike, y_target: ArrayLike
+    ) -> NDArray[Any]:
+        """Fit, and give the labels that the target's rows have in the end.
+
+        A row gets them from models that did not see it, unlike in `predict`. They are not kept:
+        a model has no business to hold the labels of the target's people.
+
+        Parameters
+        ----------
+        source, y_source, target, y_target : array-like
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_target_rows,)
+            The labels; with `protect_target` those that `predict` gives.
+        """
+        return self._labels(self._fit(source, y_source, target, y_target), target)
+
+    def fit_target(self, source_file: Any, target: ArrayLike, y_target: ArrayLike) -> Self:
+        """Learn to classify a target with a source that was released elsewhere.
+
+        Parameters
+        ----------
+        source_file : path-like
+            What `export_source` wrote.
+        target : array-like of shape (n_target_rows, n_target_features)
+            Rows of the target.
+        y_target : array-like of shape (n_target_rows,)
+            Labels of the target's rows, -1 where there is none.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        self._fit_elsewhere(source_file, target, y_target)
+        return self
+
+    def fit_predict_target(
+        self, source_file: Any, target: ArrayLike, y_target: ArrayLike
+    ) -> NDArray[Any]:
+        """Do as `fit_target`, and give the labels that the target's rows have in the end.
+
+        Parameters
+        ----------
+        source_file : path-like
+            What `export_source` wrote.
+        target, y_target : array-like
+            As in `fit_target`.
+
+        Returns
+        -------
+        ndarray of shape (n_target_rows,)
+            The labels, as `fit_predict` gives them.
+        """
+        return self._labels(self._fit_elsewhere(source_file, target, y_target), target)
+
+    def _fit(
+        self, source: Any, y_source: Any, target: Any, y_target: Any
+    ) -> NDArray[np.intp] | None:
+        self._check_parameters()
+        self._forget()
+        scale, rows, codes = self._check_source(source, y_source)
+        few = None if target is None else self._check_target(target, y_target)
+        release, pay = RELEASES[Unit(self.unit)], payment(self, few and few[2])
+        self.source_, self.source_guarantee_ = release(self, pay, scale, rows, codes)
+        self.guarantee_ = self.source_guarantee_
+        return None if few is None else self._fit_target(*few)
+
+    def _fit_elsewhere(self, source_file: Any, target: Any, y_target: Any) -> Any:
+        self._check_parameters()
+        party = load(source_file)
+        if not isinstance(party, PrivateTransferClassifier) or not hasattr(party, "source_"):
+            raise InvalidInputError("'source_file' holds no source that `export_source` wrote.")
+        self._forget()
+        self._take_source(party)
+        return self._fit_target(*self._check_target(target, y_target))
+
+    def _labels(self, found: NDArray[np.intp] | None, target: Any) -> NDArray[Any]:
+        return self.predict(target) if found is None else np.asarray(self.classes_[found])
+
+    def export_source(self, path: str | os.PathLike[str]) -> None:
+        """Write what was released of the source, and its guarantee, to one file.
+
+        Nothing of a target is in it, and no row of the source.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write; `fit_target` reads it at another place.
+        """
+        check_is_fitted(self, "source_")
+        alone: PrivateTransferClassifier = clone(self).set_params(target_ledger=None, ledger=None)
+        alone._take_source(self)
+        alone.n_features_in_ = self.n_source_features_
+        save(alone, path)
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        check_transfer(self, sizes)
+
+    def _take_source(self, party: PrivateTransferClassifier) -> None:
+        for name in SOURCE_ATTRIBUTES:
+            setattr(self, name, getattr(party, name))
+        self.guarantee_ = party.source_guarantee_
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _fit_target(
+        self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease | None
+    ) -> NDArray[np.intp] | None:
+        """Learn to classify the target; give the codes of its rows, unless it is protected."""
+        if protected is not None:
+            self._fit_protected(rows, codes, protected)
+            return None
+        warnings.warn(WARNING, stacklevel=4)
+        self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
+        self.target_guarantee_ = None
+        labelled = codes >= 0
+        self.target_centre_ = rows.mean(axis=0)
+        away = rows - self.target_centre_
+        n_kept = min(self.target_components, rows.shape[1])
+        self.target_directions_ = top_eigenvectors(away.T @ away, n_kept)[1]
+        points = self._target_points(rows)
+        known = np.eye(len(self.classes_))[codes] * labelled[:, None]
+        self.start_, self.adapted_ = begin(
+            self.source_ if self.use_source else None,
+            self._source_points(rows) if self._common_features() else None,
+            points,
+            known,
+        )
+        found = np.where(labelled, codes, self._adapted_scores(rows).argmax(axis=1))
+        rounds = self._rounds(points.shape[1])
+        found = rounds.run(points, found, labelled)
+        self.target_classifier_ = rounds.model(points, found, self.schedule[-1])
+        self.source_weight_ = self._earned_weight(rows, found, labelled)
+        return found
+
+    def _fit_protected(
+        self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease
+    ) -> None:
+        scaled = self._source_rows(rows)
+        reach = source_reach(self.source_, self.source_bounds_, self.n_source_features_)
+        scored = codes_alone(self.source_, scaled, reach)  # each row by itself
+        self.target_, self.target_guarantee_ = protected.run(
+            scaled, np.where(codes >= 0, codes, scored)
+        )
+        self.guarantee_ = for_either_record(self.source_guarantee_, self.target_guarantee_)
+        self.source_weight_ = 1.0 if self.use_source else 0.0
+
+    def _rounds(self, width: int) -> Rounds:
+        return Rounds(
+            tuple(self.schedule),
+            self.cross_fit,
+            width,
+            autoencoder_parameters(self, n_layers=self.n_layers, center=True),
+            check_random_state(self.random_state),
+        )
+
+    def _earned_weight(
+        self, rows: Array, codes: NDArray[np.intp], labelled: NDArray[np.bool_]
+    ) -> float:
+        """``max(0, 2a - 1)² / 4``, a the share of rows that both terms label alike."""
+        if not self.use_source:
+            return 0.0
+        asked = ~labelled if not labelled.all() else labelled
+        alike = self._adapted_scores(rows[asked]).argmax(axis=1) == codes[asked]
+        return LARGEST_WEIGHT * max(0.0, 2 * float(alike.mean()) - 1) ** 2
+
+    # Answers --------------------------------------------------------------------------------
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Give the label of the class with the least combined error.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of the target's space, or of the source's where no target was given.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        found = self._combined(self.terms(X)).argmin(axis=1)
+        return np.asarray(self.classes_[found])
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give minus the combined error of each class; with two classes, their difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        errors = self._combined(self.terms(X))
+        return errors[:, 0] - errors[:, 1] if errors.shape[1] == 2 else -errors
+
+    def terms(self, X: ArrayLike) -> dict[str, NDArray[np.float64]]:
+        """Give the errors of each row under each class, one matrix for each term.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        dict of ndarray of shape (n_samples, n_classes)
+            "target", "source_to_target" and "source". Errors are squared distances, but those of
+            Gaussians (both source terms) are minus twice a log-density. "source" needs features in
+            common; without a target it is all there is.
+        """
+        check_is_fitted(self, "source_")
+        rows = self._check_rows(on_the_host(X), reset=False)
+        found = {}
+        if hasattr(self, "target_classifier_"):
+            rows = sound_rows(rows, self.target_centre_)
+            points = self._target_points(rows)
+            found["target"] = all_errors(self.target_classifier_, points, len(self.classes_))
+            if self.use_source:
+                found["source_to_target"] = -2 * self._adapted_scores(rows)
+        elif hasattr(self, "target_"):  # the target's own release
+            coordinates = coordinates_of(self.target_, self._source_rows(rows))
+            found["target"] = -2 * log_joint(self.target_, coordinates)
+        if "target" not in found or (self.use_source and self._common_features()):
+            found["source"] = -2 * log_joint(self.source_, self._source_points(rows))
+        return found
+
+    def winners(self, X: ArrayLike) -> dict[str, int]:
+        """Count the rows that each term decides.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        dict of str to int
+            Rows by term.
+        """
+        terms = self.terms(X)
+        together = self._combined(terms).argmin(axis=1)
+        alone = next(iter(terms.values())).argmin(axis=1)
+        agreeing = int(np.sum(alone == together))
+        return {next(iter(terms)): agreeing, voter(terms): len(together) - agreeing}
+
+    def _combined(self, terms: dict[str, Array]) -> Array:
+        """The sum of standardised errors, the source's by its weight."""
+        if len(terms) == 1:
+            return next(iter(terms.values()))
+        vote = standardised(terms[voter(terms)])
+        return standardised(terms["target"]) + self.source_weight_ * vote
+
+    def _common_features(self) -> bool:
+        return bool(self.n_source_features_ == self.n_features_in_)
+
+    def _source_rows(self, rows: Array) -> Array:
+        """Clip and scale rows of the source's space by the public bounds."""
+        return PublicScale(self.source_bounds_, self.n_source_features_).scaled(rows)
+
+    def _source_points(self, rows: Array) -> Array:
+        return coordinates_of(self.source_, self._source_rows(rows))
+
+    def _target_points(self, rows: Array) -> Array:
+        """Principal coordinates of the target."""
+        return np.asarray((rows - self.target_centre_) @ self.target_directions_)
+
+    def _adapted_scores(self, rows: Array) -> Array:
+        """Log-scores of the moved Gaussians, in the source's coordinates if they began there."""
+        is_there = self.start_ == SOURCE
+        space = self._source_points(rows) if is_there else self._target_points(rows)
+        return log_joint(self.adapted_, space)
+
+    # Checks ---------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        check_ratio(self.inducing_ratio)
+        check_kappa(self.kappa)
+        for name in ("target_components", "n_layers"):
+            check_count(name, getattr(self, name))
+        for n_components in self.schedule:
+            check_count("schedule", n_components)
+
+    def _check_source(
+        self, source: ArrayLike, y_source: ArrayLike | None
+    ) -> tuple[PublicScale, Array, NDArray[np.intp]]:
+        """Check everything about the source, before anything is charged."""
+        bounds = self._check_promise()
+        if self.unit == Unit.ENTRY:
+            require_entries(type(self).__name__, bounds, self.relation)
+        rows = self._check_rows(source)
+        are_found = self.unit == Unit.ENTRY and bounds.labels is None  # labels are public there
+        listed = replace(bounds, labels=PUBLIC_LABELS) if are_found else bounds
+        codes, self.classes_ = self._check_labels(rows, self._target(source, y_source), listed)
+        if len(self.classes_) < 2:
+            raise InvalidInputError("The label set holds one class; a classifier needs two.")
+        self._warn_if_weak(len(rows))
+        self.source_bounds_, self.n_source_features_ = bounds, rows.shape[1]
+        return PublicScale(bounds, rows.shape[1]), rows, codes
+
+    def _check_target(
+        self, target: Any, y_target: Any
+    ) -> tuple[Array, NDArray[np.intp], TargetRelease | None]:
+        """Check everything about the target, before anything is charged.
+
+        Gives its rows, the codes of its labels, -1 for none, and the plan of its own release.
+        """
+        given = on_the_host(target)
+        if self.protect_target:  # an error about a value would tell that such a row is there
+            rows = self._check_rows(given)
+        else:
+            rows = sound_rows(checked_rows(self, self._encoded(given), reset=True))
+        if y_target is None:
+            raise InvalidInputError(
+                "'y_target' is missing: give one label for each target row, -1 where there is none."
+            )
+        labels = self._check_column(rows, on_the_host(y_target))
+        codes = target_codes(self.classes_, labels, may_be_unknown=self.protect_target)
+        require_start(
+            codes,
+            len(self.classes_),
+            (self.n_source_features_, self.n_features_in_),
+            is_protected=self.protect_target,
+            use_source=self.use_source,
+            cross_fit=self.cross_fit,
+        )
+        planned = TargetRelease.plan(self, rows) if self.protect_target else None
+        return rows, codes, planned

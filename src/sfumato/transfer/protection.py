@@ -1,0 +1,142 @@
+"""A release of the target's own, for `protect_target=True`."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.composition import compose
+from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.accounting.parallel import parallel
+from sfumato.accounting.receipt import Receipt
+from sfumato.fabrication.public_rules import PublicScale
+from sfumato.guarantee import Guarantee, Unit
+from sfumato.mechanisms.base import Mechanism, require_epsilon
+from sfumato.moments.pca import check_n_components
+from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
+from sfumato.sums import ArrayRecords
+from sfumato.sums.maps import IntoUnitBall
+from sfumato.transfer.gaussians import SourceGaussians, from_released
+
+__all__ = ["TargetRelease", "for_either_record", "payment"]
+
+
+@dataclass
+class TargetRelease:
+    """One Gaussian a class of the target, on its own budget.
+
+    Parameters
+    ----------
+    payer : PrivateTransferClassifier
+        A copy with the unit, the budget and the ledger of the target.
+    releases : GaussiansPlan
+        What will be released.
+    receipt : Receipt, optional
+        Proof that it was paid for.
+    """
+
+    payer: Any
+    releases: GaussiansPlan
+    receipt: Receipt | None = None
+
+    @classmethod
+    def plan(cls, estimator: Any, rows: NDArray[np.float64]) -> Self:
+        """Divide the target's budget, and ask its ledger, before anything is charged."""
+        payer = copy.copy(estimator)
+        payer.unit, payer.ledger = Unit.RECORD, estimator.target_ledger
+        payer.epsilon = estimator.epsilon if (own := estimator.target_epsilon) is None else own
+        payer.delta = estimator.delta if (own := estimator.target_delta) is None else own
+        require_epsilon(payer.epsilon)
+        payer._warn_if_weak(len(rows))
+        records = ArrayRecords(rows, relation=payer.relation)
+        releases = GaussiansPlan.of(  # [T9] the target's budget divided
+            records,
+            epsilon=payer.epsilon,
+            delta=payer.delta,
+            n_classes=len(payer.classes_),
+            n_components=check_n_components(payer.pca_components, records.width),
+            gaussians_per_class=1,
+        )
+        _ask(payer, *releases.mechanisms())
+        return cls(payer, releases)
+
+    def pay(self) -> Receipt:
+        """Charge the target's ledger, once."""
+        if self.receipt is None:
+            self.receipt = self.payer._prepay(*self.releases.mechanisms())  # [T10] charge all
+        return self.receipt
+
+    def run(
+        self, rows: NDArray[np.float64], codes: NDArray[np.intp]
+    ) -> tuple[SourceGaussians, Guarantee]:
+        """Draw what was charged, or is now.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Target rows, clipped and scaled.
+        codes : ndarray
+            A label for each row that depends on that row, its own label and public values only:
+            replacing one record changes one row and one code.
+        """
+        payer, receipt = self.payer, self.pay()
+        inner = PublicScale(payer.source_bounds_, rows.shape[1]).inner_bounds
+        records = ArrayRecords(rows, codes, relation=payer.relation).mapped(
+            IntoUnitBall(inner, rows.shape[1])
+        )
+        released = release_gaussians(records, self.releases, receipt).in_units_of(inner)
+        return from_released(released), payer._guarantee(receipt)
+
+
+def payment(source: Any, target: TargetRelease | None) -> Callable[..., Receipt]:
+    """Give what charges the source; with a target, both ledgers are asked, then both charged."""
+
+    def pay(*mechanisms: Mechanism) -> Receipt:
+        if target is not None:
+            _ask(source, *mechanisms)
+            target.pay()
+        receipt: Receipt = source._prepay(*mechanisms)
+        return receipt
+
+    return pay
+
+
+def _ask(payer: Any, *mechanisms: Mechanism) -> None:
+    """Raise if the payer's ledger would refuse these releases; nothing is charged."""
+    if isinstance(payer.ledger, DatasetBudget):
+        events = [mechanism.event() for mechanism in mechanisms]
+        payer.ledger.ask(*events, unit=payer.unit, relation=payer.relation)
+
+
+def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:
+    """State one promise for a record of the source and for one of the target.
+
+    A record is in one of the two sets, so the larger epsilon and delta hold for any one record.
+    Promises of another unit or relation have no larger one: the source's is stated then, on
+    condition that it is the source that changes.
+    """
+    if (source.unit, source.relation) != (target.unit, target.relation):
+        return source.only_if(
+            f"the changed record is one of the source; a record of the target ({target.unit}, "
+            f"{target.relation}) is promised {_figures(target)}"
+        )
+    return parallel(
+        source,
+        target,
+        condition=f"the record is one of the source ({_figures(source)}) or one of the target "
+        f"({_figures(target)}), not one of both: a person with records in both is promised "
+        f"{_figures(compose(source, target))}",
+    )
+
+
+def _figures(guarantee: Guarantee) -> str:
+    """Give epsilon and delta in few digits, never below what they are."""
+    epsilon = math.inf if guarantee.epsilon is None else guarantee.epsilon
+    shown = epsilon if math.isinf(epsilon) else math.ceil(epsilon * 1e4) / 1e4
+    return f"epsilon {shown:.10g} at delta {guarantee.delta:.10g}"
