@@ -30,13 +30,12 @@ QUICK = (
     "tests/moments",
     "tests/sums",
     "tests/test_architecture.py",
-    "tests/test_atomic_file.py",
+    "tests/storage/test_atomic_file.py",
     "tests/test_bounds.py",
     "tests/test_docs.py",
     "tests/test_docstrings.py",
     "tests/test_guarantee.py",
     "tests/test_public_api.py",
-    "tests/test_taint.py",
 )
 
 
@@ -53,10 +52,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow modules."""
+    """Mark the tests of slow modules, and begin with those that wait for servers."""
     for item in items:
         if not item.nodeid.startswith(QUICK):
             item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("servers") is None)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,3 +83,39 @@ def browser() -> Iterator[Any]:
             )
         yield found
         found.close()
+
+
+def _report(call: Any, answers: Any) -> None:
+    try:
+        answers.put(repr(call()))
+    except Exception as error:
+        answers.put(f"{type(error).__name__}: {error}")
+
+
+@pytest.fixture
+def start_child() -> Any:
+    """Start a function in a forked child and give the process."""
+    context = multiprocessing.get_context("fork")
+
+    def start(target: Any, *args: Any) -> Any:
+        child = context.Process(target=target, args=args)
+        with warnings.catch_warnings():  # newer Pythons warn of forks beside the runner's threads
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child.start()
+        return child
+
+    return start
+
+
+@pytest.fixture
+def in_child(start_child: Any) -> Any:
+    """Run a call in a forked child; give the repr of its result, or its error as text."""
+
+    def run(call: Any) -> Any:
+        answers = multiprocessing.get_context("fork").SimpleQueue()
+        child = start_child(_report, call, answers)
+        answer = answers.get()
+        child.join()
+        return answer
+
+    return run

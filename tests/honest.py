@@ -27,7 +27,7 @@ class Honest(PrivatePCA):
         bounds = self.bounds if self.bounds is None else self._check_promise()
         if bounds is None:
             bounds = self.missing(X)
-        rows = self._check_rows(X)
+        rows = np.asarray(X) if self.bounds is None else self._check_rows(X)
         units = IntoUnitBall(bounds, rows.shape[1])(rows)
         mechanism = GaussianMechanism.calibrate(
             sensitivity=self.sensitivity, epsilon=self.epsilon, delta=self.delta

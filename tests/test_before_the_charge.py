@@ -53,7 +53,7 @@ def refused(estimator: Any, X: Any, y: Any, words: str) -> None:
 @pytest.mark.parametrize("case", FITTED)
 def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
     d = case.X.shape[1] + 1
-    labels = case.estimator.bounds.labels
+    labels = case.estimator.array_bounds.labels
     bounds = Bounds(lower=[0.0] * d, upper=[1.0] * d, labels=labels)
     refused(clone(case.estimator).set_params(bounds=bounds), case.X, case.y, f"{d} features")
 
@@ -61,7 +61,8 @@ def test_bounds_of_another_width_cost_nothing(case: Any) -> None:
 @pytest.mark.parametrize("name", ["PrivatePCA", "PrivateMoments", "PrivateGaussianClassifier"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
 def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: str) -> None:
-    estimator = clone(CASES[name][0].estimator).set_params(relation=relation, delta=1e-3)
+    (first, *_) = (c for c in CASES[name] if isinstance(c.estimator.bounds, Bounds))
+    estimator = clone(first.estimator).set_params(relation=relation, delta=1e-3)
     block = np.zeros((5, 3)), np.zeros(5, dtype=np.intp)
     records = BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=5)
     if relation == "replace_one":  # the number is public, so its warning may be given

@@ -26,22 +26,30 @@ from sfumato import (
     MembershipAutoencoder,
     MembershipClassifier,
     MembershipMapping,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateAffineHullClassifier,
     PrivateDensity,
     PrivateGaussianClassifier,
+    PrivateImageClassifier,
     PrivateKernelClassifier,
     PrivateKernelRegressor,
     PrivateLargeMarginGaussianClassifier,
     PrivateLinearClassifier,
+    PrivateLinearRegressor,
     PrivateMeanCurve,
     PrivateMoments,
     PrivatePCA,
+    PrivateSearchCV,
     PrivateTransferClassifier,
+    RandomProcessFeatures,
     ScatteringFeatures,
+    TableBounds,
+    TableEncoder,
     WideAffineHull,
     WideMembershipAutoencoder,
 )
-from sfumato.margins.images import ImageFeatures
+from sfumato.image_features.images import ImageFeatures
 from sfumato.private import PrivateEstimator
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase
 
@@ -50,6 +58,7 @@ WIDE_BOX = Bounds(lower=-20.0, upper=20.0, labels="public")
 
 # One instance a public estimator, with settings under which scikit-learn's small data make sense.
 INSTANCES: dict[str, Any] = {
+    "TableEncoder": TableEncoder(WIDE),
     "PrivatePCA": PrivatePCA(n_components=2, epsilon=np.inf, bounds=WIDE),
     "PrivateMoments": PrivateMoments(epsilon=np.inf, bounds=WIDE),
     "PrivateTransferClassifier": PrivateTransferClassifier(epsilon=np.inf, bounds=WIDE),
@@ -58,7 +67,7 @@ INSTANCES: dict[str, Any] = {
     "WideMembershipAutoencoder": WideMembershipAutoencoder(branch_size=20, random_state=0),
     "MembershipClassifier": MembershipClassifier(n_layers=2, branch_size=20, random_state=0),
     "PrivateGaussianClassifier": PrivateGaussianClassifier(epsilon=np.inf, bounds=WIDE),
-    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, types="double", random_state=0),
+    "Fabricator": Fabricator(epsilon=np.inf, bounds=WIDE, random_state=0),
     "PrivateAffineHullClassifier": PrivateAffineHullClassifier(
         n_layers=1, samples_per_gaussian=100, epsilon=np.inf, bounds=WIDE, random_state=0
     ),
@@ -79,9 +88,21 @@ INSTANCES: dict[str, Any] = {
     ),
     "LargeMarginGaussianClassifier": LargeMarginGaussianClassifier(tol=1e-2),
     "PrivateLinearClassifier": PrivateLinearClassifier(epsilon=np.inf, bounds=WIDE),
+    "PrivateAdditiveClassifier": PrivateAdditiveClassifier(epsilon=np.inf, bounds=WIDE_BOX),
+    "PrivateLinearRegressor": PrivateLinearRegressor(
+        target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
+    ),
+    "PrivateAdditiveRegressor": PrivateAdditiveRegressor(
+        target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
+    ),
+    "PrivateSearchCV": PrivateSearchCV(
+        PrivateGaussianClassifier(bounds=WIDE), {}, epsilon=np.inf, mean_runs=1.01
+    ),
     "LinearClassifier": LinearClassifier(),
+    "PrivateImageClassifier": PrivateImageClassifier("hog", epsilon=np.inf, bounds=WIDE_BOX),
     "HOGFeatures": HOGFeatures(),
     "ScatteringFeatures": ScatteringFeatures(n_orientations=4),
+    "RandomProcessFeatures": RandomProcessFeatures(mirror=None),
     "KernelAffineHull": KernelAffineHull(),
     "DeepAffineHull": DeepAffineHull(),
     "WideAffineHull": WideAffineHull(branch_size=20),
@@ -92,7 +113,10 @@ VARIANTS = [
     WideAffineHull(branch_size=20, partition="random"),
     AffineHullClassifier(search="pruned", dtype="float32"),
     LinearClassifier(loss="huber", fit_intercept=False),
-    PrivateLinearClassifier(solver="objective", epsilon=np.inf, bounds=WIDE),
+    PrivateLinearClassifier(algorithm="objective", epsilon=np.inf, bounds=WIDE),
+    PrivateLinearRegressor(
+        algorithm="moments", target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
+    ),
     LargeMarginGaussianClassifier(
         regularizer="frobenius", positivity="shift", n_ellipsoids=2, tol=1e-2, random_state=0
     ),
@@ -109,12 +133,17 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
         "check_fit_score_takes_y": "two domains: fit(source, y_source, target, y_target)",
     },
     "PrivateMoments": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateSearchCV": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateImageClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateGaussianClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateAffineHullClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateKernelClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateKernelRegressor": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateLargeMarginGaussianClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
     "PrivateLinearClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateAdditiveClassifier": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateAdditiveRegressor": {"check_supervised_y_no_nan": NOT_RAISED},
+    "PrivateLinearRegressor": {"check_supervised_y_no_nan": NOT_RAISED},
 }
 
 
@@ -137,7 +166,10 @@ def test_every_public_estimator_is_checked() -> None:
 def expected_failures(estimator: Any) -> dict[str, str]:
     """Give the checks that are not met; check_complex_data passes where its labels are refused."""
     found = dict(EXPECTED_FAILURES.get(type(estimator).__name__, {}))
-    if isinstance(estimator, PrivateEstimator | ImageFeatures):
+    if isinstance(
+        estimator,
+        PrivateEstimator | PrivateSearchCV | PrivateImageClassifier | ImageFeatures | TableEncoder,
+    ):
         found["check_dtype_object"] = ODD_CELL
         if isinstance(estimator, TransformerMixin | RegressorMixin | PrivateMeanCurve):
             found["check_complex_data"] = ODD_CELL
@@ -166,6 +198,38 @@ def digits_case() -> tuple[np.ndarray, np.ndarray]:
 def blobs_case() -> tuple[np.ndarray, np.ndarray]:
     X, y = make_blobs(200, n_features=3, centers=3, random_state=0)
     return X * 0.05, y
+
+
+# Ranges that differ by a factor of a thousand, and rows that fill them.
+SIDES = np.array([1.0, 10.0, 0.01])
+RANGES = Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1, 2])
+TABLE = TableBounds.from_dict(
+    {
+        "size": {"lower": 0, "upper": 9, "missing": True},
+        "colour": ["blue", "red"],
+        "label": [0, 1, 2],
+    },
+    target="label",
+)
+
+
+def ranges_case() -> tuple[np.ndarray, np.ndarray]:
+    X, y = blobs_case()
+    return np.clip(X * 2, -1, 1) * SIDES, y
+
+
+TABLE_EDGES = np.sqrt(0.5) * np.array(
+    [[s * np.sqrt(0.5), 0, c, 1 - c] for s in (-1, 1) for c in (0, 1)] + [[0, np.sqrt(0.5), 0, 1]]
+)
+
+
+def table_case() -> tuple[np.ndarray, np.ndarray]:
+    """Give encoded rows of a table; what frames do is in tests/tables/test_table_contract.py."""
+    size, y = blobs_case()[0][:, 0], blobs_case()[1]
+    rows = np.zeros((200, 4))
+    rows[:, 0], rows[np.arange(200), 2 + (y > 0)] = np.clip(size, -0.5, 0.5), np.sqrt(0.5)
+    rows[::9, :2] = 0, 0.5
+    return rows, y
 
 
 def pca_oracle(model: Any, X: np.ndarray, _: Any) -> None:
@@ -198,6 +262,11 @@ def density_oracle(model: Any, X: np.ndarray, _: Any) -> None:
     np.testing.assert_allclose(raw, np.exp(literal), rtol=1e-8)
 
 
+def cells_oracle(model: Any, X: np.ndarray, _: Any) -> None:
+    counts = np.histogram2d(*X.T, bins=16, range=[[0, 1]] * 2)[0]
+    np.testing.assert_array_equal(model.cell_counts_.sum(axis=-1), counts)
+
+
 def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return case[0], (case[1] > 0).astype(int)
 
@@ -209,7 +278,7 @@ CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 ONE_BY_ONE: list[tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]] = [
     ({"unit": "entry", "bounds": CUBE}, digits_case()),
     ({"unit": "entry", "entry_bound": 0.25, "branch_size": 40, "bounds": CUBE}, digits_case()),
-    ({"engine": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2])}, blobs_case()),
+    ({"method": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2])}, blobs_case()),
 ]
 # A heavy ridge keeps the loss linear in all scores: a turned label then moves the machine by all
 # of its sensitivity.
@@ -218,7 +287,77 @@ RIDGE = {"regularization": 1.0, "bandwidth": 0.4, "delta": 1e-5}
 # numbers is only seen in many draws.
 LINEAR = {"epsilon": 2.0, "delta": 1e-5, "fit_intercept": False}
 IN_BALL = Bounds(norm=2.0, labels=[0, 1, 2])
+# At two opposite corners of the box all hats are 0 or 1.
+CORNERS = np.array([[-1.0] * 3, [1.0] * 3, [np.nan, -1.0, 1.0]])
+ADDITIVE = {"n_knots": 5, "n_steps": 3, "delta": 1e-5}
+# Rows all but alike: scores of others lie beyond the released spread, where moments are largest.
+ALIKE = np.array([0.137, -0.211]) + 1e-4 * np.random.default_rng(0).normal(size=(200, 2))
 CASES: dict[str, list[PrivateCase]] = {
+    "PrivateLinearRegressor": [
+        PrivateCase(
+            PrivateLinearRegressor(
+                relation=relation,
+                algorithm="moments",
+                target_bounds=(0.0, 1.0),
+                delta=1e-5,
+                bounds=Bounds(lower=0.0, upper=1.0),
+            ),
+            *two_classes(digits_case()),
+            rows_at_bound=np.array([[0.0] * 64, [1.0] * 64]),
+        )
+        for relation in ("replace_one", "add_or_remove_one")
+    ]
+    + [
+        PrivateCase(
+            PrivateLinearRegressor(
+                relation=relation,
+                n_steps=2,
+                target_bounds=(0.0, 1.0),
+                delta=1e-5,
+                bounds=Bounds(lower=-1.0, upper=1.0),
+            ),
+            ALIKE,
+            (np.arange(200) > 20).astype(float),
+            rows_at_bound=np.array([[1.0, 1.0], [-1.0, -1.0]]),
+        )
+        for relation in ("replace_one", "add_or_remove_one")
+    ],
+    "PrivateAdditiveRegressor": [
+        PrivateCase(
+            PrivateAdditiveRegressor(
+                relation=relation,
+                target_bounds=(0.0, 1.0),
+                knots="private",  # the default releases one count more: tests/additive
+                interactions=False,
+                bounds=Bounds(lower=-1.0, upper=1.0),
+                **ADDITIVE | {"n_steps": 2},
+            ),
+            ALIKE,
+            (np.arange(200) > 20).astype(float),
+            rows_at_bound=np.array([[1.0, 1.0], [-1.0, -1.0]]),
+        )
+        for relation in ("add_or_remove_one",)  # the other: tests/additive/test_regressor.py
+    ],
+    "PrivateAdditiveClassifier": [
+        PrivateCase(
+            PrivateAdditiveClassifier(
+                knots="private",
+                bounds=Bounds(lower=-1.0, upper=1.0, labels=[0, 1]),
+                **ADDITIVE | {"n_knots": 33},
+            ),
+            *two_classes(blobs_case()),
+            rows_at_bound=CORNERS,
+        ),
+        PrivateCase(
+            PrivateAdditiveClassifier(
+                relation="add_or_remove_one",
+                bounds=Bounds(lower=-1.0, upper=1.0, labels=range(40)),
+                **ADDITIVE,
+            ),
+            *blobs_case(),
+            rows_at_bound=CORNERS,
+        ),
+    ],
     # `fit` without a target is the private part: it makes the source's side.
     "PrivateTransferClassifier": [
         PrivateCase(
@@ -244,12 +383,6 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             PrivateTransferClassifier(unit="entry", bounds=CUBE, random_state=0), *digits_case()
         ),
-        PrivateCase(
-            PrivateTransferClassifier(
-                unit="entry", mode="paper", delta=1e-3, bounds=CUBE, random_state=0
-            ),
-            *digits_case(),
-        ),
     ],
     "PrivateLinearClassifier": [
         PrivateCase(
@@ -274,14 +407,14 @@ CASES: dict[str, list[PrivateCase]] = {
             *blobs_case(),
         ),
         PrivateCase(
-            PrivateLinearClassifier(loss="huber", solver="objective", bounds=IN_BALL, **LINEAR),
+            PrivateLinearClassifier(loss="huber", algorithm="objective", bounds=IN_BALL, **LINEAR),
             *blobs_case(),
             oracle=classifier_oracle,
         ),
         PrivateCase(
             PrivateLinearClassifier(
                 loss="huber",
-                solver="objective",
+                algorithm="objective",
                 relation="add_or_remove_one",
                 bounds=IN_BALL,
                 **LINEAR,
@@ -290,9 +423,18 @@ CASES: dict[str, list[PrivateCase]] = {
         ),
         PrivateCase(
             PrivateLinearClassifier(
-                loss="hinge", solver="output", regularization=1e4, bounds=IN_BALL, **LINEAR
+                loss="hinge", algorithm="output", regularization=1e4, bounds=IN_BALL, **LINEAR
             ),
             *blobs_case(),
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=RANGES, **LINEAR),
+            *ranges_case(),
+        ),
+        PrivateCase(
+            PrivateLinearClassifier(n_steps=3, learning_rate=0.05, bounds=TABLE, **LINEAR),
+            *table_case(),
+            rows_at_bound=TABLE_EDGES,
         ),
     ],
     "PrivateDensity": [
@@ -309,12 +451,25 @@ CASES: dict[str, list[PrivateCase]] = {
             *plane_case(),
         ),
         PrivateCase(
-            PrivateDensity(delta=1e-5, bounds=CUBE),
+            PrivateDensity(method="process", delta=1e-5, bounds=CUBE),
             plane_case()[0],
             rows_at_bound=np.array([[0.0, 0.0], [1.0, 1.0]]),
         ),
+        PrivateCase(
+            PrivateDensity(n_cells=16, delta=1e-5, bounds=CUBE), *plane_case(), oracle=cells_oracle
+        ),
+        PrivateCase(
+            PrivateDensity(n_cells=20, relation="add_or_remove_one", delta=1e-5, bounds=CUBE),
+            plane_case()[0],
+        ),
     ],
     "PrivateKernelClassifier": [
+        PrivateCase(
+            PrivateKernelClassifier(
+                bounds=Bounds(lower=-SIDES, upper=SIDES, labels=[0, 1]), **RIDGE
+            ),
+            *two_classes(ranges_case()),
+        ),
         PrivateCase(
             PrivateKernelClassifier(bounds=CUBE_OF_TWO, **RIDGE), *two_classes(plane_case())
         ),
@@ -397,7 +552,7 @@ CASES: dict[str, list[PrivateCase]] = {
                 epsilon=2.0,
                 delta=1e-5,
                 relation="add_or_remove_one",
-                unit_rows=True,
+                normalize_rows=True,
                 bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
             ),
             *blobs_case(),
@@ -410,6 +565,11 @@ CASES: dict[str, list[PrivateCase]] = {
             oracle=moments_oracle,
         ),
         PrivateCase(PrivateMoments(bounds=Bounds(norm=2.0)), blobs_case()[0]),
+        PrivateCase(
+            PrivateMoments(relation="add_or_remove_one", delta=1e-5, bounds=TABLE),
+            *table_case(),
+            rows_at_bound=TABLE_EDGES,
+        ),
     ],
     "PrivateGaussianClassifier": [
         PrivateCase(
@@ -430,6 +590,9 @@ CASES: dict[str, list[PrivateCase]] = {
                 2, single_release=True, bounds=Bounds(norm=2.0, labels=[0, 1, 2])
             ),
             *blobs_case(),
+        ),
+        PrivateCase(
+            PrivateGaussianClassifier(epsilon=2.0, delta=1e-5, bounds=RANGES), *ranges_case()
         ),
     ],
 }

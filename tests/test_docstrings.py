@@ -15,6 +15,7 @@ import pytest
 from numpydoc.validate import validate
 
 import sfumato
+from tests.every import for_each
 
 # Codes that are not asked for, and why.
 NOT_ASKED = {
@@ -86,12 +87,12 @@ def faults(name: str, also_not_asked: set[str]) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:Unknown section Privacy")
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_names(name: str) -> None:
     assert not faults(name, set())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@for_each(METHODS)
 def test_methods(name: str) -> None:
     assert not faults(name, NOT_ASKED_OF_OVERRIDES if overrides(name) else set())
 

@@ -177,7 +177,7 @@ def test_entry_guarantee_tells_of_the_whole_record() -> None:
         {"epsilon": math.nan},
         {"epsilon": 1.0, "delta": 1.0},
         {"epsilon": 1.0, "delta": -1e-9},
-        {"epsilon": 1.0, "unit": "person"},
+        {"epsilon": 1.0, "unit": "household"},
         {"epsilon": 1.0, "relation": "swap"},
         {"epsilon": 1.0, "status": "surely"},
         {"epsilon": 1.0, "unit": "entry"},

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato import Bounds, Fabricator, PrivateMoments
 from sfumato.accounting.receipt import prepay
-from sfumato.hulls.public_rules import PublicScale
+from sfumato.fabrication.public_rules import PublicScale
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
@@ -132,11 +132,11 @@ class RaisesForOneRow(Honest):
 def test_a_broken_estimator_is_caught(
     broken: type[Honest], check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.persistence import models as persistence
+    from sfumato.storage import models
 
-    known = persistence._known_classes()
+    known = models._known_classes()
     monkeypatch.setattr(
-        persistence,
+        models,
         "_known_classes",
         lambda: {**known, "Honest": Honest, broken.__name__: broken},
     )
@@ -202,11 +202,11 @@ def test_taint_at_entry_level_spares_public_labels_and_nothing_else(
 ) -> None:
     case = PrivateCase(Fabricator(2, unit="entry", bounds=CUBE, random_state=0), X, Y)
     c.check_taint(case)
-    cut = Fabricator._cut
+    plan = Fabricator._plan
 
-    def tainted(self: Any, rows: np.ndarray, codes: np.ndarray, plan: Any) -> Any:
+    def tainted(self: Any, noise_variance: float, n_features: int) -> Any:
         self.spread_ = float(self.raw_.mean())
-        return cut(self, rows, codes, plan)
+        return plan(self, noise_variance, n_features)
 
     check_rows = Fabricator._check_rows
 
@@ -215,7 +215,7 @@ def test_taint_at_entry_level_spares_public_labels_and_nothing_else(
         return self.raw_
 
     monkeypatch.setattr(Fabricator, "_check_rows", remembering)
-    monkeypatch.setattr(Fabricator, "_cut", tainted)
+    monkeypatch.setattr(Fabricator, "_plan", tainted)
     with pytest.raises(AssertionError, match="depends on the rows"):
         c.check_taint(case)
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sfumato.auditing import density_difference
 from sfumato.exceptions import InvalidInputError
 
-SEEDS = range(10)
+SEEDS = range(5)
 
 
 def true_distance(shift: float) -> float:
@@ -23,9 +23,9 @@ def samples(shift: float, seed: int, n: int = 5000) -> tuple[np.ndarray, np.ndar
     return rng.normal(0, 1, n), rng.normal(shift, 1, n)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("shift", [0.0, 0.5, 1.0])
 def test_normal_densities_are_told_apart_as_well_as_samples_allow(shift: float) -> None:
-    """The mean of ten seeds is right, and each is as good as if the densities were known.
+    """The mean of five seeds is right, and each is as good as if the densities were known.
 
     The efficient estimator ``2 (mean_a g - mean_b g) - integral g²`` knows the difference g. What
     it misses is the luck of 5000 samples (standard error .0034 at shift .5), which no estimator

@@ -8,6 +8,7 @@ import pytest
 from sfumato import Bounds, Fabricator
 from sfumato.auditing import audit, empirical_epsilon
 from sfumato.exceptions import RefutedGuaranteeWarning
+from sfumato.papers.hulls import PrintedFabricator
 from tests.auditing import broken
 
 
@@ -58,23 +59,24 @@ def rows_and_neighbour() -> tuple[np.ndarray, np.ndarray]:
     return rows, moved
 
 
-def fabricator(mode: str) -> Fabricator:
-    return Fabricator(
-        2,
-        unit="entry",
-        mode=mode,
-        epsilon=1.0,
-        entry_bound=1.0,
-        bounds=Bounds(lower=0.0, upper=1.0),
-        random_state=0,
-    )
+SETTINGS = {
+    "n_components": 2,
+    "epsilon": 1.0,
+    "entry_bound": 1.0,
+    "bounds": Bounds(lower=0.0, upper=1.0),
+    "random_state": 0,
+}
+
+
+def printed() -> PrintedFabricator:
+    return PrintedFabricator(delta=0.0, **SETTINGS)
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
 def test_fabrication_with_a_raw_threshold() -> None:
     """Sold with epsilon 1; the number of passes, published with the rows, tells D from D'."""
     found = empirical_epsilon(
-        lambda data: fabricator("paper").fit(data).n_smoothing_[0],
+        lambda data: printed().fit(data).n_smoothing_[0],
         *rows_and_neighbour(),
         n_runs=30,
         threshold=55,
@@ -85,18 +87,18 @@ def test_fabrication_with_a_raw_threshold() -> None:
 
 
 def test_fabrication_with_a_raw_threshold_fails_the_audit_in_one_call() -> None:
-    found = audit(fabricator("paper"), X=rows_and_neighbour()[0], n_runs=4)
+    found = audit(printed(), X=rows_and_neighbour()[0], n_runs=4)
     assert found.consistent is False
     assert "n_smoothing_ depends on the rows" in found.verdict
-    assert audit(fabricator("paper"), n_runs=4).consistent is False  # rows from the bounds alone
+    assert audit(printed(), n_runs=4).consistent is False  # rows from the bounds alone
 
 
 def test_fabrication_with_a_public_threshold_is_not_accused() -> None:
-    found = audit(fabricator("strict"), X=rows_and_neighbour()[0], n_runs=1000)
+    found = audit(Fabricator(unit="entry", **SETTINGS), X=rows_and_neighbour()[0], n_runs=1000)
     assert found.consistent is True
     assert found.leak is None
 
 
-def test_paper_mode_warns() -> None:
+def test_the_printed_algorithm_warns() -> None:
     with pytest.warns(RefutedGuaranteeWarning):
-        fabricator("paper").fit(rows_and_neighbour()[0])
+        printed().fit(rows_and_neighbour()[0])

@@ -99,7 +99,7 @@ def test_equal_records_are_at_one_party_and_shares_are_kept() -> None:
 
 
 def linear(**changes: Any) -> PrivateLinearClassifier:
-    settings = {"solver": "output", "n_components": 2, "epsilon": 1.0, "delta": 1e-5}
+    settings = {"algorithm": "output", "n_components": 2, "epsilon": 1.0, "delta": 1e-5}
     return PrivateLinearClassifier(**settings | {"bounds": LISTED} | changes)
 
 
@@ -123,15 +123,15 @@ def test_the_total_says_what_the_deal_needs(
     assert {each.status for each in found.guarantees.values()} == {proved or Status.PROVED}
 
 
-@pytest.mark.parametrize("solver", ["noisy-gd", "output", "objective"])
-def test_a_party_without_records_answers_as_any_other(tmp_path: Path, solver: str) -> None:
+@pytest.mark.parametrize("algorithm", ["noisy-gd", "output", "objective"])
+def test_a_party_without_records_answers_as_any_other(tmp_path: Path, algorithm: str) -> None:
     """Where the number of records is secret, that a party has none is secret too."""
     X, y = table(0, n=2)
     parties = make_parties(
         X, y, tmp_path, n_parties=4, relation="add_or_remove_one", bounds=LISTED, random_state=0
     )
     assert min(len(party.load()[0]) for party in parties) == 0
-    asked = linear(relation="add_or_remove_one", solver=solver, n_steps=3)
+    asked = linear(relation="add_or_remove_one", algorithm=algorithm, n_steps=3)
     found = simulate(parties, LinearTask("t", asked))
     assert [len(each.answered) for each in found.rounds] == [4, 4]
 

@@ -57,7 +57,8 @@ def test_the_components_are_those_of_the_package(tmp_path: Path) -> None:
         app = write_app(tmp_path, kind)
         for side in ("client_app", "server_app"):
             text = (app / f"sfumato_{kind}" / f"{side}.py").read_text()
-            assert f"from sfumato.federated.flower.{kind} import {side}" in text
+            assert f"from sfumato.federated.flower.adapter import {side}" in text
+            assert f'app = {side}("{kind}")' in text
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

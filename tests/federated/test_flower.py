@@ -21,13 +21,17 @@ from flwr.serverapp import Grid
 from sfumato import Bounds, Ledger, PrivateLinearClassifier, load
 from sfumato.exceptions import FederationError
 from sfumato.federated import HullTask, LinearTask, read_party, simulate, spread
-from sfumato.federated.flower.adapter import ask_all, content_of, reply_in, request_in
+from sfumato.federated.flower.adapter import (
+    ask_all,
+    client_app,
+    content_of,
+    reply_in,
+    request_in,
+    server_app,
+)
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.certificates import make_node_key, make_server_certificate
 from sfumato.federated.flower.deployment import write_deployment
-from sfumato.federated.flower.hulls import client_app, server_app
-from sfumato.federated.flower.linear import client_app as linear_client_app
-from sfumato.federated.flower.linear import server_app as linear_server_app
 from sfumato.federated.flower.simulation import run_configuration, simulate_with_flower
 from sfumato.federated.messages import Request
 from tests.federated.cluster import Cluster
@@ -128,8 +132,8 @@ def test_the_app_gives_what_the_simulation_gives(tmp_path, digits, dead) -> None
     write_parties(tmp_path, X, y, 3)
     task = HullTask("t", hulls())
     config = configuration(task, tmp_path, 3)
-    grid = LocalGrid(client_app.app, 3, config, dead)
-    server_app.app(grid, Context(1, 1, {}, RecordDict(), config))
+    grid = LocalGrid(client_app("hulls"), 3, config, dead)
+    server_app("hulls")(grid, Context(1, 1, {}, RecordDict(), config))
 
     told = json.loads((tmp_path / "out" / "federation.json").read_text())
     assert len(told["rounds"][0]["answered"]) == 3 - len(dead)
@@ -151,16 +155,16 @@ def test_a_party_that_never_came_is_named_in_the_result(tmp_path, digits, names,
     config = configuration(HullTask("t", hulls()), tmp_path, 3, **{"party-names": names})
     config["wait-seconds"] = 0.0
     context = Context(1, 1, {}, RecordDict(), config)
-    server_app.app(LocalGrid(client_app.app, 2, config), context)
+    server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
     told = json.loads((tmp_path / "out" / "federation.json").read_text())
     assert told["rounds"][0]["refused"] == {noted: "No reply came from this party."}
     assert sorted(told["parties"]) == ["hospital-0", "hospital-1"]
     config["min-parties"] = 3  # stored releases, and one party too few
     with pytest.raises(FederationError, match="2 of at least 3"):
-        server_app.app(LocalGrid(client_app.app, 2, config), context)
+        server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
     assert noted in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
     config["min-parties"] = 2
-    server_app.app(LocalGrid(client_app.app, 2, config), context)
+    server_app("hulls")(LocalGrid(client_app("hulls"), 2, config), context)
     assert not (tmp_path / "out" / "failed.json").exists()
 
 
@@ -170,8 +174,8 @@ def test_the_linear_app_gives_what_the_simulation_gives(tmp_path, digits) -> Non
     write_parties(tmp_path, X, y, 3, "record")
     task = linear_task("t")
     config = configuration(task, tmp_path, 3)
-    linear_server_app.app(
-        LocalGrid(linear_client_app.app, 3, config), Context(1, 1, {}, RecordDict(), config)
+    server_app("linear")(
+        LocalGrid(client_app("linear"), 3, config), Context(1, 1, {}, RecordDict(), config)
     )
     model = load(tmp_path / "out" / "global.sfumato")
     same = simulated_again(tmp_path, 3, task).model
@@ -185,7 +189,9 @@ def test_distances_are_served_through_the_app(tmp_path, digits) -> None:
     np.save(tmp_path / "queries.npy", X_test)
     task = HullTask("t", hulls(), "distances")
     config = configuration(task, tmp_path, 2, queries=str(tmp_path / "queries.npy"))
-    server_app.app(LocalGrid(client_app.app, 2, config), Context(1, 1, {}, RecordDict(), config))
+    server_app("hulls")(
+        LocalGrid(client_app("hulls"), 2, config), Context(1, 1, {}, RecordDict(), config)
+    )
     with np.load(tmp_path / "out" / "predictions.npz") as told:
         assert np.mean(told["labels"] == y_test) > 0.9
     assert not (tmp_path / "out" / "global.sfumato").exists()
@@ -195,7 +201,7 @@ def test_distances_are_served_through_the_app(tmp_path, digits) -> None:
 def test_a_phase_of_another_app_is_refused(tmp_path, digits) -> None:
     X, y, _, _ = digits
     write_parties(tmp_path, X, y, 1)
-    grid = LocalGrid(client_app.app, 1, {"parties-folder": str(tmp_path)})
+    grid = LocalGrid(client_app("hulls"), 1, {"parties-folder": str(tmp_path)})
     replies = ask_all(grid, Request("t", "linear.subspace"), seconds=5)
     assert "knows no phase" in replies[0].refusal
 
@@ -257,13 +263,13 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     app = write_app(folder, "hulls")
     for number in range(4):
         deployed.add(f"node-{number}", folder / f"party-{number}.toml")
-    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 45.0}
+    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 100.0}
     del config["parties-folder"]
     run = deployed.link.submit(app, config)
     deployed.add("node-4", folder / "party-4.toml")  # late: the run waits for it already
     wait_until(lambda: (folder / "releases-0" / "messages.jsonl").exists())
     deployed.kill("node-3")
-    deployed.link.wait(run, 240)
+    deployed.link.wait(run, 400)
 
     told = json.loads((folder / "out" / "federation.json").read_text())
     assert sorted(told["parties"]) == ["hospital-0", "hospital-1", "hospital-2"]
@@ -276,8 +282,8 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
 
     spent = [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
     assert all(0 < each <= 16 for each in spent)
-    run = deployed.link.submit(app, {**config, "parties": 4, "round-seconds": 45.0})  # a retry
-    deployed.link.wait(run, 240)
+    run = deployed.link.submit(app, {**config, "parties": 4, "round-seconds": 100.0})  # a retry
+    deployed.link.wait(run, 400)
     assert spent == [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
     retried = load(folder / "out" / "global.sfumato")
     np.testing.assert_array_equal(model.distances(X_test), retried.distances(X_test))

@@ -127,8 +127,6 @@ def untouchable() -> None:
         ({}, Terms(max_epsilon=15.0), "at most 15"),
         ({"epsilon": np.inf}, Terms(), "at most 16"),
         ({"epsilon": 1.0, "delta": 0.5}, Terms(), "delta 0.5"),
-        ({"mode": "paper"}, Terms(), "strict"),
-        ({"atom": True}, Terms(), "exactly"),
         ({"entry_bound": 1e-9}, Terms(), "smaller changes"),
         ({"entry_bound": 0.9}, Terms(entry_bound=1.0), "smaller changes"),
         ({}, Terms(unit="record"), "unit"),

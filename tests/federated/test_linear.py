@@ -27,7 +27,7 @@ def rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def linear(**changes: object) -> PrivateLinearClassifier:
-    settings = {"solver": "objective", "n_components": 12, "epsilon": 8.0, "delta": 1e-5}
+    settings = {"algorithm": "objective", "n_components": 12, "epsilon": 8.0, "delta": 1e-5}
     return PrivateLinearClassifier(**settings | {"bounds": UNIT} | changes)
 
 
@@ -53,8 +53,10 @@ def test_weights_are_averaged_by_rows(tmp_path, rows) -> None:
     sent = [party.answer(task.classifier_request(basis)) for party in parties]  # stored releases
     models = [model_from(reply.arrays["model"]) for reply in sent]
     counts = np.array([len(party.load()[1]) for party in parties])
-    expected = sum(n * m.weights_ for n, m in zip(counts, models, strict=True)) / counts.sum()
-    np.testing.assert_allclose(found.model.weights_, expected, rtol=1e-12)
+    for name in ("coef_", "intercept_"):
+        parts = [n * getattr(m, name) for n, m in zip(counts, models, strict=True)]
+        expected = sum(parts) / counts.sum()
+        np.testing.assert_allclose(getattr(found.model, name), expected, rtol=1e-12)
 
 
 def test_moments_are_added_in_proportion_to_rows(tmp_path, rows) -> None:
@@ -71,33 +73,22 @@ def test_moments_are_added_in_proportion_to_rows(tmp_path, rows) -> None:
     np.testing.assert_allclose(np.abs(np.sum(task.basis(replies) * expected, axis=0)), 1)
 
 
-def test_adding_moments_beats_averaging_bases(tmp_path, rows) -> None:
+@pytest.mark.parametrize("aggregate", ["moments", "projectors"])
+def test_either_common_subspace_is_worth_classifying_in(tmp_path, rows, aggregate) -> None:
+    """In a random subspace of twelve dimensions the same classifier scores below a half."""
     X, y = rows
-    scores = {}
-    for aggregate in ("moments", "projectors", "bases"):
-        found = [
-            simulate(
-                make_parties(X, y, tmp_path / f"{aggregate}{seed}", n_parties=4, random_state=seed),
-                LinearTask("t", linear(epsilon=20.0), aggregate),
-            ).model.score(X, y)
-            for seed in range(3)
-        ]
-        scores[aggregate] = np.mean(found)
-    assert scores["bases"] < scores["projectors"] - 0.1
-    assert scores["bases"] < scores["moments"] - 0.1
+    parties = make_parties(X, y, tmp_path, n_parties=4, random_state=0)
+    found = simulate(parties, LinearTask("t", linear(epsilon=20.0), aggregate))
+    assert found.model.score(X, y) > 0.6
 
 
-def test_mode_paper_is_the_printed_aggregation() -> None:
-    assert LinearTask("t", linear(), mode="paper").aggregate == "bases"
-
-
-@pytest.mark.parametrize("solver", ["objective", "output", "noisy-gd"])
+@pytest.mark.parametrize("algorithm", ["objective", "output", "noisy-gd"])
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
-def test_both_releases_cost_the_budget_and_not_more(tmp_path, rows, solver, relation) -> None:
+def test_both_releases_cost_the_budget_and_not_more(tmp_path, rows, algorithm, relation) -> None:
     X, y = rows
     budget = Ledger(tmp_path / "l.db").create("rows", epsilon=2.0, delta=1e-5, relation=relation)
     party = Party.of_rows("a", X, y, tmp_path / "a", ledger=budget)
-    task = LinearTask("t", linear(epsilon=2.0, solver=solver, relation=relation, n_steps=20))
+    task = LinearTask("t", linear(epsilon=2.0, algorithm=algorithm, relation=relation, n_steps=20))
     found = simulate([party], task)
     (promised,) = found.guarantees.values()
     assert promised.epsilon == pytest.approx(2.0, rel=2e-3)
@@ -169,7 +160,7 @@ def test_no_row_is_in_any_message_and_sizes_are_as_expected(tmp_path, rows) -> N
     first = party.answer(task.subspace_request())
     second = party.answer(task.classifier_request(task.basis([first])))
     assert first.arrays["moment"].size == 64 * 65 // 2
-    assert model_from(second.arrays["model"]).weights_.shape == (10, 13)
+    assert model_from(second.arrays["model"]).coef_.shape == (10, 12)
     sent = write_reply(first) + write_reply(second)
     assert len(sent) < 100_000
     for row in X[:500]:
@@ -179,7 +170,7 @@ def test_no_row_is_in_any_message_and_sizes_are_as_expected(tmp_path, rows) -> N
 def test_with_the_releases_held_fixed_the_rows_change_nothing(tmp_path, rows) -> None:
     """The taint test: record both rounds, then play them back to a party with other rows."""
     X, y = rows
-    task = LinearTask("t", linear(solver="objective"))
+    task = LinearTask("t", linear(algorithm="objective"))
 
     def both_rounds(party: Party) -> list[bytes]:
         first = party.answer(task.subspace_request())
@@ -204,7 +195,7 @@ def test_the_two_rounds_must_have_the_same_estimator(tmp_path, rows) -> None:
     assert "same estimator" in party.answer(LinearTask("t", dear).classifier_request(basis)).refusal
 
 
-@pytest.mark.parametrize("changes", [{"n_components": None}, {"whiten": True}, {"mode": "paper"}])
+@pytest.mark.parametrize("changes", [{"n_components": None}, {"whiten": True}])
 def test_estimators_that_do_not_fit_are_refused(changes) -> None:
     with pytest.raises(InvalidInputError):
         LinearTask("t", linear(**changes))

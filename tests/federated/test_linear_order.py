@@ -22,7 +22,7 @@ BASIS = np.eye(N_FEATURES)[:, :KEPT]
 
 
 def linear(**changes: Any) -> PrivateLinearClassifier:
-    settings = {"solver": "output", "n_components": KEPT, "epsilon": 1.0, "delta": 1e-5}
+    settings = {"algorithm": "output", "n_components": KEPT, "epsilon": 1.0, "delta": 1e-5}
     return PrivateLinearClassifier(**settings | {"bounds": BALL} | changes)
 
 
@@ -94,7 +94,7 @@ def test_a_name_serves_one_kind_of_task(tmp_path: Path) -> None:
     assert party.ledger.spent() == spent
 
 
-@pytest.mark.parametrize("solver", ["objective", "output", "noisy-gd"])
+@pytest.mark.parametrize("algorithm", ["objective", "output", "noisy-gd"])
 @pytest.mark.parametrize(
     "basis",
     [
@@ -105,8 +105,8 @@ def test_a_name_serves_one_kind_of_task(tmp_path: Path) -> None:
         np.eye(N_FEATURES)[:, :KEPT].astype(object),
     ],
 )
-def test_a_basis_of_wrong_shape_costs_nothing(tmp_path: Path, basis: Any, solver: str) -> None:
-    party, task = party_in(tmp_path), LinearTask("t", linear(solver=solver, n_steps=3))
+def test_a_basis_of_wrong_shape_costs_nothing(tmp_path: Path, basis: Any, algorithm: str) -> None:
+    party, task = party_in(tmp_path), LinearTask("t", linear(algorithm=algorithm, n_steps=3))
     assert party.answer(task.subspace_request()).refusal is None
     spent = party.ledger.spent()
     reply = party.answer(task.classifier_request(basis))
@@ -118,11 +118,14 @@ def test_a_basis_of_wrong_shape_costs_nothing(tmp_path: Path, basis: Any, solver
 @pytest.mark.parametrize(
     ("changes", "n_features"),
     [
-        ({"solver": "objective", "loss": "hinge"}, N_FEATURES),  # only the second round would see
-        ({"solver": "no-such"}, N_FEATURES),
-        ({"solver": "noisy-gd", "n_steps": 0}, N_FEATURES),
+        (
+            {"algorithm": "objective", "loss": "hinge"},
+            N_FEATURES,
+        ),  # only the second round would see
+        ({"algorithm": "no-such"}, N_FEATURES),
+        ({"algorithm": "noisy-gd", "n_steps": 0}, N_FEATURES),
         ({"n_components": N_FEATURES}, N_FEATURES),
-        ({"regularization": 1e-9, "solver": "objective"}, N_FEATURES),
+        ({"regularization": 1e-9, "algorithm": "objective"}, N_FEATURES),
         ({"bounds": Bounds(lower=[0.0] * 4, upper=[1.0] * 4, labels=[0, 1])}, N_FEATURES),
         ({"bounds": Bounds(norm=1.0, labels=[0])}, N_FEATURES),
     ],
@@ -135,6 +138,19 @@ def test_what_either_round_refuses_is_refused_before_the_first_charge(
     reply = party.answer(LinearTask("t", linear(**changes)).subspace_request())
     assert reply.refusal is not None
     assert party.ledger.spent() == 0.0
+
+
+def test_a_budget_that_holds_the_first_round_only_is_not_charged(tmp_path: Path) -> None:
+    """Half a task is of no use to anybody, and would be paid for."""
+    party, task = party_in(tmp_path, epsilon=0.8), LinearTask("t", linear())
+    refusal = party.answer(task.subspace_request()).refusal
+    assert "The budget of 'rows' refuses" in refusal
+    assert party.ledger.spent() == 0.0
+    alone = Ledger(tmp_path / "other.db").create("rows", epsilon=0.8, delta=1e-5)
+    (tmp_path / "whole").mkdir()
+    other = party_in(tmp_path / "whole")  # the first round alone would have fitted
+    other.answer(task.subspace_request())
+    alone.charge(*other.ledger.events())
 
 
 def test_an_unknown_aggregate_costs_nothing(tmp_path: Path) -> None:

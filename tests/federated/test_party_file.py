@@ -11,7 +11,8 @@ from sfumato import Ledger
 from sfumato.exceptions import FederationError, MissingBoundsError
 from sfumato.federated import HullTask, read_party
 from sfumato.federated.party_file import party_of_context
-from sfumato.tables.bounds_file import TableBounds
+from sfumato.tables import TableEncoder
+from sfumato.tables.schema import TableBounds
 from tests.federated.federations import hulls, write_party
 
 TABLE = "age,kind\n" + "".join(f"{20 + i % 50},{'ab'[i % 2]}\n" for i in range(60))
@@ -57,7 +58,7 @@ def test_a_table_is_read_by_its_bounds(tmp_path: Path) -> None:
     assert rows.shape == (60, 1)
     assert set(labels) == {"a", "b"}
     known = TableBounds.read(tmp_path / "bounds.toml")
-    assert party.terms.bounds == known.encoding().bounds(("a", "b"), "record")
+    assert party.terms.bounds == TableEncoder(known).row_bounds()
 
 
 def test_bounds_must_be_confirmed(tmp_path: Path) -> None:

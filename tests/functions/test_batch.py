@@ -21,14 +21,14 @@ def zero(X):
 def implied_covariance(function, kernel, points):
     """Covariance of a batch release of `function`, from its answers to one unit of noise each."""
     probe = GivenRelease(np.zeros)
-    base = release_function(function, kernel=kernel, mechanism=probe, how="batch", points=points)
+    base = release_function(function, kernel=kernel, mechanism=probe, form="batch", points=points)
     columns = []
     for number in range(probe.seen[0].size):
         column = release_function(
             function,
             kernel=kernel,
             mechanism=GivenRelease(basis_noise(number)),
-            how="batch",
+            form="batch",
             points=points,
         )
         columns.append((column - base).ravel())
@@ -86,7 +86,7 @@ def test_gaussian_grid_is_the_scattered_release(rng):
     axes = (np.linspace(0, 1, 4), np.linspace(0, 1, 5))
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
     mechanism = GivenRelease(basis_noise(3))
-    options = {"kernel": kernel, "mechanism": mechanism, "how": "batch"}
+    options = {"kernel": kernel, "mechanism": mechanism, "form": "batch"}
     on_grid = release_function(f, points=axes, **options)
     scattered = release_function(f, points=points, **options)
     np.testing.assert_allclose(on_grid.ravel(), scattered, atol=1e-12)
@@ -96,7 +96,9 @@ def test_equal_and_nearly_equal_points_get_one_answer():
     mechanism = GaussianProcessMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5)
     points = [0.5, 0.2, 0.5, 0.5 + 1e-13]
     kernel = ExponentialKernel(1.0)
-    answers = release_function(zero, kernel=kernel, mechanism=mechanism, how="batch", points=points)
+    answers = release_function(
+        zero, kernel=kernel, mechanism=mechanism, form="batch", points=points
+    )
     assert answers[0] == answers[2] == answers[3] != answers[1]
 
 
@@ -105,7 +107,7 @@ def test_coordinates_never_pass_the_norm_even_for_points_that_nearly_meet(rng):
     f = KernelExpansion(kernel, rng.uniform(size=(10, 1)), rng.normal(size=10))
     points = np.concatenate([rng.uniform(size=20), 0.5 + 2.0 ** -np.arange(5.0, 50.0)])
     probe = GivenRelease(np.zeros)
-    release_function(f, kernel=kernel, mechanism=probe, how="batch", points=points)
+    release_function(f, kernel=kernel, mechanism=probe, form="batch", points=points)
     assert np.linalg.norm(probe.seen[0]) <= f.norm() * (1 + 1e-6)
 
 
@@ -118,10 +120,10 @@ def test_features_equal_batch_in_distribution(rng):
     batch, features = [], []
     with seeded(int(rng.integers(2**31))):
         for _ in range(500):
-            values = release_function(f, how="batch", points=points, **options)
+            values = release_function(f, form="batch", points=points, **options)
             batch.append(values @ functional)
             released = release_function(
-                f, how="features", domain=Bounds(lower=0.0, upper=1.0), **options
+                f, form="features", domain=Bounds(lower=0.0, upper=1.0), **options
             )
             features.append(released(points) @ functional)
     assert ks_2samp(batch, features).pvalue > 1e-3
@@ -140,8 +142,8 @@ def test_features_equal_batch_in_distribution(rng):
         ({"points": np.empty((0, 1)), "kernel": GaussianKernel(0.5)}, "at least one"),
         ({"points": np.empty((0, 1))}, "at least one"),
         ({"points": (np.empty(0),)}, "at least one"),
-        ({"how": "stream"}, "'how' must be"),
-        ({"function": lambda X: X}, "one number a row"),
+        ({"form": "stream"}, "'form' must be"),
+        ({"function": lambda X: X}, "one number per row"),
         ({"points": (np.array([0.0, 0.0, 1.0]),)}, "increase"),
         ({"points": np.random.default_rng(0).uniform(size=(9000, 2))}, "too many"),
     ],
@@ -154,7 +156,7 @@ def test_what_cannot_be_released(change, message):
         "function": function,
         "kernel": ExponentialKernel(1.0),
         "mechanism": mechanism,
-        "how": "batch",
+        "form": "batch",
         "points": points,
     } | change
     with pytest.raises(InvalidInputError, match=message):

@@ -15,6 +15,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.density import PrivateDensity
 from sfumato.guarantee import Status
 from sfumato.mechanisms.tape import taped
+from sfumato.papers.functions import PrintedDensity
 from sfumato.testing import seeded_noise
 
 mpl.use("Agg")
@@ -110,7 +111,8 @@ def test_noise_of_the_figures(rng: np.random.Generator) -> None:
         ("paper", "sobolev", 0.3092),
         ("strict", "sobolev", 0.0728),
     ):
-        model = PrivateDensity(0.1, delta=0.1, mode=mode, space=space, bounds=BOX)
+        kind = {"paper": PrintedDensity, "strict": PrivateDensity}[mode]
+        model = kind(0.1, delta=0.1, space=space, bounds=BOX)
         exact = PrivateDensity(0.1, epsilon=np.inf, delta=0.1, space=space, bounds=BOX)
         plain = exact.fit(X).raw_density(x)
         draws = [model.fit(X).raw_density(x) - plain for _ in range(120)]
@@ -120,13 +122,12 @@ def test_noise_of_the_figures(rng: np.random.Generator) -> None:
         assert model.guarantee_.status is Status.PROVED
 
 
-def test_paper_mode_promises_less_than_it_keeps(rng: np.random.Generator) -> None:
+def test_the_printed_noise_promises_less_than_it_keeps(rng: np.random.Generator) -> None:
     X = mixture(rng, 200)
-    printed = PrivateDensity(0.1, delta=1e-5, mode="paper", bounds=BOX).fit(X)
+    printed = PrintedDensity(0.1, delta=1e-5, bounds=BOX).fit(X)
     assert printed.guarantee_.epsilon == pytest.approx(0.7353, abs=1e-3)
-    for change in ({"epsilon": 1.5}, {"relation": "add_or_remove_one"}):
-        with pytest.raises(InvalidInputError, match="paper"):
-            PrivateDensity(0.1, delta=1e-5, mode="paper", bounds=BOX, **change).fit(X)
+    with pytest.raises(InvalidInputError, match="at most 1 only"):
+        PrintedDensity(0.1, epsilon=1.5, delta=1e-5, bounds=BOX).fit(X)
 
 
 def released(model: PrivateDensity, X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
@@ -236,7 +237,7 @@ def test_pictures(rng: np.random.Generator) -> None:
 
 def test_private_bandwidth_is_charged_and_sensible(rng: np.random.Generator) -> None:
     X = np.clip(rng.normal(0.5, 0.1, size=(4000, 1)), 0, 1)
-    model = PrivateDensity(delta=1e-5, bounds=BOX).fit(X)
+    model = PrivateDensity(method="process", delta=1e-5, bounds=BOX).fit(X)
     assert len(model.guarantee_.events) == 2
     assert model.guarantee_.epsilon <= 1
     silverman = gaussian_kde(X[:, 0], "silverman").factor * X.std()
@@ -244,7 +245,7 @@ def test_private_bandwidth_is_charged_and_sensible(rng: np.random.Generator) -> 
 
 
 def test_private_bandwidth_needs_a_public_count() -> None:
-    model = PrivateDensity(relation="add_or_remove_one", bounds=BOX)
+    model = PrivateDensity(method="process", relation="add_or_remove_one", bounds=BOX)
     with pytest.raises(UnsupportedModeError, match="bandwidth"):
         model.fit(np.zeros((10, 1)))
 
@@ -255,7 +256,10 @@ def test_private_bandwidth_needs_a_public_count() -> None:
         ({"space": "fourier"}, "space"),
         ({"bandwidth": "silverman"}, "bandwidth"),
         ({"bandwidth": -1.0}, "bandwidth"),
-        ({"bandwidth": "private", "bandwidth_share": 1.0}, "bandwidth_share"),
+        (
+            {"method": "process", "bandwidth": "private", "bandwidth_share": 1.0},
+            "bandwidth_share",
+        ),
         ({"space": "sobolev", "bandwidth": [[1.0, 0.0], [0.0, 1.0]]}, "matrix"),
     ],
 )

@@ -10,17 +10,16 @@ from scipy.linalg import cholesky, solve_triangular
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions import factor as factor_module
 from sfumato.functions import release_function, rules
-from sfumato.functions.factor import GrowingFactor
 from sfumato.functions.features import NUGGET
+from sfumato.functions.rules import GrowingFactor
 from sfumato.kernels import GaussianKernel, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 
 
 @pytest.mark.parametrize("kernel", [MaternKernel(1.5, 0.3), GaussianKernel(0.05)])
 def test_in_any_steps_it_is_the_cholesky_factor(monkeypatch, seed, kernel):
-    monkeypatch.setattr(factor_module, "BLOCK", 8)
+    monkeypatch.setattr(rules, "BLOCK", 8)
     rng = np.random.default_rng(seed)
     points, right = rng.uniform(size=(50, 2)), rng.normal(size=50)
     growing, solved = GrowingFactor(kernel, 2), np.empty(0)
@@ -64,7 +63,7 @@ def test_the_bound_is_said_with_what_was_answered(monkeypatch):
         lambda X: X.sum(axis=1),
         kernel=MaternKernel(1.5, 0.3),
         mechanism=GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=1.0, delta=1e-5),
-        how="online",
+        form="online",
         domain=Bounds(lower=0.0, upper=1.0),
     )
     before = asked([0.1, 0.2, 0.3, 0.4])

@@ -19,6 +19,7 @@ from sfumato.functions.maps import features_from_dict
 from sfumato.functions.regressor import PrivateKernelRegressor
 from sfumato.guarantee import Status
 from sfumato.mechanisms.tape import taped
+from sfumato.papers.functions import PrintedKernelClassifier
 from sfumato.testing import seeded_noise
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
@@ -174,18 +175,17 @@ def test_add_or_remove_takes_half_the_noise_and_a_public_count(rng: np.random.Ge
         PrivateKernelClassifier(relation="add_or_remove_one", **settings).fit(X, y)
 
 
-def test_paper_mode_states_its_true_promise(rng: np.random.Generator) -> None:
+def test_the_printed_noise_states_its_true_promise(rng: np.random.Generator) -> None:
     X, y = wave(rng, 200)
     settings = {"bandwidth": 0.3, "regularization": 0.05, "delta": 1e-5, "bounds": BOX}
-    printed = PrivateKernelClassifier("hinge", mode="paper", **settings).fit(X, y)
+    printed = PrintedKernelClassifier("hinge", **settings).fit(X, y)
     assert printed.noise_std_ == pytest.approx(
         math.sqrt(2 * math.log(2 / 1e-5)) / (0.05 * 200), rel=2e-3
     )
     assert printed.guarantee_.status is Status.PROVED
     assert 0.7 < printed.guarantee_.epsilon < 0.76
-    for change in ({"epsilon": 2.0}, {"relation": "add_or_remove_one", "expected_rows": 9}):
-        with pytest.raises(InvalidInputError, match="paper"):
-            PrivateKernelClassifier(mode="paper", **settings, **change).fit(X, y)
+    with pytest.raises(InvalidInputError, match="at most 1 only"):
+        PrintedKernelClassifier(epsilon=2.0, **settings).fit(X, y)
 
 
 def test_the_public_rule_for_regularization(rng: np.random.Generator) -> None:

@@ -11,8 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from sfumato import Bounds, load, save
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.mean_curve import SMALLEST_SMOOTHING, PrivateMeanCurve
-from sfumato.functions.smoothing import smoothing_weights
+from sfumato.functions.mean_curve import SMALLEST_SMOOTHING, PrivateMeanCurve, smoothing_weights
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms.tape import taped
 from sfumato.testing import seeded_noise

@@ -46,7 +46,7 @@ CASES = {
 def begin(case, mechanism=MECHANISM, **options):
     function, kernel, more = CASES[case]
     options = {"domain": UNIT} | more | options
-    return release_function(function, kernel=kernel, mechanism=mechanism, how="online", **options)
+    return release_function(function, kernel=kernel, mechanism=mechanism, form="online", **options)
 
 
 def resume(case, **options):
@@ -110,7 +110,7 @@ def test_two_dimensions(rng):
         lambda X: X[:, 0] - X[:, 1],
         kernel=ExponentialKernel(2.0),
         mechanism=MECHANISM,
-        how="online",
+        form="online",
         domain=UNIT,
         n_features=2,
     )
@@ -200,7 +200,7 @@ def test_a_failing_function_leaves_no_half_answers(durable, kernel, tmp_path):
 
     options = {"store": tmp_path / "a.db", "name": "x"} if durable else {}
     f = release_function(
-        sometimes, kernel=kernel, mechanism=MECHANISM, how="online", domain=UNIT, **options
+        sometimes, kernel=kernel, mechanism=MECHANISM, form="online", domain=UNIT, **options
     )
     told = f([0.5])
     trouble[0] = "error"
@@ -221,7 +221,7 @@ def test_a_function_that_is_not_finite_where_it_is_asked():
         lambda X: X[:, 0] * np.nan,
         kernel=EXPONENTIAL,
         mechanism=MECHANISM,
-        how="online",
+        form="online",
         domain=UNIT,
     )
     with pytest.raises(InvalidInputError, match="finite"):
@@ -278,7 +278,7 @@ def test_a_seed_that_failed_marks_nothing(tmp_path):
         return wave(X)
 
     f = release_function(
-        function, kernel=EXPONENTIAL, mechanism=MECHANISM, how="online", domain=UNIT, **where
+        function, kernel=EXPONENTIAL, mechanism=MECHANISM, form="online", domain=UNIT, **where
     )
     broken[0] = True
     with seeded(0), pytest.raises(RuntimeError):

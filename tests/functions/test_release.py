@@ -36,7 +36,7 @@ def density(rng, outputs=None):
 
 def release(f, **options):
     options = {"kernel": KERNEL, "mechanism": calibrate(), "domain": UNIT} | options
-    return release_function(f, how="features", **options)
+    return release_function(f, form="features", **options)
 
 
 def test_without_noise_it_is_the_function(rng):
@@ -108,7 +108,7 @@ def test_features_of_another_space_are_refused(tmp_path, rng, how, features, ker
     with pytest.raises(InvalidInputError, match=word):
         release_function(
             density(rng),
-            how=how,
+            form=how,
             kernel=kernel,
             features=features,
             mechanism=calibrate(),
@@ -150,7 +150,7 @@ def test_charged_before_the_draw(tmp_path, rng):
                 f,
                 kernel=KERNEL,
                 mechanism=calibrate(),
-                how=how,
+                form=how,
                 points=[0.5],
                 domain=UNIT,
                 ledger=budget,

@@ -11,7 +11,6 @@ from sfumato.functions import rules
 from sfumato.functions.domain import Domain
 from sfumato.functions.features import NUGGET
 from sfumato.functions.rules import DenseRule, MarkovRule
-from sfumato.functions.sorted_keys import SortedKeys
 from sfumato.kernels import ExponentialKernel, KernelExpansion, MaternKernel
 from sfumato.kernels.bridge import bridge
 from tests.functions.literal import GivenNoise
@@ -135,28 +134,6 @@ def test_a_dense_rule_has_a_limit(monkeypatch):
     rule.answer([(i,) for i in range(10)])
     with pytest.raises(InvalidInputError, match="features"):
         rule.answer([(11,)])
-
-
-@given(st.lists(st.integers(0, 10**6), unique=True, max_size=200), st.integers(0, 50))
-def test_sorted_keys_find_the_neighbours(keys, known):
-    ordered = sorted(keys[:known])
-    under_test = SortedKeys(keys[:known])
-    for key in keys[known:]:
-        below = [k for k in ordered if k < key]
-        above = [k for k in ordered if k > key]
-        expected = (max(below, default=None), min(above, default=None))
-        assert under_test.insert(key) == expected
-        ordered.append(key)
-
-
-def test_sorted_keys_split_full_buckets(rng):
-    keys = rng.permutation(20_000).tolist()
-    under_test = SortedKeys()
-    for key in keys:
-        under_test.insert(key)
-    assert max(map(len, under_test._buckets)) < 1024
-    assert [key for bucket in under_test._buckets for key in bucket] == sorted(keys)
-    assert under_test._last == [bucket[-1] for bucket in under_test._buckets]
 
 
 @pytest.mark.parametrize(("gap", "least"), [(0.1, 2.0), (0.01, 7.0), (0.001, 20.0)])

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.losses import HuberHingeLoss, HuberLoss, LogisticLoss, Loss
 from sfumato.functions.sensitivity import (
     feature_sum_sensitivity,
     minimiser_sensitivity,
-    printed_sobolev_sensitivity,
     sobolev_inner_product,
     sobolev_sensitivity,
 )
-from sfumato.functions.solvers import minimise
 from sfumato.kernels import GaussianKernel, KernelExpansion
+from sfumato.objectives.certified import minimise
+from sfumato.objectives.score_losses import HuberHingeLoss, LogisticLoss, Loss, ScoreHuberLoss
+from sfumato.papers.functions.printed import printed_sobolev_sensitivity
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
 
@@ -81,13 +81,13 @@ def _random_problem(
     return features, y
 
 
-@pytest.mark.parametrize("loss", [HuberHingeLoss(0.02), LogisticLoss(), HuberLoss(0.02)])
+@pytest.mark.parametrize("loss", [HuberHingeLoss(0.02), LogisticLoss(), ScoreHuberLoss(0.02)])
 @pytest.mark.parametrize("regularization", [0.01, 0.1, 1.0])
 def test_neighbours_never_exceed_the_bound_of_minimisers(
     loss: Loss, regularization: float, rng: np.random.Generator
 ) -> None:
     n, gap = 12, 1e-13
-    is_regression = isinstance(loss, HuberLoss)
+    is_regression = isinstance(loss, ScoreHuberLoss)
     settings = {"lipschitz": 1.0, "feature_norm": 1.0, "regularization": regularization}
     replaced = minimiser_sensitivity("replace_one", n_rows=n, gap=gap, **settings)
     removed = minimiser_sensitivity("add_or_remove_one", n_rows=n, gap=gap, **settings)

@@ -32,7 +32,7 @@ def begin(store, name="wave"):
         wave,
         kernel=ExponentialKernel(5.0),
         mechanism=MECHANISM,
-        how="online",
+        form="online",
         domain=Bounds(lower=0.0, upper=1.0),
         store=store,
         name=name,
@@ -136,15 +136,15 @@ def test_a_name_that_is_no_text_any_more_is_refused_too(path):
 
 def test_a_file_that_is_no_store(path, tmp_path):
     path.write_text("this is a diary, " * 100)
-    with pytest.raises(StoredModelError, match="no SQLite database"):
+    with pytest.raises(StoredModelError, match="is not a store"):
         begin(path)
     with pytest.raises(StoredModelError, match="cannot be opened"):
         begin(tmp_path / "nowhere" / "a.db")
-    with pytest.raises(StoredModelError, match="cannot be opened"):
+    with pytest.raises(StoredModelError, match="There is no store"):
         resume(tmp_path / "fresh.db")
     assert not (tmp_path / "fresh.db").exists()
     for address in ("", "mysql://root@host/db"):
-        with pytest.raises(InvalidInputError, match="'store' must be"):
+        with pytest.raises(InvalidInputError, match="place of a store must be"):
             AnswerStore(address)
 
 

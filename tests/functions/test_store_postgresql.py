@@ -1,12 +1,14 @@
 """The same promises with the answers on a real PostgreSQL server."""
 
 import multiprocessing
+import os
+import signal
 
 import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
+from tests.accounting.test_ledger_postgresql import freeze, run_sql, server  # noqa: F401
 from tests.functions.test_store import DAMAGE, _ask, begin, resume
 
 pytestmark = pytest.mark.servers
@@ -29,7 +31,7 @@ def test_answers_survive_and_names_are_used_once(address):
 
 
 def test_there_is_no_store_before_the_first_release(address):
-    with pytest.raises(StoredModelError, match="no release"):
+    with pytest.raises(StoredModelError, match="There is no store"):
         resume(address)
 
 
@@ -66,5 +68,40 @@ def test_a_lost_connection_changes_no_answer(address):
 
 
 def test_a_server_that_is_not_there():
-    with pytest.raises(StoredModelError, match="PostgreSQL"):
+    with pytest.raises(StoredModelError, match=r"store at postgresql:.* could not be read"):
         begin("postgresql://ann@127.0.0.1:1/postgres")
+
+
+@pytest.fixture
+def impatient(address):
+    f = begin(address)
+    f._book._database.timeout = 0.5
+    return f
+
+
+@pytest.mark.parametrize("ending", ["goes on", "dies"])
+def test_a_server_that_freezes_in_the_commit(address, impatient, freeze, ending):  # noqa: F811
+    told = impatient([0.2])
+    frozen = freeze("COMMIT")
+    with pytest.raises(StoredModelError, match=r"within 2.5 s. Unknown whether .* ask again"):
+        impatient([0.4])
+    if ending == "dies":
+        os.kill(frozen[0], signal.SIGTERM)
+    os.kill(frozen[0], signal.SIGCONT)
+    new = impatient([0.4])  # drawn once for all, whatever became of the first
+    assert impatient([0.2]) == told
+    assert resume(address)([0.4]) == new
+
+
+def test_a_server_that_freezes_before_the_commit(address, impatient, freeze):  # noqa: F811
+    frozen = freeze("UPDATE")
+    with pytest.raises(StoredModelError, match=r"did not answer within 2.5 s; nothing was answ"):
+        impatient([0.4])
+    os.kill(frozen[0], signal.SIGCONT)
+    assert resume(address)([0.4]) == impatient([0.4])
+
+
+def test_waiting_is_bounded_on_every_side(impatient):
+    database = impatient._book._database
+    shown = database.write(lambda transaction: transaction.run("SHOW statement_timeout"))
+    assert shown == [("2500ms",)]

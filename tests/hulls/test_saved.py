@@ -5,7 +5,7 @@ import pytest
 import sfumato
 from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
 from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
-from sfumato.kernels.arrays import is_foreign, to_numpy
+from sfumato.kernels.arrays import is_from_another_library, to_numpy
 from sfumato.testing import seeded_noise
 from sfumato.testing.inspection import Outline, leaves
 
@@ -44,7 +44,7 @@ def holds_foreign_arrays(value):
         return any(map(holds_foreign_arrays, value.values()))
     if isinstance(value, list | tuple):
         return any(map(holds_foreign_arrays, value))
-    if is_foreign(value):
+    if is_from_another_library(value):
         return True
     return hasattr(value, "__dict__") and holds_foreign_arrays(vars(value))
 

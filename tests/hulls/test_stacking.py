@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sfumato.hulls import stacking
+from sfumato.hulls import search
 from sfumato.hulls.evaluation import distance
 from sfumato.hulls.search import branch_distances, fit_branches
 
@@ -42,9 +42,9 @@ def test_branches_of_a_stack_own_their_memory(groups):
 
 
 def test_chunks_respect_the_limit_and_lose_nothing(monkeypatch):
-    monkeypatch.setattr(stacking, "STACK_BYTES", 8 * 3 * 100**2)
+    monkeypatch.setattr(search, "STACK_BYTES", 8 * 3 * 100**2)
     sizes = [10, 100, 50, 100, 20, 100, 100, 300]
-    chunks = list(stacking.chunks_for_stacking(sizes))
+    chunks = list(search.chunks_for_stacking(sizes))
     assert sorted(i for chunk in chunks for i in chunk) == list(range(8))
     for chunk in chunks:
         largest = max(sizes[i] for i in chunk)
@@ -52,7 +52,7 @@ def test_chunks_respect_the_limit_and_lose_nothing(monkeypatch):
 
 
 def test_several_chunks_come_back_in_order(groups, monkeypatch):
-    monkeypatch.setattr(stacking, "STACK_BYTES", 8 * 2 * 25**2)
+    monkeypatch.setattr(search, "STACK_BYTES", 8 * 2 * 25**2)
     branches = fit_branches(groups, stacked=True, **PARAMETERS)
     for branch, rows in zip(branches, groups, strict=True):
         np.testing.assert_allclose(branch["mean"], rows.mean(axis=0))

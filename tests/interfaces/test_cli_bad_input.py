@@ -35,7 +35,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fitted(table: str, bounds: str = "patients.toml") -> tuple[Any, ...]:
-    words = ("fit", table, "--epsilon", "1", "--bounds", bounds, "-o", "model.sfumato")
+    usual = ("fit", table, "--model", "gaussian", "--epsilon", "1")  # which charges, then reads
+    words = (*usual, "--bounds", bounds, "-o", "model.sfumato")
     return (*words, "--ledger", "budget.db")
 
 
@@ -126,15 +127,16 @@ def test_unicode_headers(folder: Path) -> None:
     assert "статус" in refused("fit", "names.csv", *words, "--target", "x", "-o", "m.sfumato")
 
 
-def test_dates_are_refused_with_a_hint(folder: Path) -> None:
+def test_dates_are_used_by_their_parts(folder: Path) -> None:
     days = pa.array(np.arange(400)).cast(pa.int32()).cast(pa.date32())
     patients(folder, "dates.parquet", born=days)
-    assert "left out" in done("describe", "dates.parquet", "--target", "ill", "-o", "dates.toml")
+    shown = done("describe", "dates.parquet", "--target", "ill", "-o", "dates.toml")
+    assert "year, month, weekday of 1970-01-01 to 1972-01-01" in shown
     text = Path("dates.toml").read_text().replace("confirmed = false", "confirmed = true")
-    Path("dates.toml").write_text(
-        text.replace('"date32[day]"\nleft_out = true', '"date32[day]"\nlower = 0')
-    )
-    assert "age in years" in refused(*fitted("dates.parquet", "dates.toml"))
+    Path("dates.toml").write_text(text)
+    done(*fitted("dates.parquet", "dates.toml"))
+    Path("dates.toml").write_text(text.replace("parts", "# parts"))
+    assert "name the public 'parts'" in refused(*fitted("dates.parquet", "dates.toml"))
 
 
 def test_a_folder_that_cannot_be_written_costs_nothing(folder: Path) -> None:

@@ -139,3 +139,18 @@ def test_the_installed_command_prints_no_traceback(path):
     ended = subprocess.run([*command, "budget", "show", path], capture_output=True, text=True)
     assert ended.returncode == 2
     assert re.fullmatch(r"sfumato: There is no ledger at .*\n", ended.stderr)
+
+
+def test_history_names_purpose_and_person(spent):
+    budget = Ledger(spent).dataset("[red]staff")
+    budget.noted(purpose="pay [bold]gap", by="Ada").charge(PureEvent(0.5), PureEvent(0.25))
+    shown = run("show", spent, "--history").stdout
+    assert "pay [bold]gap" in shown
+    assert "Ada" in shown
+    assert "not stated" in shown
+    (charge,) = json.loads(run("show", spent, "[red]staff", "--history", "--json").stdout)[
+        "[red]staff"
+    ]
+    assert (charge["purpose"], charge["by"], charge["epsilon"]) == ("pay [bold]gap", "Ada", 0.75)
+    assert len(charge["events"]) == 2
+    Ledger(spent).verify()

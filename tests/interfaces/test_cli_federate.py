@@ -22,17 +22,17 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_hulls_are_simulated(table: Path) -> None:
-    told = json.loads(
+    print_lines = json.loads(
         done(
             *("federate", "simulate", table, *BUDGET, *QUICK, "--bounds", confirmed(table)),
             *("--parties", 3, "--scenario", "random", "--test", table, "-o", "global.sfumato"),
             *("--seed", 0, "--json"),
         )
     )
-    assert len(told["parties"]) == 3
-    assert told["accuracy"] > 0.6
-    assert told["total"]["conditions"]
-    assert load("global.sfumato").guarantee_.epsilon == told["total"]["epsilon"]
+    assert len(print_lines["parties"]) == 3
+    assert print_lines["accuracy"] > 0.6
+    assert print_lines["total"]["conditions"]
+    assert load("global.sfumato").guarantee_.epsilon == print_lines["total"]["epsilon"]
 
 
 def test_linear_classifiers_are_simulated(table: Path) -> None:

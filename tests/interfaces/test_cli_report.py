@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     patients(tmp_path, "later.csv", n=150)
     done("budget", "create", "budget.db", "ward", "--epsilon", "60", "--delta", "1e-5")
     usual = ("--epsilon", "20", "--delta", "1e-6", "--bounds", bounds, "--ledger", "budget.db")
-    done("fit", "patients.csv", *usual, "-o", "model.sfumato")
+    done("fit", "patients.csv", "--model", "gaussian", *usual, "-o", "model.sfumato")
     done("fabricate", "patients.csv", *usual, "-o", "private.parquet")
     Path("audit.json").write_text(json.dumps(an_audit("Membership")))
     return tmp_path
@@ -103,5 +103,5 @@ def test_wrong_words_leave_no_report(folder: Path, words: tuple[str, ...], hint:
 
 
 def test_as_json(folder: Path) -> None:
-    told = json.loads(done("report", "model.sfumato", "-o", "report.html", "--json"))
-    assert told == {"output": "report.html", "sensitive": False, "files": ["model.sfumato"]}
+    print_lines = json.loads(done("report", "model.sfumato", "-o", "report.html", "--json"))
+    assert print_lines == {"output": "report.html", "sensitive": False, "files": ["model.sfumato"]}

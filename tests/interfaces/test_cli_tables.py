@@ -64,7 +64,8 @@ def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
     record["guarantee"]["sentence"] = "at most a factor exp(20), except with probability 1e-05."
     beside.write_text(json.dumps(record))
     found = json.loads(done("guarantee", "private.csv", "--json"))
-    assert "factor exp(20), plus 1e-05." in found["guarantee"]["sentence"]
+    assert "plus 1e-05." in found["guarantee"]["sentence"]
+    assert "except" not in found["guarantee"]["sentence"]
     assert 0.5 < found["attacker"]["guesses_right"] < 1
     assert "except with probability" not in done("guarantee", "private.csv")
     record["guarantee"] = {"epsilon": 1.0, "colour": "red"}
@@ -80,9 +81,9 @@ def test_the_promise_for_one_number_of_a_table_is_not_told_in_scaled_units(tmp_p
     bounds = tmp_path / "bounds.toml"
     bounds.write_text(bounds.read_text().replace("confirmed = false", "confirmed = true"))
     words = ("--unit", "entry", "--epsilon", "9", "--delta", "0", "--bounds", bounds)
-    told = done("fabricate", path, *words, "-o", tmp_path / "private.csv")
-    assert "changing one number of one record to any other within its public range" in told
-    assert "by at most 1 " not in told
+    print_lines = done("fabricate", path, *words, "-o", tmp_path / "private.csv")
+    assert "changing one number of one record to any other within its public range" in print_lines
+    assert "by at most 1 " not in print_lines
     assert "change as noised 1, 1 x" in done("guarantee", tmp_path / "private.csv")
 
 
@@ -101,17 +102,18 @@ def test_a_model_learns_predicts_and_states_itself(table: Path) -> None:
     bounds = confirmed(table)
     words = ("fit", table, "--target", "ill", *ENOUGH, "--bounds", bounds, "-o", "m.sfumato")
     fitted = json.loads(done(*words, "--json"))
-    assert fitted["class"] == "PrivateGaussianClassifier"
-    assert fitted["guarantee"]["epsilon"] == 20.0
-    told = json.loads(
+    assert fitted["class"] == "PrivateAdditiveClassifier"  # by the public rule
+    assert 19.9 < fitted["guarantee"]["epsilon"] <= 20.0
+    print_lines = json.loads(
         done("predict", "m.sfumato", table, "-o", "out.parquet", "--keep", "ill", "--json")
     )
-    assert told == {"output": "out.parquet", "rows": 400, "columns": ["ill", "prediction"]}
+    assert print_lines == {"output": "out.parquet", "rows": 400, "columns": ["ill", "prediction"]}
     found = TableFile("out.parquet").read()
-    assert np.mean(np.asarray(found["ill"]) == np.asarray(found["prediction"])) > 0.8
+    # Who is ill is a matter of two columns together, which an additive model sees in part.
+    assert np.mean(np.asarray(found["ill"]) == np.asarray(found["prediction"])) > 0.65
     stated = json.loads(done("guarantee", "m.sfumato", "--json"))
     assert stated["guarantee"] == fitted["guarantee"]
-    assert stated["proof"] == "docs/guarantees/gaussian-classifier.md"
+    assert stated["proof"] == "docs/guarantees/additive.md"
     assert stated["columns"] == ["age", "pressure", "ward", "smoker"]
     model = sfumato.load("m.sfumato")
     assert model.guarantee_.to_dict() == fitted["guarantee"]
@@ -139,9 +141,9 @@ def test_fabricated_tables_carry_their_guarantee(table: Path, suffix: str) -> No
     made = TableFile(output)
     assert made.count_rows() == 60
     assert list(made.columns) == ["age", "pressure", "ward", "smoker", "ill"]
-    told = json.loads(done("guarantee", output, "--json"))
-    assert told["class"] == "Fabricator"
-    assert told["guarantee"] == sfumato.load("maker.sfumato").guarantee_.to_dict()
+    print_lines = json.loads(done("guarantee", output, "--json"))
+    assert print_lines["class"] == "Fabricator"
+    assert print_lines["guarantee"] == sfumato.load("maker.sfumato").guarantee_.to_dict()
     assert "no guarantee" in refused("guarantee", table)
 
 
@@ -202,9 +204,9 @@ def test_a_warning_is_a_line_and_not_an_error(table: Path) -> None:
 
 def test_datasets_are_written_as_tables(tmp_path: Path) -> None:
     words = ("datasets", "fetch", "wine", "-o", tmp_path / "wine.csv")
-    told = json.loads(done(*words, "--holdout", tmp_path / "new.parquet", "--json"))
-    assert told["target"] == "cultivar"
-    assert [file["rows"] for file in told["files"]] == [124, 54]
+    print_lines = json.loads(done(*words, "--holdout", tmp_path / "new.parquet", "--json"))
+    assert print_lines["target"] == "cultivar"
+    assert [file["rows"] for file in print_lines["files"]] == [124, 54]
     assert TableFile(tmp_path / "new.parquet").count_rows() == 54
     assert "digits" in refused("datasets", "fetch", "iris", "-o", tmp_path / "iris.csv")
     names = [entry["name"] for entry in json.loads(done("datasets", "list", "--json"))]

@@ -44,14 +44,14 @@ def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     words = ("fit", tmp_path / "patients.csv", "--epsilon", "2", "--bounds", bounds)
     shown, code = in_terminal(*words, "-o", tmp_path / "one.sfumato", "--json")
     assert code == 0
-    assert "training gaussian" in plain(shown)
+    assert "training a model" in plain(shown)
     record = plain(shown)[plain(shown).index("{") :]
     assert json.loads(record)["guarantee"]["epsilon"] == 2.0
     ended = piped(*words, "-o", tmp_path / "two.sfumato", "--json")
     assert ended.returncode == 0
-    assert json.loads(ended.stdout)["class"] == "PrivateGaussianClassifier"
+    assert json.loads(ended.stdout)["class"] == "PrivateAdditiveClassifier"
     assert "\x1b" not in ended.stdout + ended.stderr
-    assert ended.stderr.startswith("training gaussian on")
+    assert ended.stderr.startswith("training a model on")
 
 
 def test_an_error_on_a_terminal_is_one_line(tmp_path: Path) -> None:

@@ -265,7 +265,6 @@ def test_what_is_not_offered_is_refused(seed: int) -> None:
     bounds = Bounds(norm=9.0, labels=[0, 1, 2])
     for name, value, error in (
         ("unit", "entry", UnsupportedModeError),
-        ("mode", "paper", UnsupportedModeError),
         ("unit", "person", InvalidInputError),
         ("relation", "swap", InvalidInputError),
         ("epsilon", 0.0, InvalidInputError),

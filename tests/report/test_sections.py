@@ -58,7 +58,9 @@ def test_the_guarantee_stands_first_and_large() -> None:
     hero = re.search(r'<section class="hero".*?</section>', page, flags=re.DOTALL)
     assert hero is not None
     assert Reader(hero[0]).plain.endswith(str(PROVED.guarantee))
-    assert page.index('class="hero"') < page.index("<table")
+    assert (
+        page.index('class="officer"') < page.index('class="appendix"') < page.index('class="hero"')
+    )
     refuted = Result("as printed", Guarantee(epsilon=None, status="refuted"))
     assert 'class="hero unproved"' in Report("Wards", [refuted]).to_html()
     many = [PROVED] * 4
@@ -101,7 +103,7 @@ def test_the_curve_holds_the_released_model_too() -> None:
     page = Report(
         "Wards", [PROVED], ceiling={"accuracy": 0.95}, curve={"accuracy": points}
     ).to_html()
-    (wide, _) = re.findall(r"<svg.*?key.*?</svg>|<svg.*?</svg>", page, flags=re.DOTALL)
+    *_, wide, _ = re.findall(r"<svg.*?key.*?</svg>|<svg.*?</svg>", page, flags=re.DOTALL)
     assert "at other budgets: 0.5 at epsilon 0.3, 0.9 at epsilon 3" in wide
     assert "model: 0.8 at epsilon 1" in wide
     assert 'class="ceiling"' in wide

@@ -17,7 +17,7 @@ from sfumato import (
     PrivatePCA,
 )
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, MissingBoundsError
-from sfumato.streaming import fit_in_batches
+from sfumato.jobs.streaming import fit_in_batches
 from sfumato.testing import seeded_noise
 
 N, P = 9001, 5

@@ -12,10 +12,11 @@ import pytest
 import sfumato
 from sfumato import Ledger
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.pipeline import Promise
-from sfumato.publishing import grid_table, offered_functions, query_table, release_table
-from sfumato.tables.bounds_file import Column, TableBounds
+from sfumato.jobs.pipeline import PrivacyRequest
+from sfumato.jobs.publishing import grid_table, offered_functions, query_table, release_table
+from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile, write_table
+from sfumato.tables.schema import TableBounds
 
 pa = pytest.importorskip("pyarrow")
 BOUNDS = TableBounds(
@@ -26,7 +27,7 @@ BOUNDS = TableBounds(
     ),
     confirmed=True,
 )
-GENEROUS = Promise(epsilon=20.0, delta=1e-5)
+GENEROUS = PrivacyRequest(epsilon=20.0, delta=1e-5)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier
 from sfumato.exceptions import InvalidInputError
-from sfumato.measuring import BUDGETS, accuracy, budget_curve, marginals
-from sfumato.pipeline import Promise, fit_table
+from sfumato.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
+from sfumato.jobs.pipeline import PrivacyRequest, fit_table
 from sfumato.tables.files import TableFile, write_table
-from tests.test_pipeline import BOUNDS, rows
+from tests.jobs.test_pipeline import BOUNDS, rows
 
 pa = pytest.importorskip("pyarrow")
 
@@ -28,7 +28,7 @@ def source(tmp_path: Path) -> TableFile:
 @pytest.mark.usefixtures("noise")
 def test_accuracy_and_the_curve_rise_to_the_ceiling(source: TableFile) -> None:
     budget = Ledger().create("rows", epsilon=9.0, delta=1e-5)
-    model = fit_table(source, BOUNDS, Promise(1.0, 1e-6, ledger=budget))
+    model = fit_table(source, BOUNDS, PrivacyRequest(1.0, 1e-6, ledger=budget), model="gaussian")
     spent, seen = budget.spent(), []
     curve, ceiling = budget_curve(model, source, source, seen.append)
     assert tuple(curve) == BUDGETS

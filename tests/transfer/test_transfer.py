@@ -14,13 +14,14 @@ from sklearn.datasets import load_digits
 import sfumato
 from sfumato import Bounds, Ledger, PrivateTransferClassifier
 from sfumato.accounting import compose
+from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Status
-from sfumato.mappings.printed import all_errors
-from sfumato.mappings.target import Rounds
 from sfumato.mechanisms.tape import taped
 from sfumato.testing import seeded_noise
 from sfumato.testing.inspection import equal_to_the_bit, leaves, unpacked
+from sfumato.transfer.gaussians import codes_alone
+from sfumato.transfer.source import source_reach
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
@@ -36,7 +37,6 @@ USUAL: dict[str, Any] = {
     "random_state": 0,
 }
 STRICT_ENTRY = {"unit": "entry", "bounds": CUBE}
-PAPER = {"unit": "entry", "mode": "paper", "bounds": CUBE}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_labels_enough_for_themselves_need_no_shape(digits: Digits) -> None:
     assert fitted.start_ == "labels"
 
 
-def test_unlike_features_are_aligned(digits: Digits) -> None:
+def test_unlike_features_are_aligned(digits: Digits, tmp_path: Path) -> None:
     S, s, T, t = digits
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(80, 64)))[0]
     gains = []
@@ -122,6 +122,9 @@ def test_unlike_features_are_aligned(digits: Digits) -> None:
         assert set(helped.terms((T @ rotation.T)[:5])) == {"target", "source_to_target"}
         gains.append(right(found[0], known, t) - right(found[1], known, t))
     assert np.mean(gains) > 0.03
+    sfumato.save(helped, tmp_path / "model.sfumato")
+    again = sfumato.load(tmp_path / "model.sfumato")
+    np.testing.assert_array_equal(again.predict(T @ rotation.T), helped.predict(T @ rotation.T))
 
 
 @pytest.mark.usefixtures("noise")
@@ -135,7 +138,7 @@ def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
 @pytest.mark.usefixtures("noise")
 def test_source_alone_answers_in_its_own_space(digits: Digits) -> None:
     S, s, T, t = digits
-    for parameters in ({}, STRICT_ENTRY | {"epsilon": 30.0}, PAPER | {"epsilon": np.inf}):
+    for parameters in ({}, STRICT_ENTRY | {"epsilon": 30.0}):
         fitted = model(**parameters).fit(S, s)
         assert fitted.score(T, t) > 0.75
         assert set(fitted.terms(T[:4])) == {"source"}
@@ -143,48 +146,11 @@ def test_source_alone_answers_in_its_own_space(digits: Digits) -> None:
 
 def test_terms_decide_and_are_counted(digits: Digits) -> None:
     S, s, T, t = digits
-    for parameters in ({}, PAPER | {"epsilon": np.inf}):
-        fitted = model(**parameters).fit(S, s, T, few(t, 3))
-        terms = fitted.terms(T[:50])
-        assert list(terms) == ["target", "source_to_target", "source"]
-        assert all(each.shape == (50, 10) for each in terms.values())
-        counts = fitted.winners(T[:50])
-        assert sum(counts.values()) == 50
-    least = np.min(list(terms.values()), axis=0)  # equation (87)
-    np.testing.assert_array_equal(fitted.predict(T[:50]), least.argmin(axis=1))
-    won = np.array([each.min(axis=1) for each in terms.values()]).argmin(axis=0)
-    assert counts == dict(zip(terms, np.bincount(won, minlength=3).tolist(), strict=True))
-
-
-def test_printed_target_part_runs_in_fewer_coordinates(digits: Digits) -> None:
-    """Equation (79) is an isometry: the same errors as in the source's space."""
-    S, s, T, t = digits
-    unlike = T[:, :48]
-    known = few(t, 4)
-    fitted = model(**PAPER, epsilon=np.inf)
-    found = fitted.fit_predict(S, s, unlike, known)
-    n_kept = fitted.target_directions_.shape[1]
-    assert n_kept == 32
-    mapped = unlike @ fitted.target_directions_ @ fitted.source_directions_[:n_kept]  # (79)
-    codes = np.searchsorted(fitted.classes_, found)
-    wide = Rounds(
-        (10,), False, 64, fitted._autoencoders() | {"n_layers": 5}, np.random.RandomState(0)
-    )
-    narrow = Rounds(
-        (10,), False, 64, fitted._autoencoders() | {"n_layers": 5}, np.random.RandomState(0)
-    )
-    points = unlike @ fitted.target_directions_
-    here = all_errors(narrow.model(points, codes, 10), points[:80], 10)
-    there = all_errors(wide.model(mapped, codes, 10), mapped[:80], 10)
-    np.testing.assert_allclose(here, there, rtol=2e-3, atol=2e-4)  # single precision
-
-
-def test_printed_method_never_uses_a_drowned_source(digits: Digits) -> None:
-    S, s, T, t = digits
-    fitted = model(**PAPER, epsilon=0.1, n_layers=2).fit(S[:500], s[:500], T, few(t, 10))
-    assert fitted.winners(T)["source"] == 0
-    alone = fitted.terms(T)["target"].argmin(axis=1)
-    assert np.mean(fitted.predict(T) == alone) > 0.95
+    fitted = model().fit(S, s, T, few(t, 3))
+    terms = fitted.terms(T[:50])
+    assert list(terms) == ["target", "source_to_target", "source"]
+    assert all(each.shape == (50, 10) for each in terms.values())
+    assert sum(fitted.winners(T[:50]).values()) == 50
 
 
 # The promise -------------------------------------------------------------------------------------
@@ -210,13 +176,10 @@ def test_the_guarantee_says_that_the_target_is_not_protected(
         model().fit_target(tmp_path / "source.sfumato", T, few(t, 1))
 
 
-@pytest.mark.parametrize("parameters", [{}, PAPER], ids=["strict", "paper"])
-def test_neither_rows_nor_labels_of_a_target_are_kept(
-    parameters: dict[str, Any], digits: Digits, tmp_path: Path
-) -> None:
+def test_neither_rows_nor_labels_of_a_target_are_kept(digits: Digits, tmp_path: Path) -> None:
     S, s, T, t = digits
     S, s, T, t = S[:400], s[:400], T[:150], t[:150]
-    fitted = model(**parameters, target_components=64)
+    fitted = model(target_components=64)
     found = fitted.fit_predict(S, s, T, few(t, 3))
     for path, value in leaves(fitted):
         kept = np.asarray(value)
@@ -238,9 +201,6 @@ def test_entry_level_states_what_a_record_gets(digits: Digits) -> None:
     strict = model(**STRICT_ENTRY, epsilon=0.1).fit(S, s).guarantee_
     assert (strict.epsilon, strict.delta, strict.entry_bound) == (0.1, 0.0, 1.0)
     assert strict.record_reading.pure_epsilon == pytest.approx(6.4)
-    printed = model(**PAPER, epsilon=0.1).fit(S, s).guarantee_
-    assert (printed.epsilon, printed.delta) == (0.1, 1e-5)
-    assert printed.record_reading.atom_probability > 0
 
 
 def test_a_protected_target_has_a_budget_and_a_promise_of_its_own(
@@ -306,7 +266,6 @@ REFUSED_TARGETS = {
         {"use_source": False},
         lambda T, t: (T, np.full(len(t), -1)),
     ),
-    "printed, a class without a label": (PAPER, lambda T, t: (T, np.where(t == 3, -1, t))),
     "protected, unlike features": ({"protect_target": True}, lambda T, t: (T[:, :20], t)),
     "protected, no epsilon": ({"protect_target": True, "target_epsilon": 0.0}, lambda T, t: (T, t)),
     "protected, no delta": ({"protect_target": True, "target_delta": 0.0}, lambda T, t: (T, t)),
@@ -337,6 +296,26 @@ def test_a_target_whose_ledger_refuses_costs_the_source_nothing(digits: Digits) 
         with pytest.raises(error):
             asked.fit(S, s, T, few(t, 1))
         assert (source.statement().charges, payer.statement().charges) == (0, 0)
+
+
+def test_a_source_whose_ledger_refuses_costs_the_target_nothing(digits: Digits) -> None:
+    S, s, T, t = digits
+    poor, target = (Ledger().create("rows", epsilon=e, delta=1e-4) for e in (1.0, 9.0))
+    with pytest.raises(BudgetExceededError):
+        model(protect_target=True, ledger=poor, target_ledger=target).fit(S, s, T, few(t, 1))
+    assert (poor.statement().charges, target.statement().charges) == (0, 0)
+
+
+def test_a_target_s_budget_that_is_spent_after_it_was_asked_costs_the_source_nothing(
+    digits: Digits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is charged, and so decided, before the source is."""
+    S, s, T, t = digits
+    source, spent = (Ledger().create("rows", epsilon=e, delta=1e-4) for e in (9.0, 1.0))
+    monkeypatch.setattr(DatasetBudget, "ask", lambda *_, **__: None)  # as if it was still there
+    with pytest.raises(BudgetExceededError):
+        model(protect_target=True, ledger=source, target_ledger=spent).fit(S, s, T, few(t, 1))
+    assert (source.statement().charges, spent.statement().charges) == (0, 0)
 
 
 def test_without_labels_of_every_class_the_start_is_the_source(digits: Digits) -> None:
@@ -376,7 +355,36 @@ def test_a_protected_target_is_behind_its_release(digits: Digits) -> None:
         assert equal_to_the_bit(value, after[path]), path
 
 
-SETTINGS = {"record": {}, "entry": STRICT_ENTRY, "paper": PAPER}
+@pytest.mark.parametrize("bounds", [BALL, CUBE], ids=["ball", "box"])
+def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
+    digits: Digits, bounds: Bounds
+) -> None:
+    """Rows on the border of two classes: a plain product rounds them as their place has it."""
+    S, s, T, _ = digits
+    fitted = model(relation="add_or_remove_one", bounds=bounds).fit(S, s)
+
+    def codes(rows: np.ndarray) -> np.ndarray:
+        reach = source_reach(fitted.source_, bounds, rows.shape[1])
+        return codes_alone(fitted.source_, fitted._source_rows(rows), reach)
+
+    first = codes(T)
+    agree = np.mean(first == fitted.predict(T))
+    assert agree > 0.99  # and it is the class of the highest score
+    low, high = T[first == 0][:16], T[first == 1][:16]
+    for _ in range(60):  # bisect between two classes, to the last bit
+        middle = (low + high) / 2
+        left = codes(middle) == codes(low)
+        low, high = np.where(left[:, None], middle, low), np.where(left[:, None], high, middle)
+    border = np.concatenate([low, high])
+    alone = [codes(row[None])[0] for row in border]
+    for start in range(len(border)):
+        np.testing.assert_array_equal(codes(border[start:]), alone[start:])
+        np.testing.assert_array_equal(
+            codes(np.asfortranarray(border[: start + 1]))[-1], alone[start]
+        )
+
+
+SETTINGS = {"record": {}, "entry": STRICT_ENTRY}
 
 
 @pytest.mark.parametrize("parameters", SETTINGS.values(), ids=SETTINGS.keys())
@@ -423,11 +431,8 @@ def test_source_and_target_at_different_places(
     np.testing.assert_array_equal(again.predict(T), apart.predict(T))
 
 
-def test_a_file_of_another_mode_or_class_is_refused(digits: Digits, tmp_path: Path) -> None:
-    S, s, T, t = digits
-    model().fit(S, s).export_source(tmp_path / "source.sfumato")
-    with pytest.raises(InvalidInputError, match="mode 'strict'"):
-        model(**PAPER).fit_target(tmp_path / "source.sfumato", T, few(t, 2))
+def test_a_file_without_a_source_is_refused(digits: Digits, tmp_path: Path) -> None:
+    _, _, T, t = digits
     sfumato.save(model(), tmp_path / "unfitted.sfumato")
     with pytest.raises(InvalidInputError, match="holds no source"):
         model().fit_target(tmp_path / "unfitted.sfumato", T, few(t, 2))
@@ -439,10 +444,8 @@ def test_a_file_of_another_mode_or_class_is_refused(digits: Digits, tmp_path: Pa
 @pytest.mark.parametrize(
     ("parameters", "error", "sentence"),
     [
-        ({"mode": "paper"}, UnsupportedModeError, "unit 'entry' only"),
         ({"unit": "entry"}, UnsupportedModeError, "needs a box"),
-        (PAPER | {"relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
-        (PAPER | {"protect_target": True}, UnsupportedModeError, "'strict' only"),
+        (STRICT_ENTRY | {"relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
         ({"schedule": (5, 0)}, InvalidInputError, "'schedule'"),
         ({"target_components": 0}, InvalidInputError, "'target_components'"),
         ({"n_layers": 0}, InvalidInputError, "'n_layers'"),

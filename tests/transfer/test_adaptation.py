@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.mappings.adaptation import (
+from sfumato.papers.mappings.printed import first_errors
+from sfumato.transfer.adaptation import (
     adapted,
     aligned,
     aligned_scores,
     left_out_accuracy,
     nearest_mean_scores,
 )
-from sfumato.mappings.gaussians import coordinates_of, from_noisy_rows, log_joint
-from sfumato.mappings.target import Rounds, first_errors
+from sfumato.transfer.gaussians import coordinates_of, from_noisy_rows, log_joint
+from sfumato.transfer.target import Rounds
 
 N_CLASSES, WIDTH = 4, 6
 

@@ -1,0 +1,94 @@
+"""The command line with persons: what describe proposes, and what fit then obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sfumato
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.guarantee import Unit
+from sfumato.tables import TableBounds
+from sfumato.tables.files import TableFile
+from sfumato.tables.proposal import describe_table
+from tests.interfaces.running import run
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    age = rng.integers(0, 90, 400)
+    table = pd.DataFrame(
+        {
+            "patient_id": [f"P{each:05}" for each in rng.integers(0, 90, 400)],
+            "age": age,
+            "ill": np.where(age > 50, "yes", "no"),
+        }
+    )
+    table.loc[7, "patient_id"] = None
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    return tmp_path / "visits.csv"
+
+
+def proposed(visits: Path) -> TableBounds:
+    return describe_table(TableFile.sniffed(visits), "ill").bounds
+
+
+def test_an_id_that_repeats_is_proposed_as_the_person(visits: Path) -> None:
+    bounds = proposed(visits)
+    assert bounds.person == "patient_id"
+    assert bounds.person_rows == 8
+    assert bounds.looks_like_ids == ("patient_id",)
+    assert [column.name for column in bounds.columns] == ["age"]
+    answer = run("describe", str(visits), "--target", "ill")
+    assert "looks like an ID that repeats" in answer.output
+    assert "one_row_per_person = true" in answer.output
+
+
+def test_the_owner_must_say_who_a_row_belongs_to(visits: Path) -> None:
+    from dataclasses import replace
+
+    bounds = replace(proposed(visits), confirmed=True)
+    bounds.require_confirmed()
+    assert TableBounds.from_record(bounds.to_record()) == bounds
+    silent = replace(bounds, person=None, person_rows=None)
+    with pytest.raises(MissingBoundsError, match="'patient_id' looks like an ID"):
+        silent.require_confirmed()
+    replace(silent, one_row_per_person=True).require_confirmed()
+    with pytest.raises(InvalidInputError, match="exclude"):
+        replace(bounds, one_row_per_person=True)
+    with pytest.raises(InvalidInputError, match="declare 8"):
+        bounds.with_person("patient_id", 3)
+
+
+@pytest.mark.parametrize("model", ["additive", "gaussian"])
+def test_fit_obeys_the_file(visits: Path, model: str) -> None:
+    path = visits.parent / "bounds.toml"
+    run("describe", str(visits), "--target", "ill", "-o", str(path))
+    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    output = visits.parent / "model.sfumato"
+    words = ["--epsilon", "1", "--bounds", str(path), "-o", str(output), "--model", model]
+    answer = run("fit", str(visits), *words)
+    assert answer.exit_code == 0, answer.output
+    assert "any one person, with all rows," in " ".join(answer.output.split())
+    fitted = sfumato.load(output)
+    assert fitted.guarantee_.unit is Unit.PERSON
+    content = output.read_bytes()
+    assert b"P000" not in content
+    refused = run("fit", str(visits), *words, "--person", "age")
+    assert refused.exit_code != 0
+    assert "declare" in refused.output
+
+
+def test_kernels_say_what_they_offer(visits: Path) -> None:
+    path = visits.parent / "bounds.toml"
+    run("describe", str(visits), "--target", "ill", "-o", str(path))
+    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    output = visits.parent / "model.sfumato"
+    words = ["--epsilon", "1", "--bounds", str(path), "-o", str(output), "--model", "kernel"]
+    answer = run("fit", str(visits), *words)
+    assert answer.exit_code != 0
+    assert "for_persons" in " ".join(answer.output.split())

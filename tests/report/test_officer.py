@@ -1,0 +1,150 @@
+"""The pages for the officer: five questions answered, every number with a source, stated rules."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from sfumato import Guarantee, Ledger
+from sfumato.accounting import best_attacker, epsilon_spent
+from sfumato.events import GaussianEvent, PureEvent
+from sfumato.report import LedgerExtract, Office, Report, Result
+from sfumato.report.officer import first_pages, signal
+
+WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
+VOID = {"circle", "rect", "line", "br"}
+
+
+def a_report(**options: Any) -> Report:
+    budget = Ledger().create("patients", epsilon=4.0, delta=1e-5)
+    noise = GaussianEvent(3.5)
+    budget.noted(purpose="triage <model>", by="Ada").charge(noise)
+    budget.noted(purpose="monthly table", by="Bo").charge(PureEvent(0.5))
+    promised = Guarantee(
+        epsilon=epsilon_spent([noise], 1e-5),
+        delta=1e-5,
+        events=(noise,),
+        public=("bounds", "number of rows"),
+    )
+    row = Result("model", promised, file="model.sfumato", declared={"age": "lower 0; upper 120"})
+    office = Office("Clinic", "Ada", "Dr. Weiss", "five years", 900)
+    chosen = {"ledger": LedgerExtract.of(budget), "office": office, "when": WHEN} | options
+    return Report("Triage", [row], **chosen)
+
+
+class Sources(HTMLParser):
+    """Collect the texts of the pages, each with the source that it stands under."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack: list[tuple[str, str | None]] = []
+        self.texts: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.stack.append((tag, dict(attrs).get("data-source")))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Pass over what holds no text."""
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.stack and self.stack.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        sources = [source for _, source in self.stack if source]
+        self.texts.append((data, sources[-1] if sources else None))
+
+
+def at(record: Any, place: str) -> Any:
+    for step in place.split("."):
+        record = record[int(step)] if step.isdigit() else record[step]
+    return record
+
+
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_every_number_has_a_source(with_ledger: bool) -> None:
+    report = a_report() if with_ledger else a_report(ledger=None)
+    record = json.loads(report.to_json())
+    found = Sources()
+    found.feed(first_pages(report))
+    n_checked = 0
+    for text, source in found.texts:
+        if not re.search(r"\d", text):
+            continue
+        assert source is not None, f"no source for {text!r}"
+        if source == "rule":
+            continue
+        value = at(record, source)
+        shown = re.findall(r"\d[\d.,]*(?:e-?\d+)?", text)
+        if isinstance(value, float) and len(shown) == 1:
+            number = float(shown[0]) / (100 if "%" in text else 1)
+            assert math.isclose(number, value, rel_tol=0.006), (text, source, value)
+            n_checked += 1
+    assert n_checked >= (9 if with_ledger else 5)
+
+
+def test_five_questions_are_answered_on_the_first_page() -> None:
+    first = first_pages(a_report()).partition("officer second")[0]
+    for words in (
+        "Who is protected",
+        "one whole record",
+        "How much was spent",
+        "triage &lt;model&gt;",
+        "Ada",
+        "model.sfumato",
+        "What is left",
+        "What is not covered",
+    ):
+        assert words in first
+    second = first_pages(a_report()).partition("officer second")[2]
+    for words in ("Singling out", "Linkability", "Inference", "800-226", "Dr. Weiss", "Clinic"):
+        assert words in second
+    assert "lower 0; upper 120" in second
+    assert "five years" in second
+
+
+def test_odds_are_those_of_the_noise_that_was_drawn() -> None:
+    report = a_report()
+    events = [GaussianEvent(3.5), PureEvent(0.5)]
+    epsilon = epsilon_spent(events, 1e-5)
+    literal = best_attacker(Guarantee(epsilon, 1e-5, events=tuple(events)))
+    assert report.ledger is not None
+    assert report.ledger.attacker == literal.to_dict()
+    worst = best_attacker(Guarantee(epsilon, 1e-5))
+    assert literal.guesses_right < worst.guesses_right - 0.05
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n", "status", "colour"),
+    [
+        (1.0, 1e-5, 1000, "proved", "green"),
+        (3.1, 1e-5, 1000, "proved", "amber"),
+        (1.0, 1e-5, 1000, "conditional", "amber"),
+        (8.1, 1e-5, 1000, "proved", "red"),
+        (1.0, 1e-2, 1000, "proved", "red"),
+        (1.0, 1e-2, None, "proved", "green"),
+        (1.0, 1e-5, 1000, "testing", "red"),
+        (None, 0.0, 1000, "refuted", "red"),
+    ],
+)
+def test_colours_follow_the_rule(
+    epsilon: float | None, delta: float, n: int | None, status: str, colour: str
+) -> None:
+    guarantee = Guarantee(epsilon, delta, status=status)  # type: ignore[arg-type]
+    assert signal([guarantee], epsilon, delta, n) == colour
+
+
+def test_a_file_that_nobody_paid_for_is_not_matched() -> None:
+    other = Guarantee(epsilon=1.0, events=(PureEvent(1.0),))
+    page = first_pages(a_report(office=None)).replace("model.sfumato", "")
+    assert "elsewhere" in page  # the second charge belongs to no file of this report
+    lone = Report("Alone", [Result("x", other)], when=WHEN)
+    assert "No ledger was given" in first_pages(lone)
+    assert first_pages(Report("Nothing", [])) == ""

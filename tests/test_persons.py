@@ -1,0 +1,270 @@
+"""Estimators with unit "person": all contracts, and what is refused before the charge."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import sfumato
+from sfumato import (
+    Bounds,
+    Fabricator,
+    Guarantee,
+    Ledger,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
+    PrivateDensity,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateLinearRegressor,
+    PrivateMeanCurve,
+    PrivateMoments,
+    PrivatePCA,
+)
+from sfumato.accounting import for_persons
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.guarantee import Status, Unit
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.tape import taped
+from sfumato.private import PrivateEstimator
+from sfumato.sums.persons import PersonUnit
+from sfumato.tables import TableBounds
+from sfumato.testing import PrivateCase, contracts
+
+K = 5
+GENERATOR = np.random.default_rng(0)
+X = Bounds(norm=1.0).clip(GENERATOR.normal(size=(120, 4)) * [0.6, 0.3, 0.2, 0.1])
+Y = (X[:, 0] > 0).astype(int)
+RELATIONS = ("replace_one", "add_or_remove_one")
+WAYS = ("average", "sum")
+
+
+def bounds(way: str, **more: Any) -> Bounds:
+    return Bounds(norm=1.0, person_rows=K, per_person=way, **more)
+
+
+def cases(way: str, relation: str) -> list[PrivateCase]:
+    words: dict[str, Any] = {"unit": "person", "relation": relation, "delta": 1e-5}
+    labelled = {**words, "bounds": bounds(way, labels=[0, 1])}
+    box = {**words, "bounds": Bounds(lower=-1.0, upper=1.0, person_rows=K, per_person=way)}
+    box_of_two = {**words, "bounds": replace(box["bounds"], labels=[0, 1])}
+    target = {"target_bounds": (0.0, 1.0)}
+    corners = np.array([[1.0, 1.0], [-1.0, -1.0]])
+    curves = np.sin(6 * np.linspace(0, 1, 8)) + 0.3 * X[:, :1]
+    found = [
+        PrivateCase(
+            PrivateAdditiveClassifier(knots="private", n_knots=33, n_steps=2, **box_of_two),
+            X[:, :2],
+            Y,
+            rows_at_bound=corners,
+        ),
+        PrivateCase(
+            PrivateAdditiveRegressor(
+                knots="private", interactions=False, n_knots=9, n_steps=2, **target, **box
+            ),
+            X[:, :2] * 0.01,
+            (np.arange(120) > 12).astype(float),
+            rows_at_bound=corners,
+        ),
+        PrivateCase(
+            PrivateLinearRegressor(algorithm="moments", **target, **box),
+            X,
+            Y,
+            rows_at_bound=np.array([[1.0] * 4]),
+        ),
+        PrivateCase(
+            PrivateLinearRegressor(n_steps=2, **target, **box),
+            X[:, :2] * 0.01,
+            (np.arange(120) > 12).astype(float),
+            rows_at_bound=corners,
+        ),
+        PrivateCase(PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
+        PrivateCase(
+            Fabricator(method="moments", pca_components=2, random_state=0, **labelled), X, Y
+        ),
+    ]
+    if way == "average":
+        wide = replace(box["bounds"], lower=-2.0, upper=2.0)
+        found.append(PrivateCase(PrivateMeanCurve(norm=1.0, **{**box, "bounds": wide}), curves))
+    return [
+        *found,
+        PrivateCase(PrivatePCA(2, bounds=bounds(way), **words), X),
+        PrivateCase(PrivateMoments(**labelled), X, Y),
+        PrivateCase(PrivateGaussianClassifier(2, gaussians_per_class=1, **labelled), X, Y),
+        PrivateCase(PrivateLinearClassifier(n_steps=3, **labelled), X, Y),
+    ]
+
+
+USUAL = ("average", "replace_one")
+TRIED = {  # both ways and relations where they matter, one where they cannot
+    contracts.check_sensitivity: list(product(WAYS, RELATIONS)),
+    contracts.check_taint: [USUAL, ("sum", "add_or_remove_one")],
+    contracts.check_no_raw_row_survives: [USUAL],
+    contracts.check_guarantee_covers_the_releases: [USUAL],
+}
+CASES = [
+    pytest.param(case, check, id="-".join([type(case.estimator).__name__, *words, check.__name__]))
+    for check, combinations in TRIED.items()
+    for words in combinations
+    for case in cases(*words)
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize(("case", "check"), CASES)
+def test_contract(case: PrivateCase, check: Callable[[PrivateCase], None]) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", cases(*USUAL), ids=lambda c: type(c.estimator).__name__)
+def test_what_a_person_is_told(case: PrivateCase, tmp_path: Any) -> None:
+    ids = np.arange(len(X)) // K
+    model = clone(case.estimator).fit(case.X, case.y, groups=ids)
+    guarantee = model.guarantee_
+    assert guarantee.unit is Unit.PERSON
+    assert "any one person, with all rows," in str(guarantee)
+    assert "number of persons" in guarantee.public
+    assert "number of rows" not in guarantee.public
+    assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    sfumato.save(model, tmp_path / "model.sfumato")
+    loaded = sfumato.load(tmp_path / "model.sfumato")
+    assert loaded.guarantee_ == guarantee
+    assert loaded.bounds == model.bounds
+
+
+@pytest.mark.parametrize("case", cases(*USUAL), ids=lambda c: type(c.estimator).__name__)
+def test_refused_before_the_charge(case: PrivateCase) -> None:
+    ledger = Ledger().create("people", epsilon=10.0, delta=1e-4, unit="person")
+    model = clone(case.estimator).set_params(ledger=ledger)
+    ids = np.arange(len(X)) // K
+    with pytest.raises(InvalidInputError, match="groups"):
+        model.fit(case.X, case.y)
+    with pytest.raises(InvalidInputError, match="inconsistent"):
+        model.fit(case.X, case.y, groups=ids[:-1])
+    with pytest.raises(InvalidInputError, match="groups"):
+        clone(model).set_params(unit="record").fit(case.X, case.y, groups=ids)
+    without = replace(model.bounds, person_rows=None)
+    with pytest.raises(MissingBoundsError, match="person_rows"):
+        clone(model).set_params(bounds=without).fit(case.X, case.y, groups=ids)
+    with pytest.raises(UnsupportedModeError, match="'person'"):
+        clone(model).set_params(unit="record").fit(case.X, case.y)
+    assert ledger.spent() == 0
+    model.fit(case.X, case.y, groups=ids)
+    assert 0 < ledger.spent() <= model.epsilon
+
+
+def test_whoever_cannot_says_so_before_the_charge() -> None:
+    """Every private estimator either offers persons or names what it offers instead."""
+    listed = [getattr(sfumato, name) for name in sfumato.__all__]
+    private = [
+        each for each in listed if isinstance(each, type) and issubclass(each, PrivateEstimator)
+    ]
+    assert len(private) > 10
+    for kind in private:
+        if Unit.PERSON in kind.offered_units:
+            continue
+        with pytest.raises(UnsupportedModeError, match=r"for_persons|person"):
+            kind(unit="person")._check_request()
+
+
+def test_minimisers_have_no_persons() -> None:
+    model = PrivateLinearClassifier(
+        algorithm="output", unit="person", bounds=bounds("average", labels=[0, 1])
+    )
+    with pytest.raises(UnsupportedModeError, match="noisy-gd"):
+        model.fit(X, Y, groups=np.arange(len(X)) // K)
+
+
+TABLE = TableBounds.from_dict(
+    {"age": (0, 100), "town": ["Ghent", "Ypres"], "ill": ["no", "yes"]}, target="ill"
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tree_of_persons(way: str) -> None:
+    """Rows of a table by the tree engine: one person moves each count as far as is said."""
+    table = pd.DataFrame(
+        {
+            "age": np.linspace(0, 100, 60),
+            "town": ["Ghent", "Ypres"] * 30,
+            "ill": ["no", "no", "yes"] * 20,
+        }
+    )
+    other = table.copy()
+    other.loc[55:, :] = [3.0, "Ypres", "no"]
+    ids = np.arange(60) // K
+    declared = replace(TABLE, person_rows=K, per_person=way)
+    model = Fabricator(unit="person", delta=1e-5, bounds=declared, random_state=0)
+    with seeded(0), taped() as tape:
+        clone(model).fit(table, groups=ids)
+    with taped(playback=tape) as replay:
+        clone(model).fit(other, groups=ids)
+    shares = [
+        contracts.moved_share(a, b) for a, b in zip(tape.releases, replay.releases, strict=True)
+    ]
+    assert 0.2 < max(shares) <= 1 + 1e-9
+    local = Fabricator(unit="person", method="local", bounds=bounds("average", labels=[0, 1]))
+    with pytest.raises(UnsupportedModeError, match="'moments'"):
+        local.fit(X, Y, groups=np.arange(len(X)) // K)
+    process = PrivateDensity(method="process", unit="person", bounds=bounds("average"))
+    with pytest.raises(UnsupportedModeError, match="grid"):
+        process.fit(X, groups=np.arange(len(X)) // K)
+
+
+def test_a_ledger_of_persons_converts_records_when_asked() -> None:
+    people = Ledger().create("people", epsilon=3.0, delta=1e-6, unit="person")
+    record = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0))
+    with pytest.raises(UnsupportedModeError, match="'person'"):
+        record.set_params(ledger=people).fit(X)
+    record.set_params(relation="add_or_remove_one", ledger=people.for_records(5)).fit(X)
+    # a person with five rows replaced is ten steps
+    assert people.spent() == pytest.approx(1.178, abs=2e-3)
+    assert record.guarantee_.unit is Unit.RECORD
+    with pytest.raises(UnsupportedModeError, match="add_or_remove_one"):
+        record.set_params(relation="replace_one").fit(X)
+    rows = Ledger().create("rows", epsilon=3.0, delta=1e-6)
+    with pytest.raises(UnsupportedModeError, match="'record'"):
+        record.set_params(relation="add_or_remove_one", ledger=rows.for_records(5)).fit(X)
+    assert rows.spent() == 0
+
+
+def test_a_guarantee_of_records_for_persons() -> None:
+    model = PrivatePCA(1, epsilon=0.1, delta=1e-6, bounds=Bounds(norm=1.0)).fit(X)
+    found = for_persons(model.guarantee_, 10)
+    assert found.epsilon == pytest.approx(1.178, abs=1e-3)
+    assert found.unit is Unit.PERSON
+    assert found.status is Status.CONDITIONAL
+    assert "no person has more than 10 rows" in found.conditions
+    with pytest.raises(InvalidInputError, match="records or entries"):
+        for_persons(found, 2)
+
+
+class RowsOnly(PrivatePCA):
+    """Broken: the noise of one row, whatever a person has."""
+
+    def _array_records(self, rows: Any, codes: Any, groups: Any) -> Any:
+        found = super()._array_records(rows, codes, groups)
+        found.person = PersonUnit(1, "sum")
+        return found
+
+
+def test_an_audit_tells_persons_from_rows() -> None:
+    """Twenty rows of a person: what protects rows only is caught, what protects persons is not."""
+    twenty = Bounds(norm=1.0, person_rows=20, per_person="sum")
+    words = {"unit": "person", "epsilon": 1.0, "delta": 1e-5, "bounds": twenty}
+    assert PrivatePCA(1, **words).audit(n_runs=1000).consistent
+    assert not RowsOnly(1, **words).audit(n_runs=1000).consistent

@@ -1,0 +1,92 @@
+"""Nothing before a private step may learn from rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from sfumato import (
+    Bounds,
+    PrivateLinearClassifier,
+    PrivatePCA,
+    TableBounds,
+    TableEncoder,
+    check_pipeline,
+    private_pipeline,
+)
+from sfumato.exceptions import InvalidInputError
+
+LINEAR = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=Bounds(norm=1.0, labels=[0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("step", "advice"),
+    [
+        (StandardScaler(), "public ranges"),
+        (MinMaxScaler(), "public ranges"),
+        (SimpleImputer(), "'fill'"),
+        (OneHotEncoder(), "categories"),
+        (PCA(2), "PrivatePCA"),
+        (make_union(Normalizer(), StandardScaler()), "public ranges"),
+        (make_pipeline(Normalizer(), PCA(2)), "PrivatePCA"),
+        (make_column_transformer((OneHotEncoder(), [0])), "categories"),
+    ],
+)
+def test_what_learns_from_rows_is_refused_with_what_replaces_it(step: Any, advice: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        private_pipeline(step, LINEAR)
+    assert advice in str(error.value)
+    with pytest.raises(InvalidInputError):
+        check_pipeline(make_pipeline(step, LINEAR))
+
+
+def test_row_wise_steps_pass_and_cross_validation_works() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = (X[:, 0] > 0).astype(int)
+    found = private_pipeline(
+        FunctionTransformer(np.sign), PolynomialFeatures(1), Normalizer(), LINEAR
+    )
+    assert cross_val_score(found, X, y, cv=3).mean() > 0.9
+    table = TableBounds.from_dict({"a": (-3, 3), "b": (-3, 3), "c": (-3, 3)})
+    rows = TableEncoder(table).row_bounds(labels=[0, 1])
+    linear = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=rows)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    assert cross_val_score(private_pipeline(TableEncoder(table), linear), frame, y).mean() > 0.9
+
+
+def test_steps_after_the_private_one_are_free() -> None:
+    private = PrivatePCA(n_components=2, bounds=Bounds(norm=1.0))
+    assert len(private_pipeline(Normalizer(), private, StandardScaler())) == 3
+
+
+class Strange(Normalizer):
+    """A step of somebody else."""
+
+
+def test_strange_steps_must_declare_themselves() -> None:
+    with pytest.raises(InvalidInputError, match="is_row_wise"):
+        private_pipeline(Strange(), LINEAR)
+    Strange.is_row_wise = True
+    try:
+        private_pipeline(Strange(), LINEAR)
+    finally:
+        del Strange.is_row_wise
+    with pytest.raises(InvalidInputError, match="no private step"):
+        private_pipeline(StandardScaler(), Normalizer())

@@ -1,0 +1,194 @@
+"""Scores as releases: private ones against literal sums, and what is said of the others."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import sfumato.scores
+from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateLinearRegressor, release_score
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    MissingBoundsError,
+    UnprotectedScoreWarning,
+    UnsupportedModeError,
+)
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.tape import taped
+from sfumato.private import PrivateEstimator
+from tests.test_common import INSTANCES
+
+RELATIONS = ("replace_one", "add_or_remove_one")
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has said nothing yet, and where warnings are errors."""
+    monkeypatch.setattr(sfumato.scores, "_TOLD", set())
+
+
+def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).uniform(-1, 1, size=(n, 2))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+# Private scores -------------------------------------------------------------------------------
+
+
+def test_without_noise_the_scores_are_those_of_scikit_learn() -> None:
+    X, y = rows()
+    classifier = LogisticRegression().fit(X, X[:, 0] + X[:, 1] > 0)
+    found = release_score(classifier, X, y, epsilon=np.inf)
+    assert found.value == pytest.approx(classifier.score(X, y))
+    target = X[:, 0] + 0.2 * X[:, 1] ** 2
+    regressor = LinearRegression().fit(X, target)
+    told = {"epsilon": np.inf, "delta": 1e-6, "target_bounds": (-2, 2)}
+    assert release_score(regressor, X, target, **told).value == pytest.approx(
+        regressor.score(X, target), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_one_record_moves_what_is_released_as_far_as_was_paid_for(relation: str) -> None:
+    X, y = np.zeros((50, 1)), np.zeros(50, dtype=int)
+    other = y.copy()
+    other[-1] = 1
+    pairs = [(y, other)] if relation == "replace_one" else [(y, y[:-1])]
+    for a, b in pairs:
+        sums, mechanism = [], None
+        for labels in (a, b):
+            with seeded(0), taped() as tape:
+                model = DummyClassifier(strategy="constant", constant=0).fit(X, y)
+                model.classes_ = np.array([0, 1])
+                release_score(model, X[: len(labels)], labels, epsilon=1.0, relation=relation)
+            sums.append(tape.releases[0].output)
+            mechanism = tape.releases[0].mechanism
+        moved = np.abs(np.subtract(*sums)).sum()
+        assert moved == pytest.approx(mechanism.sensitivity, rel=1e-3)
+
+
+def test_moments_of_a_regressor_use_all_of_their_sensitivity() -> None:
+    X, t = np.zeros((50, 1)), np.ones(50)
+    model = DummyRegressor(strategy="constant", constant=1.0).fit(X, t)
+    sums = []
+    for rows_given in (50, 49):
+        with seeded(1), taped() as tape:
+            release_score(
+                model,
+                X[:rows_given],
+                t[:rows_given],
+                epsilon=1.0,
+                delta=1e-5,
+                relation="add_or_remove_one",
+                target_bounds=(-1, 1),
+            )
+        sums.append(tape.releases[0].output)
+    moved, paid = np.linalg.norm(np.subtract(*sums)), tape.releases[0].mechanism.sensitivity
+    assert 0.9 * paid < moved <= paid
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_noise_is_as_wide_as_stated(relation: str) -> None:
+    X, y = rows(2000)
+    model = LogisticRegression().fit(X, y)
+    truth = model.score(X, y)
+    found = []
+    for seed in range(60):
+        with seeded(seed):
+            found.append(release_score(model, X, y, epsilon=0.1, relation=relation))
+    z = [(each.value - truth) / each.deviation for each in found if each.value < 1]
+    assert len(z) > 20
+    assert 0.4 < np.sqrt(np.mean(np.square(z))) < 1.7
+
+
+def test_a_score_is_charged_before_it_is_drawn(tmp_path) -> None:
+    X, y = rows()
+    model = LogisticRegression().fit(X, y)
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.create("ward", epsilon=1.0, delta=1e-5)
+    ward = ledger.dataset("ward")
+    found = release_score(model, X, y, epsilon=0.6, ledger=ward)
+    assert found.guarantee.epsilon == pytest.approx(0.6)
+    with pytest.raises(BudgetExceededError):
+        release_score(model, X, y, epsilon=0.6, ledger=ward)
+
+
+def test_odd_labels_are_wrong_and_no_error() -> None:
+    X, _ = rows(4)
+    model = LogisticRegression().fit(X, [0, 1, 0, 1])
+    labels = [pd.NA, "text", np.array([1, 2]), None]
+    assert release_score(model, X, labels, epsilon=np.inf).value == 0
+
+
+def test_what_is_refused() -> None:
+    X, y = rows()
+    model = LinearRegression().fit(X, y)
+    with pytest.raises(MissingBoundsError, match="target_bounds"):
+        release_score(model, X, y, epsilon=1.0, delta=1e-5)
+    with pytest.raises(InvalidInputError, match="lower first"):
+        release_score(model, X, y, epsilon=1.0, delta=1e-5, target_bounds=(1, 0))
+    with pytest.raises(InvalidInputError, match="inconsistent"):
+        release_score(model, X, y[:-1], epsilon=1.0, delta=1e-5)
+    with pytest.raises(InvalidInputError, match="'y' must be given"):
+        release_score(model, X, epsilon=1.0)
+
+
+# What is said ---------------------------------------------------------------------------------
+
+
+def gaussian() -> PrivateGaussianClassifier:
+    bounds = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
+    return PrivateGaussianClassifier(epsilon=5.0, delta=1e-4, bounds=bounds)
+
+
+def said(what) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        what()
+    return [str(w.message) for w in caught if issubclass(w.category, UnprotectedScoreWarning)]
+
+
+def test_a_score_says_once_what_it_is(silent: None) -> None:
+    X, y = rows()
+    model = gaussian().fit(X, y)
+    assert "release_score" in said(lambda: model.score(X, y))[0]
+    assert said(lambda: model.score(X[:5], y[:5])) == []
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_searches_say_so_too(silent: None, scoring: str | None) -> None:
+    X, y = rows()
+    words = said(lambda: cross_val_score(gaussian(), X, y, cv=2, scoring=scoring))
+    assert any("cross-validation" in each for each in words)
+    assert all("release_score" in each for each in words)
+    again = GridSearchCV(gaussian(), {"epsilon": [1, 2]}, cv=2, scoring=scoring)
+    assert said(lambda: again.fit(X, y)) == []
+
+
+def test_a_fit_and_a_prediction_say_nothing(silent: None) -> None:
+    X, y = rows()
+    assert said(lambda: gaussian().fit(X, y).predict(X)) == []
+
+
+def test_every_private_estimator_says_so_and_refuses_weights() -> None:
+    private = {type(each) for each in INSTANCES.values() if isinstance(each, PrivateEstimator)}
+    assert len(private) > 10
+    for kind in private:
+        assert hasattr(kind.fit, "refuses_weights"), kind
+        if hasattr(kind, "score"):
+            assert hasattr(kind.score, "says_once"), kind
+
+
+def test_weights_of_records_are_refused_with_a_reason() -> None:
+    X, y = rows()
+    regressor = PrivateLinearRegressor(target_bounds=(0, 1), bounds=Bounds(lower=-1.0, upper=1.0))
+    for model in (gaussian(), regressor):
+        with pytest.raises(UnsupportedModeError, match="class_weight"):
+            model.fit(X, y, sample_weight=np.ones(len(y)))

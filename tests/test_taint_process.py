@@ -1,0 +1,121 @@
+"""The taint test sees what a fit leaves in the process, and what only special rows would show."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import locale
+import logging
+import os
+import random
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato.testing import PrivateCase
+from sfumato.testing import contracts as c
+from tests.honest import BOUNDS, X
+from tests.test_taint import Leak
+
+
+class ConstantColumns(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.constant_ = np.ptp(rows, axis=0) == 0
+
+
+class EqualColumns(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.equal_ = bool(np.array_equal(rows[:, -1], rows[:, -2]))
+
+
+class AtExit(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        if self.bit(rows):
+            atexit.register(len, "a row was positive")
+
+
+class Umask(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        os.umask(0o027 if self.bit(rows) else 0o022)
+
+
+class LevelOfALogger(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        logging.getLogger("tests.level").setLevel(10 if self.bit(rows) else 20)
+
+
+class FilterOfWarnings(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        if self.bit(rows):
+            warnings.filterwarnings("ignore", "positive")
+
+
+class SeedOfNumPy(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        np.random.seed(int(self.bit(rows)))  # noqa: NPY002
+
+
+class DrawsOfNumPy(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        np.random.uniform(size=int(np.sum(rows[:, 0] > 0)))  # noqa: NPY002
+
+
+class SeedOfPython(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        random.seed(int(self.bit(rows)))
+
+
+class Printing(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        np.set_printoptions(precision=5 + self.bit(rows))
+
+
+class Recursion(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        sys.setrecursionlimit(3000 + self.bit(rows))
+
+
+class Garbage(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        gc.set_threshold(700 + self.bit(rows))
+
+
+class Locale(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        locale.setlocale(locale.LC_ALL, "C.UTF-8" if self.bit(rows) else "C")
+
+
+LEAKS = [
+    leak
+    for leak in list(globals().values())
+    if isinstance(leak, type) and leak.__module__ == __name__
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
+def test_a_leak_is_caught_and_put_back(leak: type[Leak]) -> None:
+    before = _process()
+    with pytest.raises(AssertionError, match=r"depends? on the rows"):
+        c.check_taint(PrivateCase(leak(2, bounds=BOUNDS), X))
+    assert _process() == before
+
+
+def _process() -> tuple[Any, ...]:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    state = np.random.get_state()  # noqa: NPY002
+    return (
+        mask,
+        random.getstate(),
+        state[1].tolist(),
+        state[2],
+        np.get_printoptions(),
+        sys.getrecursionlimit(),
+        gc.get_threshold(),
+        locale.setlocale(locale.LC_ALL),
+        list(warnings.filters),
+    )
