@@ -19,6 +19,8 @@ from benchmarks.tables import rebuild
 # name: (module and arguments, needs real data, needs a GPU, threads)
 BENCHMARKS = {
     "noise": (["bench_noise"], False, False, "1"),
+    "budget-saved": (["bench_budget_saved"], False, False, "1"),
+    "house": (["bench_house"], False, False, "1"),
     "moments": (["bench_moments"], True, False, None),
     "hull-sizes": (["bench_hulls", "sizes"], False, False, "1"),
     "hull-oracle": (["bench_hulls", "oracle"], True, False, "1"),
@@ -29,16 +31,20 @@ BENCHMARKS = {
     "fabrication": (["bench_fabrication", "record", "learners", "local"], True, False, None),
     "fabrication-speed": (["bench_fabrication", "speed"], True, False, None),
     "fabrication-entry": (["bench_fabrication", "entry", "--device", "cuda"], True, True, None),
+    "fabricated-tables": (["bench_fabricated_tables"], True, False, "1"),
     "fabrication-data": (["bench_fabrication_data"], True, False, None),
     "mappings": (["bench_mappings"], True, False, None),
     "transfer": (["bench_mappings_transfer"], True, False, None),
+    "densities": (["bench_densities"], True, False, "1"),
     "functions": (["bench_functions"], False, False, "1"),
     "functions-utility": (["bench_functions_utility"], True, False, "1"),
+    "persons": (["bench_persons"], True, False, "1"),
     "frontier": (["bench_frontier"], True, True, None),
     "frontier-cifar": (
         [
-            *("bench_frontier", "--data", "cifar10", "--features", "hog"),
-            *("--components", "300", "--name", "margins_frontier_cifar"),
+            *("bench_frontier", "--data", "cifar10", "--epsilons", "1", "3", "8"),
+            *("--features", "best", "mirrored", "random-process"),
+            *("--name", "margins_frontier_cifar"),
         ],
         True,
         False,

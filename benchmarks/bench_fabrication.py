@@ -28,8 +28,8 @@ from sklearn.svm import SVC
 from benchmarks.recording import mnist, peak_gib, timed, write
 from sfumato import Bounds
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.hulls.fabrication import Fabricator
-from sfumato.hulls.private import PrivateAffineHullClassifier
+from sfumato.fabrication.fabricator import Fabricator
+from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.papers.data import unit_rows
 from sfumato.papers.hulls.private import DEFINITIONS, PIXELS, TABLE_5, classifier
 
@@ -107,7 +107,7 @@ def record(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
 def local(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     X, y, X_test, y_test = data
     mapped = unit_rows(X[:LOCAL_ROWS]), y[:LOCAL_ROWS], unit_rows(X_test), y_test
-    make = partial(PrivateAffineHullClassifier, engine="local", delta=DELTA, bounds=UNIT)
+    make = partial(PrivateAffineHullClassifier, method="local", delta=DELTA, bounds=UNIT)
     return [
         {
             "epsilon": epsilon,

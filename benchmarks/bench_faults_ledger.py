@@ -17,10 +17,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sfumato.accounting import transactions
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import Event, GaussianEvent, LaplaceEvent, PureEvent
+from sfumato.storage import databases
 
 Record = dict[str, Any]
 
@@ -47,9 +47,9 @@ def interrupts(share: float) -> list[Record]:
 
 def _interrupts(name: str, folder: str | None, wanted: int) -> Record:
     draws, outcomes = random.Random(0), Counter[str]()
-    with _ledger(folder=folder) as (path, budget), _alarms():
+    with _ledger(folder=folder) as (path, budget), alarms():
         budget.charge(TINY)
-        longest = 1.2 * statistics.median(_seconds(lambda: budget.charge(TINY)) for _ in range(9))
+        longest = 1.2 * statistics.median(seconds(lambda: budget.charge(TINY)) for _ in range(9))
         done = 0
         while done < wanted:
             before = _count(path)
@@ -60,7 +60,7 @@ def _interrupts(name: str, folder: str | None, wanted: int) -> Record:
             del error
         held = Ledger(path).verify().charges == _count(path)
     tried = sum(outcomes.values())
-    return _record(f"Ctrl-C during a charge {name}", tried, outcomes, chain_holds=held)
+    return record_of(f"Ctrl-C during a charge {name}", tried, outcomes, chain_holds=held)
 
 
 def _interrupted(budget: DatasetBudget, event: Event, seconds: float) -> BaseException | None:
@@ -88,7 +88,7 @@ def _outcome(path: Path, error: BaseException | None, before: int) -> str:
 
 
 @contextmanager
-def _alarms() -> Iterator[None]:
+def alarms() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -119,7 +119,7 @@ def kills(share: float) -> list[Record]:
             held = _count(path) - before
             outcomes[_kept(path, told, held)] += 1
         sound = Ledger(path).verify().charges == _count(path)
-    return [_record("kill -9 during charges", tried, outcomes, chain_holds=sound)]
+    return [record_of("kill -9 during charges", tried, outcomes, chain_holds=sound)]
 
 
 def _charge_and_tell(budget: DatasetBudget, told: Any) -> None:
@@ -173,7 +173,7 @@ def _timed(
     wall, cpu, plain = [], [], []
     for _ in range(TIMED):
         event = _event(kind, draws)
-        plain.append(_seconds(lambda: _plain_transaction(path)))
+        plain.append(seconds(lambda: _plain_transaction(path)))
         begun, used = time.perf_counter(), time.process_time()
         (Ledger(path).dataset("rows") if is_new else budget).charge(event)
         wall.append(time.perf_counter() - begun)
@@ -212,9 +212,9 @@ def crowd(share: float) -> list[Record]:
 
 def _crowd(how: str, share: float) -> Record:
     processes = max(4, int(PROCESSES * min(1.0, 10 * share)))
-    queue = transactions.take_turn
+    queue = databases.take_turn
     if how != "in order of arrival":
-        transactions.take_turn = lambda *_: None
+        databases.take_turn = lambda *_: None
     try:
         with _ledger() as (path, budget):
             answers, ready = FORK.SimpleQueue(), FORK.Barrier(processes)
@@ -229,7 +229,7 @@ def _crowd(how: str, share: float) -> Record:
                 child.join()
             made = Ledger(path).verify().charges
     finally:
-        transactions.take_turn = queue
+        databases.take_turn = queue
     middle, slowest = statistics.median(waits), waits[-1]
     return {
         "waiting": how,
@@ -243,7 +243,7 @@ def _crowd(how: str, share: float) -> Record:
 
 def _crowding(budget: DatasetBudget, ready: Any, answers: Any) -> None:
     ready.wait()
-    answers.put([_seconds(lambda: budget.charge(TINY)) for _ in range(CHARGES)])
+    answers.put([seconds(lambda: budget.charge(TINY)) for _ in range(CHARGES)])
 
 
 @contextmanager
@@ -260,11 +260,11 @@ def _count(path: Path) -> int:
         return int(connection.execute("SELECT count FROM sfumato_budgets").fetchone()[0])
 
 
-def _seconds(task: Any) -> float:
+def seconds(task: Any) -> float:
     begun = time.perf_counter()
     task()
     return time.perf_counter() - begun
 
 
-def _record(fault: str, tried: int, outcomes: Counter[str], **more: Any) -> Record:
+def record_of(fault: str, tried: int, outcomes: Counter[str], **more: Any) -> Record:
     return {"fault": fault, "tried": tried, "outcomes": dict(outcomes), **more}

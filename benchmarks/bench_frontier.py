@@ -1,7 +1,7 @@
 """The record-level frontier: linear classifiers on fixed image features, everything charged.
 
 SFUMATO_DATA=... python -m benchmarks.bench_frontier [--data mnist ...] [--features hog ...]
-[--runs 5] [--epsilons 0.1 1 3 10] [--name margins_frontier]
+[--runs 5] [--epsilons 0.1 1 3 10] [--name margins_frontier] [--held-out]
 
 Training rows are all that the files hold, accuracy is on the test rows. Nothing is tuned here: the
 settings are the public rule of `PrivateLinearClassifier`, fixed on held-out training rows of MNIST
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,60 @@ import numpy as np
 
 from benchmarks.recording import mnist, timed, write
 from sfumato.bounds import Bounds
-from sfumato.margins.features_hog import HOGFeatures
-from sfumato.margins.private_linear import PrivateLinearClassifier
-from sfumato.margins.scattering import ScatteringFeatures
+from sfumato.image_features.hog import HOGFeatures
+from sfumato.image_features.random_process import RandomProcessFeatures
+from sfumato.image_features.scattering import ScatteringFeatures
+from sfumato.kernels.arrays import namespace_of
+from sfumato.linear.private import PrivateLinearClassifier
 
 DELTA = 1e-5
 RELATIONS = ("add_or_remove_one", "replace_one")
-FEATURES = {"hog": HOGFeatures, "scattering": ScatteringFeatures}
+
+
+class Features:
+    """Public features beside each other, weighted, of length 1; on the GPU if there is one."""
+
+    def __init__(self, *parts: tuple[Any, float]) -> None:
+        self.parts = parts
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        """Give the features of images."""
+        images = on_device(rows)
+        norm = math.sqrt(sum(weight**2 for _, weight in self.parts))
+        found = [
+            maker.fit(rows[:2]).transform(images) * (weight / norm) for maker, weight in self.parts
+        ]
+        return found[0] if len(found) == 1 else namespace_of(found[0]).concat(found, axis=1)
+
+
+def best(shape: tuple[int, ...], n_projected: int = 4000, weight: float = 2.0) -> Features:
+    """Scattering of an image and its mirror image, projected, beside the random-process net."""
+    scattering = ScatteringFeatures(shape, mirror="average", n_projected=n_projected)
+    return Features((scattering, 1.0), (RandomProcessFeatures(shape), weight))
+
+
+FEATURES: dict[str, Callable[[tuple[int, ...]], Features]] = {
+    "hog": lambda shape: Features((HOGFeatures(shape), 1.0)),
+    "scattering": lambda shape: Features((ScatteringFeatures(shape), 1.0)),
+    "mirrored": lambda shape: Features(
+        (ScatteringFeatures(shape, mirror="average", n_projected=4000), 1.0)
+    ),
+    "random-process": lambda shape: Features((RandomProcessFeatures(shape), 1.0)),
+    "best": best,
+}
+# What was compared on held-out training rows of CIFAR-10: numbers kept, weight of the net.
+CANDIDATES = [(n, weight) for n in (1500, 2000, 3000, 4000, 6000) for weight in (1.4, 2.0, 3.0)]
+FEATURES |= {
+    f"best-{n}-{weight}": lambda shape, n=n, weight=weight: best(shape, n, weight)
+    for n, weight in CANDIDATES
+}
+
+
+def set_aside(rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
+    """Give training rows without a fifth of them, and that fifth to score on."""
+    order = np.random.default_rng(0).permutation(len(rows))
+    aside, kept = order[: len(rows) // 5], order[len(rows) // 5 :]
+    return rows[kept], labels[kept], rows[aside], labels[aside]
 
 
 def main() -> None:
@@ -34,11 +83,13 @@ def main() -> None:
     numbers: list[dict[str, Any]] = []
     for data in options.data:
         train, y, test, y_test, shape = images(data)
+        if options.held_out:
+            train, y, test, y_test = set_aside(train, y)
         for features in options.features:
-            maker = FEATURES[features](shape).fit(train[:2])
-            rows, seconds = timed(lambda m=maker, x=train: _settled(m.transform(on_device(x))))
-            queries = maker.transform(on_device(test))
-            for relation in RELATIONS:
+            maker = FEATURES[features](shape)
+            rows, seconds = timed(lambda m=maker, x=train: _settled(m(x)))
+            queries = maker(test)
+            for relation in options.relations:
                 for epsilon in options.epsilons:
                     numbers.append(
                         {
@@ -66,7 +117,7 @@ def _accuracy(
     accuracies, seconds = [], []
     for _ in range(options.runs):
         model = PrivateLinearClassifier(
-            solver="noisy-gd",
+            algorithm="noisy-gd",
             whiten=True,
             n_components=options.components,
             fit_intercept=False,
@@ -96,6 +147,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1.0, 3.0, 10.0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--components", type=int, default=None)
+    parser.add_argument("--relations", nargs="+", default=list(RELATIONS))
+    parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--name", default="margins_frontier")
     return parser.parse_args()
 
@@ -141,10 +194,10 @@ def _settled(rows: Any) -> Any:
 
 def device_name() -> str:
     """Name the GPU, or the processor."""
-    from benchmarks.recording import _processor
+    from sfumato.papers.running import processor
 
     torch = _torch()
-    return _processor() if torch is None else torch.cuda.get_device_name()
+    return processor() if torch is None else torch.cuda.get_device_name()
 
 
 if __name__ == "__main__":

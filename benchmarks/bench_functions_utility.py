@@ -30,6 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks.peers_diffprivlib import accuracies
 from benchmarks.recording import timed, write
 from sfumato import Bounds, PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
+from sfumato.papers.functions import PrintedKernelClassifier
 
 warnings.filterwarnings("ignore", message="delta=")
 SEED, DELTA = 0, 1e-5
@@ -91,13 +92,14 @@ def plane() -> None:
         for name, change in (
             ("plain", {"epsilon": np.inf}),
             ("strict", {}),
-            ("paper", {"mode": "paper"}),
+            ("paper", {}),
         ):
             found = []
             for run in range(10):
                 rng = np.random.default_rng(SEED + run)
                 (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 5000)
-                model = PrivateKernelClassifier(
+                kind = PrintedKernelClassifier if name == "paper" else PrivateKernelClassifier
+                model = kind(
                     loss, bandwidth=0.3, regularization=0.01, delta=DELTA, bounds=UNIT, **change
                 ).fit(X, y)
                 found.append(model.score(X_test, y_test))

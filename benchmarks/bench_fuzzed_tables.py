@@ -36,11 +36,11 @@ from benchmarks.odd_tables import (
     with_line,
 )
 from benchmarks.recording import write
-from sfumato import Bounds, Fabricator
+from sfumato import Fabricator
 from sfumato.interfaces.cli.main import app
-from sfumato.pipeline import Promise, all_labelled_rows, fabricate_table, fit_table
-from sfumato.publishing import release_table
-from sfumato.tables import TableForm
+from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
+from sfumato.jobs.publishing import release_table
+from sfumato.tables import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.testing.tables import compare_tables
 
@@ -82,22 +82,18 @@ def in_memory(chance: random.Random, folder: Path) -> None:  # noqa: ARG001 - as
     kind, base = chance.choice([*FRAMES]), _base(chance)
     relation = chance.choice(RELATIONS)
     given = {name: base[name] for name in FEATURES}
-    categories = {"colour": ["blue", "red"], "code": BOUNDS.columns[4].categories}
-    types = {"whole": "int64", "share": "double", "member": "bool"}
 
     def run(table: Any) -> tuple[Any, ...]:
         fabricator = Fabricator(
             delta=1e-5,
             relation=relation,
-            bounds=Bounds(lower=(0, 0.0, 0), upper=(100, 1.0, 1), labels=[-1, 5]),
-            types=types,
-            categories=categories,
+            bounds=BOUNDS,
             random_state=0,
         ).fit(table, base["label"])
         return fabricator, *fabricator.fabricate()
 
     def encoded(table: Any) -> tuple[Array, ...]:
-        return (TableForm.of(table, categories, types).encode(table),)
+        return (TableEncoder(BOUNDS).transform(table),)
 
     odd = [_with_odd_cell(given, chance) for _ in range(NEIGHBOURS)]
     tables = [(place, FRAMES[kind](table)) for place, table in odd]
@@ -118,7 +114,7 @@ def require_other_rows(
 
 
 def from_file(chance: random.Random, folder: Path) -> None:
-    promise = Promise(epsilon=1.0, delta=1e-5, relation=chance.choice(RELATIONS))
+    promise = PrivacyRequest(epsilon=1.0, delta=1e-5, relation=chance.choice(RELATIONS))
     options = {"bandwidth": 0.1}
     used = replace(BOUNDS, columns=BOUNDS.columns[:3])
     tasks: list[Callable[[TableFile], tuple[Any, ...]]] = [
@@ -142,7 +138,7 @@ def from_file(chance: random.Random, folder: Path) -> None:
 
     def encoded(make: Callable[[], Path]) -> tuple[Array, ...]:
         source = TableFile(make(), BOUNDS.types())
-        return all_labelled_rows(source, BOUNDS.encoding(), BOUNDS.require_target(None))
+        return all_labelled_rows(source, BOUNDS)
 
     require_other_rows(encoded, first, others)
 

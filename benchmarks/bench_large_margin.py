@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds
-from sfumato.margins.large_margin import LargeMarginGaussianClassifier
-from sfumato.margins.private_large_margin import PrivateLargeMarginGaussianClassifier
+from sfumato.ellipsoids.classifier import LargeMarginGaussianClassifier
+from sfumato.ellipsoids.private import PrivateLargeMarginGaussianClassifier
 
 DELTA = 1e-5
 RUNS = 3
@@ -85,7 +85,7 @@ def one_run(relation: str, epsilon: float) -> tuple[float, float]:
     X, X_test = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, X_test))
     model = PrivateLargeMarginGaussianClassifier(
         10,
-        unit_rows=True,
+        normalize_rows=True,
         epsilon=epsilon,
         delta=DELTA,
         relation=relation,

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording import best_of, mnist, timed, write
-from sfumato import Bounds, LinearClassifier, PrivateLinearClassifier, PrivatePCA
+from sfumato import Bounds, LinearClassifier, PrivatePCA
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.margins.losses import loss_named
-from sfumato.margins.objective import LinearObjective
+from sfumato.linear.objective import LinearObjective
+from sfumato.objectives.losses import loss_named
+from sfumato.papers.federated_svm import PrintedDPML
 
 N = 10_000
 LAMBDA = 0.01
@@ -62,13 +63,13 @@ def speed(X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
                 }
             )
     ball, binary = Bounds(norm=1.0), Bounds(norm=1.0, labels=[0, 1])
-    paper = {"mode": "paper", "loss": "huber", "delta": DELTA, "epsilon": 1.0, "bounds": binary}
+    paper = {"delta": DELTA, "epsilon": 1.0, "bounds": binary}
     for what, task in (
         ("PrivatePCA, 784 features, 50 components", lambda: PrivatePCA(50, bounds=ball).fit(X)),
-        ("DPML", lambda: PrivateLinearClassifier(**paper).fit(X, y % 2)),
+        ("DPML", lambda: PrintedDPML(**paper).fit(X, y % 2)),
         (
             "DPDR-DPML",
-            lambda: PrivateLinearClassifier(n_components=20, **paper).fit(X, y % 2),
+            lambda: PrintedDPML(20, **paper).fit(X, y % 2),
         ),
     ):
         printed_s = PRINTED_SECONDS.get(what)
@@ -105,14 +106,7 @@ def _printed_runs(
 ) -> dict[str, Any]:
     found, seconds = [], []
     for _ in range(RUNS):
-        model = PrivateLinearClassifier(
-            mode="paper",
-            loss="huber",
-            n_components=components,
-            epsilon=epsilon,
-            delta=DELTA,
-            bounds=bounds,
-        )
+        model = PrintedDPML(components, epsilon=epsilon, delta=DELTA, bounds=bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RefutedGuaranteeWarning)
             model, time = timed(lambda m=model: m.fit(X, y))

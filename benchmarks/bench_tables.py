@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.recording import write
 from sfumato import load
-from sfumato.tables.bounds_file import Column, TableBounds, Target
+from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import TableBounds
 
 FEATURES = 40
 ROWS_A_PART = 500_000

@@ -1,6 +1,6 @@
 """Campaigns on stored models and function stores: altered, flipped, killed while saved, disk full.
 
-The alterations are those of tests/stored_models.py, here all of them.
+The alterations are those of tests/storage/stored_models.py, here all of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from sfumato import Bounds, LinearClassifier, load, save
-from sfumato.atomic_file import ASIDE
 from sfumato.exceptions import FileNotWrittenError, SfumatoError, StoredModelError
 from sfumato.functions import OnlineFunction, release_function
 from sfumato.kernels import MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
-from tests.stored_models import (
+from sfumato.storage.atomic_file import ASIDE
+from tests.storage.stored_models import (
     MODELS,
     alterations,
     answers,
@@ -135,7 +135,7 @@ def _stores(folder: Path, share: float) -> Record:
         _sum_of,
         kernel=MaternKernel(1.5, 0.3),
         mechanism=mechanism,
-        how="online",
+        form="online",
         domain=Bounds(lower=0.0, upper=1.0),
         store=whole,
         name="f",

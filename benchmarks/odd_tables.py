@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from sfumato.tables.bounds_file import Column, TableBounds, Target
+from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["BOUNDS", "CELLS", "FILES", "FRAMES", "LINES", "columns", "with_cell", "with_line"]
 

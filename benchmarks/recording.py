@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -9,7 +10,7 @@ import platform
 import resource
 import time
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def peak_gib() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
 
 
+def _versions() -> dict[str, str]:
+    """Versions of what is installed; a copied source tree has none."""
+    found = {}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
 def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
     """Print the numbers and keep them with machine and versions."""
     from sfumato.papers.running import processor  # clocks and data serve peers without it
@@ -68,7 +78,7 @@ def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
             "load_at_end": round(os.getloadavg()[0], 2),
         },
         "python": platform.python_version(),
-        "versions": {package: version(package) for package in PACKAGES},
+        "versions": _versions(),
         **context,
         "numbers": numbers,
     }

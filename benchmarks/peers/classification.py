@@ -29,7 +29,7 @@ Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 # Ours, by name, beside theirs; the first pair has one and the same promise, pure epsilon.
 PAIRS: dict[str, tuple[Any, float, str]] = {
     "PrivateLinearClassifier(objective)": (
-        PrivateLinearClassifier(solver="objective"),
+        PrivateLinearClassifier(algorithm="objective"),
         *(0.0, "LogisticRegression"),
     ),
     "PrivateLinearClassifier": (PrivateLinearClassifier(), DELTA, "LogisticRegression"),

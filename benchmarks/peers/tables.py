@@ -28,7 +28,7 @@ from benchmarks.bench_functions_utility import CATEGORIES
 from benchmarks.peers.asking import ask
 from benchmarks.peers.rows import HIGHER, LOWER, row, summary
 from benchmarks.recording import timed
-from sfumato import Bounds, Fabricator
+from sfumato import Fabricator, TableBounds
 
 DELTA = 1e-5
 EPSILONS = (1.0, 10.0)
@@ -127,14 +127,12 @@ def _variation(made: np.ndarray, real: np.ndarray, size: int) -> float:
 
 
 def fabricated(train: pd.DataFrame, epsilon: float, seed: int) -> tuple[pd.DataFrame, float]:
-    lower = [edges[0] + 1.0 for _, edges in EDGES.values()]
-    upper = [float(edges[-1]) for _, edges in EDGES.values()]
+    ranges = {name: (edges[0] + 1.0, float(edges[-1])) for name, (_, edges) in EDGES.items()}
     fabricator = Fabricator(
         epsilon=epsilon,
         delta=DELTA,
         relation="add_or_remove_one",
-        bounds=Bounds(lower=lower, upper=upper, labels=[0, 1]),
-        categories=VALUES,
+        bounds=TableBounds.from_dict({**ranges, **VALUES, LABEL: [0, 1]}, target=LABEL),
         random_state=seed,
     )
     (table, labels), time = timed(

@@ -9,6 +9,7 @@ import json
 
 from benchmarks.recording import RESULTS
 from benchmarks.tables import (
+    additive,
     auditing,
     fabrication,
     faults,
@@ -19,12 +20,14 @@ from benchmarks.tables import (
     mappings,
     margins,
     peers,
+    persons,
+    spending,
 )
 from benchmarks.tables.page import HEAD, Sections, section
 
 FAMILIES = (
     *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
-    faults,
+    *(faults, additive, spending, persons),
 )
 SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
 

@@ -67,12 +67,45 @@ def _fuzzed(numbers: dict[str, Any]) -> str:
     )
 
 
+def _memory(numbers: list[dict[str, Any]]) -> str:
+    text = (
+        "Largest memory of NumPy during a fit, beyond the rows themselves; a public working set of "
+        "256 MiB is allowed for besides (`sfumato.memory.WORKING_SET`).\n\n"
+    )
+    return text + rows_of(
+        [
+            "estimator",
+            "rows",
+            "type",
+            "rows, MiB",
+            "peak, MiB",
+            "times the rows",
+            "without the working set",
+            "CPU s",
+        ],
+        [
+            [
+                f"{r['estimator']} {_options(r['options'])}",
+                *(f"{r['rows']:,} x {r['columns']}", r["dtype"], r["input_mib"], r["peak_mib"]),
+                *(r["beyond"], r["beyond_working_set"], r["cpu_s"]),
+            ]
+            for r in numbers
+        ],
+    )
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
 SECTIONS: Sections = {
     "faults_interrupts": ("Faults: interrupts of a ledger", outcomes),
     "faults_kills": ("Faults: kills of processes that charge", outcomes),
     "faults_latency": ("Faults: a charge after a long history", _latency),
     "faults_crowd": ("Faults: many processes on one ledger", _crowd),
+    "faults_store": ("Faults: interrupts and kills of a function store", outcomes),
     "faults_tables": ("Faults: damaged tables", _damaged),
     "faults_models": ("Faults: models and stores altered, killed and cut short", outcomes),
+    "memory": ("Memory of a fit", _memory),
     "fuzzed_tables": ("Tables with one odd cell", _fuzzed),
 }

@@ -72,6 +72,22 @@ def _margins_speed(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+FIT_COLUMNS = ["what", "n_rows", "n_features", "cpu_s", "cpu_s_plain", "ratio", "accuracy"]
+FIT_COLUMNS += ["accuracy_plain"]
+
+
+def _fits(numbers: list[dict[str, Any]]) -> str:
+    fits = [r for r in numbers if r["part"] == "fits"]
+    return (
+        "PrivateLinearClassifier (epsilon 1) and scikit-learn's LogisticRegression, both with "
+        "their defaults, in turn on the same rows.\n\n"
+        + rows_of(
+            ["rows of", "rows", "features", "CPU s", "plain CPU s", "ratio", "accuracy", "plain"],
+            [[r[name] for name in FIT_COLUMNS] for r in fits],
+        )
+    )
+
+
 def _small(row: dict[str, Any]) -> str:
     return f"{row['gradient_norm']:.0e}" if "gradient_norm" in row else ""
 
@@ -118,8 +134,9 @@ def _margins_peers(numbers: list[dict[str, Any]]) -> str:
 
 SECTIONS: Sections = {
     "margins_frontier": ("Private linear classifiers on image features", _frontier),
-    "margins_frontier_cifar": ("Private linear classifiers, CIFAR-10 (20,000 rows)", _frontier),
+    "margins_frontier_cifar": ("Private linear classifiers, CIFAR-10", _frontier),
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
+    "speed": ("Private linear classifiers beside scikit-learn's: speed", _fits),
     "margins_printed": ("Linear classifiers: DPML and DPDR-DPML as printed", _margins_printed),
     "margins_peers_adult": ("Private classifiers beside others, Adult", _margins_peers),
     "margins_peers_mnist": (

@@ -1,0 +1,93 @@
+"""Fabricated tables of peers: SmartNoise MST and AIM on the tables of `bench_fabricated_tables`.
+
+Peers see public bins, and a number is drawn evenly inside its bin. One record added or removed,
+epsilon 1, delta 1e-5; as many runs as fit into the seconds of each. Run as ``python -m
+benchmarks.bench_fabricated_peers``; SFUMATO_PEERS_PYTHON names a Python with smartnoise-synth.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import bench_fabricated_tables as ours
+from benchmarks.peers import tables as adult_tables
+from benchmarks.peers.asking import ask
+from benchmarks.recording import write
+
+SEED, EPSILON, DELTA = 0, 1.0, 1e-5
+LIMIT = float(os.environ.get("SFUMATO_PEER_LIMIT", "3600"))  # wall-clock seconds
+SECONDS = float(os.environ.get("SFUMATO_PEER_SECONDS", "120"))  # CPU of one peer on one table
+
+
+def tables() -> Iterator[tuple[str, pd.DataFrame, dict[str, Any], str]]:
+    yield "Adult, bins", adult_tables.adult("data"), ours.adult_facts(), adult_tables.LABEL
+    yield from ours.other_tables()
+
+
+def decoded(codes: np.ndarray, facts: dict[str, Any]) -> pd.DataFrame:
+    """Draw numbers evenly inside their bins."""
+    rng = np.random.default_rng(SEED)
+    made = {}
+    for (name, fact), code in zip(facts.items(), codes.T, strict=True):
+        if isinstance(fact, list):
+            made[name] = np.array(fact, dtype=object)[code]
+            continue
+        side = (fact["upper"] - fact["lower"]) / ours.PARTS
+        made[name] = fact["lower"] + (code + rng.random(len(code))) * side
+    return pd.DataFrame(made)
+
+
+def measured(method: str, name: str, table: Any, facts: Any) -> dict[str, Any]:
+    is_adult = name.startswith("Adult")
+    real, sizes = ours.codes(table, facts)
+    if is_adult:
+        real, sizes = adult_tables.codes(table), adult_tables.sizes()
+    answer = ask(
+        *("smartnoise-synth", method),
+        epsilon=EPSILON,
+        delta=DELTA,
+        runs=2,
+        seconds=SECONDS,
+        limit=LIMIT,
+        table=real,
+        sizes=np.array(sizes),
+    )
+    found: dict[str, Any] = {"table": name, "method": f"SmartNoise {method.upper()}"}
+    if answer is None or "failed" in answer:
+        return found | {"failed": "not installed" if answer is None else answer["failed"]}
+    drawn = [np.array(each) for each in answer["releases"]]
+    order = 3 if len(sizes) <= 12 else 2
+    errors = [[ours.margins(d, real, sizes, k) for k in range(1, order + 1)] for d in drawn]
+    made = [adult_tables.decoded(d) if is_adult else decoded(d, facts) for d in drawn]
+    far = [ours.distances(each, table, facts) for each in made]
+    found |= {
+        "version": answer["version"],
+        "epsilon": EPSILON,
+        "runs": len(drawn),
+        "margins": np.round(np.mean(errors, axis=0), 4).tolist(),
+        "wasserstein": {k: round(float(np.mean([f[k] for f in far])), 5) for k in far[0]},
+        "cpu_s": round(float(np.median(answer["cpu_s"])), 1),
+    }
+    if is_adult:
+        scores = adult_tables.scores(made[0], table, adult_tables.adult("test"))
+        forest, logistic = list(scores.values())[:2]
+        found |= {"forest": round(forest, 4), "logistic": round(logistic, 4), "learned_runs": 1}
+    return found
+
+
+def main() -> None:
+    numbers = []
+    for method in ("mst", "aim"):
+        for name, table, facts, _ in tables():
+            numbers.append(measured(method, name, table, facts))
+            print(numbers[-1], flush=True)
+    write("fabricated_tables_peers", numbers, seed=SEED, seconds_of_each=SECONDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Fabricated tables: margins, distances of columns, learners and CPU time, tree beside Gaussians.
+
+One record added or removed, delta 1e-5. Errors of margins are mean total variations over all
+columns, pairs and triples in public bins, the label among them; Wasserstein distances are in parts
+of the public range. Adult has the public bins of `benchmarks.peers.tables` ("bins") or edges that
+are released ("knots"). Run as ``python -m benchmarks.bench_fabricated_tables``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import wasserstein_distance
+
+from benchmarks.peers import tables as adult_tables
+from benchmarks.recording import timed, write
+from sfumato import Fabricator, TableBounds
+
+SEED, RUNS = 0, 5
+PARTS = 10  # public bins of other tables, equal in width
+
+
+def adult_facts() -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        name: {"type": "int64", "lower": edges[0] + 1, "upper": edges[-1]}
+        for name, (_, edges) in adult_tables.EDGES.items()
+    }
+    return {**facts, **adult_tables.VALUES, adult_tables.LABEL: [0, 1]}
+
+
+def other_tables() -> Iterator[tuple[str, pd.DataFrame, dict[str, Any], str]]:
+    """Give tables with ranges that are rounded outwards; categories are those of the table."""
+    folder = Path(os.environ["SFUMATO_DATA"]) / "tabular"
+    for name, file, target in (
+        ("bank marketing", "bank_marketing.csv.gz", "y"),
+        ("breast cancer", "breast_cancer_wdbc.csv.gz", None),
+        ("diamonds", "diamonds.csv.gz", "cut"),
+        ("doctor contacts", "doctor_contacts.csv.gz", None),
+    ):
+        table = pd.read_csv(folder / file).dropna()
+        label = target if target in table.columns else _label_of(table)
+        facts: dict[str, Any] = {}
+        for column in table.columns:
+            values = table[column]
+            if column == label or values.dtype.kind not in "iuf":
+                facts[column] = sorted(values.unique().tolist())
+                continue
+            kind = "int64" if values.dtype.kind in "iu" else "double"
+            low, high = float(values.min()), float(values.max())
+            facts[column] = {
+                "type": kind,
+                "lower": float(np.floor(low)),
+                "upper": float(np.ceil(high + 1e-9)) + (high == low),
+            }
+        yield name, table, facts, label
+
+
+def _label_of(table: pd.DataFrame) -> str:
+    few = [c for c in table.columns if table[c].nunique() == 2]
+    return few[0] if few else str(table.columns[-1])
+
+
+def codes(table: pd.DataFrame, facts: dict[str, Any]) -> tuple[np.ndarray, list[int]]:
+    columns, sizes = [], []
+    for name, fact in facts.items():
+        if isinstance(fact, list):
+            columns.append(pd.Categorical(table[name], fact).codes.astype(int))
+            sizes.append(len(fact))
+        else:
+            inner = np.linspace(fact["lower"], fact["upper"], PARTS + 1)[1:-1]
+            columns.append(np.searchsorted(inner, table[name]))
+            sizes.append(PARTS)
+    return np.column_stack(columns), sizes
+
+
+def margins(made: np.ndarray, real: np.ndarray, sizes: list[int], order: int) -> float:
+    found = []
+    for columns in combinations(range(len(sizes)), order):
+        shape = [sizes[c] for c in columns]
+        shares = [
+            np.bincount(np.ravel_multi_index(t[:, columns].T, shape), minlength=np.prod(shape))
+            / len(t)
+            for t in (made, real)
+        ]
+        found.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(found))
+
+
+def distances(made: pd.DataFrame, real: pd.DataFrame, facts: dict[str, Any]) -> dict[str, float]:
+    return {
+        name: round(
+            wasserstein_distance(made[name], real[name]) / (fact["upper"] - fact["lower"]), 5
+        )
+        for name, fact in facts.items()
+        if not isinstance(fact, list)
+    }
+
+
+def fabricated(
+    table: pd.DataFrame, facts: dict[str, Any], label: str, epsilon: float, **options: Any
+) -> tuple[pd.DataFrame, float]:
+    usual = {"relation": "add_or_remove_one", "delta": 1e-5, "epsilon": epsilon}
+    bounds = TableBounds.from_dict(facts, target=label)
+    model = Fabricator(bounds=bounds, **{**usual, **options})
+    (made, labels), seconds = timed(lambda: model.fit_fabricate(table))
+    return made.assign(**{label: labels})[list(facts)], seconds["cpu_s"]
+
+
+def measured(
+    name: str,
+    train: pd.DataFrame,
+    facts: dict[str, Any],
+    label: str,
+    epsilon: float,
+    learned_runs: int = 0,
+    **options: Any,
+) -> dict[str, Any]:
+    is_adult = name.startswith("Adult")
+    real, sizes = codes(train, facts)
+    if is_adult:
+        real, sizes = adult_tables.codes(train), adult_tables.sizes()
+        test = adult_tables.adult("test")
+    rows, seconds, far, learned = [], [], [], []
+    for run in range(RUNS):
+        made, cpu = fabricated(train, facts, label, epsilon, random_state=run, **options)
+        coded = adult_tables.codes(made) if is_adult else codes(made, facts)[0]
+        order = 3 if len(sizes) <= 12 else 2
+        rows.append([margins(coded, real, sizes, k) for k in range(1, order + 1)])
+        seconds.append(cpu)
+        far.append(distances(made, train, facts))
+        if is_adult and run < learned_runs:
+            found = adult_tables.scores(made[[*train.columns]], train, test)
+            learned.append(list(found.values())[:2])
+    answer = {
+        "table": name,
+        "rows": len(train),
+        "columns": len(facts),
+        "epsilon": epsilon,
+        "method": options.get("method", "tree"),
+        "margins": np.round(np.mean(rows, axis=0), 4).tolist(),
+        "wasserstein": {k: round(float(np.mean([f[k] for f in far])), 5) for k in far[0]},
+        "cpu_s": round(float(np.median(seconds)), 3),
+    }
+    if learned:
+        forest, logistic = np.round(np.mean(learned, axis=0), 4).tolist()
+        answer |= {"forest": forest, "logistic": logistic, "learned_runs": len(learned)}
+    print(answer, flush=True)
+    return answer
+
+
+def growth(n_rows: int = 50_000) -> list[dict[str, Any]]:
+    """CPU seconds by the number of columns: two thirds numbers, one third four categories."""
+    rng, found = np.random.default_rng(SEED), []
+    for n_columns in (15, 50, 100, 200):
+        hidden = rng.normal(size=(n_rows, max(2, n_columns // 10)))
+        columns: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
+        for k in range(n_columns - 1):
+            x = 0.8 * hidden[:, k % hidden.shape[1]] + 0.6 * rng.normal(size=n_rows)
+            is_category = k % 3 == 0
+            columns[f"c{k}"] = np.digitize(x, [-1, 0, 1]).astype(str) if is_category else x
+            facts[f"c{k}"] = list("0123") if is_category else {"lower": -6, "upper": 6}
+        columns["y"], facts["y"] = np.where(hidden[:, 0] > 0, "a", "b"), ["a", "b"]
+        _, seconds = fabricated(pd.DataFrame(columns), facts, "y", 1.0, random_state=0)
+        found.append({"columns": n_columns, "cpu_s": round(seconds, 2)})
+        print(found[-1], flush=True)
+    return found
+
+
+def main() -> None:
+    train, facts = adult_tables.adult("data"), adult_facts()
+    bins = {n: [edge + 0.5 for edge in e] for n, (_, e) in adult_tables.EDGES.items()}
+    numbers = []
+    for epsilon in (1.0, 0.1):
+        for name, runs, options in (
+            ("Adult, bins", RUNS, {"bins": bins}),
+            ("Adult, knots", 1, {}),
+            ("Adult, Gaussians", 1, {"method": "moments"}),
+        ):
+            label = adult_tables.LABEL
+            numbers.append(measured(name, train, facts, label, epsilon, runs, **options))
+    for name, table, own, label in other_tables():
+        for options in ({"method": "tree"}, {"method": "moments"}):
+            numbers.append(measured(name, table, own, label, 1.0, **options))
+    write("fabricated_tables", numbers, seed=SEED, runs=RUNS, growth_at_50000_rows=growth())
+
+
+if __name__ == "__main__":
+    main()
