@@ -15,8 +15,8 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from sfumato import Bounds
-from sfumato.hulls.fabrication import Fabricator
+from sfumato import TableBounds
+from sfumato.fabrication.fabricator import Fabricator
 
 rng = np.random.default_rng(0)
 n = 6000
@@ -34,13 +34,21 @@ seen, unseen, y, y_unseen = train_test_split(table, ill, random_state=0)
 # %%
 # What is public: ranges and types, the wards, the two labels
 # -----------------------------------------------------------
-bounds = Bounds(lower=(18, 80, 0), upper=(95, 200, 1), labels=[False, True])
-wards = {"ward": ["north", "south", "west"]}
-types = {"age": "int64", "pressure": "double", "smoker": "bool"}
+wards = ["north", "south", "west"]
+bounds = TableBounds.from_dict(
+    {
+        "age": {"type": "int64", "lower": 18, "upper": 95},
+        "pressure": (80, 200),
+        "smoker": bool,
+        "ward": wards,
+        "ill": [False, True],
+    },
+    target="ill",
+)
 
 
 def encoded(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(ward=frame["ward"].map({w: i for i, w in enumerate(wards["ward"])}))
+    return frame.assign(ward=frame["ward"].map({w: i for i, w in enumerate(wards)}))
 
 
 def accuracy(epsilon: float) -> float:
@@ -48,8 +56,6 @@ def accuracy(epsilon: float) -> float:
         epsilon=epsilon,
         delta=1e-5,
         bounds=bounds,
-        categories=wards,
-        types=types,
         random_state=0,
     )
     rows, labels = fabricator.fit_fabricate(seen, y)

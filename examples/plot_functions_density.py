@@ -17,6 +17,8 @@ import numpy as np
 
 from sfumato import Bounds, PrivateDensity
 from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.papers.functions import PrintedDensity
+from sfumato.papers.functions.printed import printed_mechanism
 
 warnings.filterwarnings("ignore", message="delta=")
 rng = np.random.default_rng(0)
@@ -34,16 +36,18 @@ fig, axes = plt.subplots(2, 2, figsize=(10, 6), layout="constrained", sharex=Tru
 for row, space in zip(axes, ("gaussian", "sobolev"), strict=True):
     noise = {}
     for ax, mode in zip(row, ("paper", "strict"), strict=True):
-        model = PrivateDensity(space=space, mode=mode, **settings).fit(X)
+        kind = PrintedDensity if mode == "paper" else PrivateDensity
+        model = kind(space=space, **settings).fit(X)
         draws = [model.fit(X).raw_density(x) - plain for _ in range(30)]
         noise[mode] = np.std(draws)
         ax.plot(x, plain, label="estimate")
         ax.plot(x, model.raw_density(x), "--", label="released")
-        ax.plot(x, model.density(x), ":", color="black", label="made a density")
+        if mode == "strict":
+            ax.plot(x, model.density(x), ":", color="black", label="made a density")
         title = {"paper": "noise as printed", "strict": "noise needed"}[mode]
         ax.set_title(f"{space}: {title}, sd {noise[mode]:.3f}")
     print(f"{space}: needed / printed = {noise['strict'] / noise['paper']:.2f}")
-axes[0, 0].legend()
+axes[0, 1].legend()
 plt.show()
 
 # %%
@@ -52,9 +56,7 @@ plt.show()
 # The ratio of the two noises for the same sensitivity; the guarantee of the printed noise is
 # stated as what it really is.
 for delta in (0.1, 1e-2, 1e-5):
-    needed, printed = (
-        GaussianProcessMechanism.calibrate(sensitivity=1, epsilon=1, delta=delta, mode=mode)
-        for mode in ("strict", "paper")
-    )
+    needed = GaussianProcessMechanism.calibrate(sensitivity=1, epsilon=1, delta=delta)
+    printed = printed_mechanism(1.0, 1.0, delta)
     print(f"delta {delta:g}: {needed.noise_multiplier / printed.noise_multiplier:.3f}")
-print(PrivateDensity(mode="paper", **settings | {"delta": 1e-5}).fit(X).guarantee_)
+print(PrintedDensity(**settings | {"delta": 1e-5}).fit(X).guarantee_)

@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sfumato import Bounds, PrivateKernelClassifier
+from sfumato.papers.functions import PrintedKernelClassifier
 
 rng = np.random.default_rng(0)
 X = rng.uniform(size=(1000, 2))
@@ -37,12 +38,13 @@ for ax, (title, change) in zip(
     axes,
     {
         "no noise": {"epsilon": np.inf},
-        "noise as printed": {"mode": "paper"},
+        "noise as printed": {},
         "noise needed": {},
     }.items(),
     strict=True,
 ):
-    model = PrivateKernelClassifier(**settings, **change).fit(X, y)
+    kind = PrintedKernelClassifier if title == "noise as printed" else PrivateKernelClassifier
+    model = kind(**settings, **change).fit(X, y)
     scores = model.decision_function(grid).reshape(120, 120)
     ax.contourf(axis, axis, scores > 0, levels=[-0.5, 0.5, 1.5], colors=["#f3d9c9", "#cfe0ee"])
     ax.contour(axis, axis, scores, levels=[-1, 0, 1], colors="black", linewidths=[0.5, 1.5, 0.5])

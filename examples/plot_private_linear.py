@@ -43,7 +43,7 @@ plt.show()
 # Each point is the mean of two fits on 1,347 images; all of the budget is charged.
 features = HOGFeatures(image_shape=(8, 8), cell=2).fit(X)
 ways = {
-    "objective perturbation": ({"solver": "objective"}, False),
+    "objective perturbation": ({"algorithm": "objective"}, False),
     "noisy descent": ({"whiten": False}, False),
     "noisy descent, whitened": ({}, False),
     "whitened HOG features": ({}, True),

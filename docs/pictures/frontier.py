@@ -54,6 +54,24 @@ def frontier() -> tuple[dict[str, Curve], dict[str, Curve]]:
     return ours, {"published, add or remove": PUBLISHED}
 
 
+def colour() -> tuple[dict[str, Curve], dict[str, Curve]]:
+    """All of CIFAR-10: ours, and what others publish without public data."""
+    rows = numbers("margins_frontier_cifar")
+    added = {"relation": "add_or_remove_one"}
+    ours = {
+        "linear, both features": curve(rows, features="best", **added),
+        "linear, both, replace": curve(rows, features="best", relation="replace_one"),
+        "linear, random-process net": curve(rows, features="random-process", **added),
+        "linear, scattering": curve(rows, features="mirrored", **added),
+    }
+    return ours, {
+        "Tramèr & Boneh, linear": [(3.0, 0.670)],
+        "Tramèr & Boneh, trained net": [(3.0, 0.693)],
+        "DP-RandP, trained net": [(1.0, 0.723)],
+        "De et al., trained net": [(8.0, 0.814)],
+    }
+
+
 def beside_peers(data: str) -> tuple[dict[str, Curve], dict[str, Curve]]:
     """Everybody on the same rows: ours, diffprivlib's, and descent as one writes it oneself."""
     rows = numbers(f"margins_peers_{data}")
@@ -87,6 +105,7 @@ def panel(axis: Any, title: str, ours: dict[str, Curve], peers: dict[str, Curve]
 def draw() -> None:
     panels = {
         "MNIST, 60,000 rows": frontier(),
+        "CIFAR-10, 50,000 rows": colour(),
         "MNIST, 10,000 rows, with peers": beside_peers("mnist"),
         "UCI Adult, with peers": beside_peers("adult"),
     }
