@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 # Test workers are as many as cores, so that each leaves the others theirs.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# One worker more where deployments of Flower, which mostly wait, hold one of them.
+ONE_MORE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help demo test check test-torch test-browser test-servers test-oldest lint repin format docs docs-check linkcheck bench clean
+.PHONY: help demo test test-everything check test-torch test-browser test-servers test-oldest lint repin format docs docs-check linkcheck bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
-	@echo "make test    run all tests        make lint   formatting, rules, types"
+	@echo "make test    all that needs Python alone    make lint  formatting, rules, types"
+	@echo "make test-everything  the groups below too, where this machine has what they need"
 	@echo "make check   the daily round      make repin  after a proof sheet was read again"
 	@echo "make test-torch, test-browser, test-servers  one group, with what it needs"
 	@echo "make docs    build the pages      make bench  run the benchmarks"
@@ -19,7 +22,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sfumato needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-# One stamp an extra: installing happens once, and again when pyproject.toml changes.
+# One stamp per extra: installing happens once, and again when pyproject.toml changes.
 $(STAMPS)/%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[$*]"
 	@mkdir -p $(STAMPS) && touch $@
@@ -31,9 +34,14 @@ $(STAMPS)/core: pyproject.toml | $(BIN)/python
 demo: $(STAMPS)/core
 	$(BIN)/sfumato demo
 
-# Everything that this machine can run; what it lacks is skipped, and counted at the end.
-test: $(STAMPS)/test $(STAMPS)/federated
-	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup
+# All that needs Python alone; what is skipped is counted at the end.
+test: $(STAMPS)/test
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup \
+	  -m "not torch and not browser and not servers"
+
+# Every group at once, as before a change lands; what this machine lacks is skipped.
+test-everything: $(STAMPS)/test $(STAMPS)/federated
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(ONE_MORE) --dist loadgroup --durations=40
 
 # The daily round: formatting, rules, types, and the tests that take no time.
 check: lint $(STAMPS)/test
