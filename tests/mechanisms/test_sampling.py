@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mpmath
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sfumato.mechanisms.sampling import (
     GAUSSIAN,
     LAPLACE,
     RARE,
+    _rounded_block,
     bernoulli,
     choose,
     rounded_noise,
@@ -250,3 +253,37 @@ def test_scales_out_of_range_are_refused() -> None:
     for scale in (0.0, -1.0, 2.0**43, np.nan):
         with pytest.raises(InvalidInputError, match="exactly"):
             rounded_noise(LAPLACE, scale, 1)
+
+
+@pytest.mark.parametrize("n_threads", [2, 7])
+def test_threads_draw_each_place_once_from_the_operating_system(
+    monkeypatch: pytest.MonkeyPatch, n_threads: int
+) -> None:
+    """Every word comes from the system, none twice; the law is the one of a single thread.
+
+    The Kolmogorov-Smirnov test raises a false alarm with probability 1e-7.
+    """
+    monkeypatch.setattr(sampling, "cpu_count", lambda: n_threads)
+    blocks: list[Any] = []
+
+    def noted(law: Any, scale: float, words: Any) -> Any:
+        blocks.append(words)
+        return _rounded_block(law, scale, words)
+
+    monkeypatch.setattr(sampling, "_rounded_block", noted)
+    size = n_threads * sampling.LEAST_CHUNK + 5
+    draws = rounded_noise(GAUSSIAN, 2.0**30, size)
+    assert len(blocks) == n_threads
+    words = np.concatenate(blocks)
+    assert len(words) == len(np.unique(words)) == size
+    assert kstest(draws / 2.0**30, "norm").pvalue > 1e-7
+
+
+def test_an_error_in_a_thread_is_an_error_of_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(sampling, "cpu_count", lambda: 2)
+    monkeypatch.setattr(sampling, "_rounded_block", broken)
+    with pytest.raises(MemoryError):
+        rounded_noise(GAUSSIAN, 2.0**30, 4 * sampling.LEAST_CHUNK)

@@ -207,10 +207,13 @@ class GaussianMechanism(Mechanism):
 
 def _symmetric_noise(shape: tuple[int, ...], cells: float) -> NDArray[np.float64]:
     order, stack = shape[-1], math.prod(shape[:-2])
-    rows, columns = np.triu_indices(order, k=1)
     noise = np.zeros((stack, order, order))
-    above = rounded_noise(GAUSSIAN, cells / math.sqrt(2), stack * rows.size)
-    noise[:, rows, columns] = above.reshape(stack, rows.size)
+    above = rounded_noise(GAUSSIAN, cells / math.sqrt(2), stack * (order * (order - 1) // 2))
+    above, filled = above.reshape(stack, -1), 0
+    for row in range(order - 1):
+        columns = order - 1 - row
+        noise[:, row, row + 1 :] = above[:, filled : filled + columns]
+        filled += columns
     noise += np.swapaxes(noise, -1, -2)
     diagonal = np.arange(order)
     noise[:, diagonal, diagonal] = rounded_noise(GAUSSIAN, cells, stack * order).reshape(stack, -1)

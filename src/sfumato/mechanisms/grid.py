@@ -64,7 +64,10 @@ def to_grid(statistic: NDArray[np.float64], step: float) -> NDArray[np.float64]:
 
     Numbers of 2**53 steps and more are multiples of the power of two `step` already.
     """
-    small = np.abs(statistic) < 2.0**53 * step
+    limit = 2.0**53 * step
+    if -limit < statistic.min(initial=0.0) and statistic.max(initial=0.0) < limit:
+        return np.asarray(np.rint(statistic / step) * step)
+    small = np.abs(statistic) < limit
     return np.where(small, np.rint(np.where(small, statistic, 0.0) / step) * step, statistic)
 
 
@@ -77,4 +80,7 @@ def add_on_grid(
     function of that sum alone: post-processing. Adding zero last gives an exact sum of zero one
     sign; otherwise -0.0 would tell that both summands were negative zeros.
     """
-    return statistic + noise * step + 0.0
+    total = noise * step
+    total += statistic
+    total += 0.0
+    return total

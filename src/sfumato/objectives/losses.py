@@ -64,10 +64,9 @@ class Loss(ABC):
             Its library, device and type are used.
         """
         xp = namespace_of(reference)
-        classes = range(self.n_classes) if self.n_scores > 1 else (1,)
-        signs = [2.0 * (codes == c) - 1.0 for c in classes]
-        columns = [xp.astype(like(reference, column), reference.dtype) for column in signs]
-        return xp.stack(columns, axis=1)
+        classes = np.arange(self.n_classes) if self.n_scores > 1 else np.ones(1, dtype=np.intp)
+        is_own = like(reference, codes)[:, None] == like(reference, classes)
+        return xp.astype(is_own, reference.dtype) * 2.0 - 1.0
 
     @abstractmethod
     def values(self, scores: Array, targets: Array) -> Array:
