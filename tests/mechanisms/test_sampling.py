@@ -271,9 +271,9 @@ def test_threads_draw_each_place_once_from_the_operating_system(
         return _rounded_block(law, scale, words)
 
     monkeypatch.setattr(sampling, "_rounded_block", noted)
-    size = n_threads * sampling.LEAST_CHUNK + 5
+    size = sampling.FEW_CHUNKS * sampling.CHUNK + 5
     draws = rounded_noise(GAUSSIAN, 2.0**30, size)
-    assert len(blocks) == n_threads
+    assert len(blocks) == sampling.FEW_CHUNKS + 1
     words = np.concatenate(blocks)
     assert len(words) == len(np.unique(words)) == size
     assert kstest(draws / 2.0**30, "norm").pvalue > 1e-7
@@ -286,4 +286,4 @@ def test_an_error_in_a_thread_is_an_error_of_the_draw(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sampling, "cpu_count", lambda: 2)
     monkeypatch.setattr(sampling, "_rounded_block", broken)
     with pytest.raises(MemoryError):
-        rounded_noise(GAUSSIAN, 2.0**30, 4 * sampling.LEAST_CHUNK)
+        rounded_noise(GAUSSIAN, 2.0**30, sampling.FEW_CHUNKS * sampling.CHUNK)

@@ -15,7 +15,6 @@ noise holds as it stands: for integer v, ``v + round(t Z) = round(v + t Z)`` is 
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable
@@ -45,7 +44,7 @@ __all__ = [
 ]
 
 CHUNK = 2**15  # words per block: the block's arrays stay in the cache
-LEAST_CHUNK = 2**12  # words that are worth a thread
+FEW_CHUNKS = 8  # so few are drawn before threads have started
 LARGEST_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
 # the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
@@ -106,20 +105,18 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     """
     require_scale(scale)
     draws = np.empty(size)
-    # Seeded words come in one order; those of the operating system have none.
-    n_threads = 1 if is_seeded() else min(cpu_count(), size // LEAST_CHUNK)
-    chunk = CHUNK if n_threads <= 1 else min(CHUNK, math.ceil(size / n_threads))
 
     def draw(start: int) -> None:
-        words = random_words(min(chunk, size - start))
-        draws[start : start + chunk] = _rounded_block(law, scale, words)
+        words = random_words(min(CHUNK, size - start))
+        draws[start : start + CHUNK] = _rounded_block(law, scale, words)
 
-    starts = range(0, size, chunk)
-    if n_threads <= 1:
+    starts = range(0, size, CHUNK)
+    # Seeded words come in one order; those of the operating system have none.
+    if is_seeded() or len(starts) < FEW_CHUNKS:
         for start in starts:
             draw(start)
     else:
-        with ThreadPoolExecutor(n_threads) as pool:
+        with ThreadPoolExecutor(cpu_count()) as pool:
             for _ in pool.map(draw, starts):
                 pass
     return draws
