@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+from sfumato.federated.flower import processes
 from sfumato.federated.flower.certificates import make_node_key, make_server_certificate
 from sfumato.federated.flower.processes import SuperLink, free_port, stop
 
@@ -17,6 +18,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        processes.START_SECONDS = 900.0  # a machine may be busy with other tests
         make_server_certificate(folder, ["localhost", "127.0.0.1"])
         self.link = SuperLink(
             folder,

@@ -230,8 +230,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def wait_until(holds: Any, seconds: float = 90.0) -> None:
-    end = time.monotonic() + seconds
+# A wait ends as soon as it may; its length matters only to a machine that is busy with others.
+LONG = 900.0
+
+
+def wait_until(holds: Any) -> None:
+    end = time.monotonic() + LONG
     while not holds():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.2)
@@ -263,13 +267,13 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     app = write_app(folder, "hulls")
     for number in range(4):
         deployed.add(f"node-{number}", folder / f"party-{number}.toml")
-    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 100.0}
+    config = configuration(task, folder, 5) | {"wait-seconds": LONG, "round-seconds": LONG}
     del config["parties-folder"]
     run = deployed.link.submit(app, config)
     deployed.add("node-4", folder / "party-4.toml")  # late: the run waits for it already
     wait_until(lambda: (folder / "releases-0" / "messages.jsonl").exists())
     deployed.kill("node-3")
-    deployed.link.wait(run, 400)
+    deployed.link.wait(run, LONG)
 
     told = json.loads((folder / "out" / "federation.json").read_text())
     assert sorted(told["parties"]) == ["hospital-0", "hospital-1", "hospital-2"]
@@ -282,8 +286,8 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
 
     spent = [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
     assert all(0 < each <= 16 for each in spent)
-    run = deployed.link.submit(app, {**config, "parties": 4, "round-seconds": 100.0})  # a retry
-    deployed.link.wait(run, 400)
+    run = deployed.link.submit(app, {**config, "parties": 4})  # a retry
+    deployed.link.wait(run, LONG)
     assert spent == [Ledger(folder / f"ledger-{n}.db").dataset("rows").spent() for n in range(3)]
     retried = load(folder / "out" / "global.sfumato")
     np.testing.assert_array_equal(model.distances(X_test), retried.distances(X_test))
@@ -299,13 +303,13 @@ def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
     for number, part in zip(numbers, spread(y, "random", 5, random_state=1), strict=True):
         write_party(folder, number, X[part], y[part], unit="record")
     task = linear_task("linear")
-    config = configuration(task, folder, 5) | {"wait-seconds": 90.0, "round-seconds": 90.0}
+    config = configuration(task, folder, 5) | {"wait-seconds": LONG, "round-seconds": LONG}
     del config["parties-folder"]
     run = deployed.link.submit(write_app(folder, "linear"), config)
     for number in numbers:
         if f"node-{number}" not in deployed.nodes:
             deployed.add(f"node-{number}", folder / f"party-{number}.toml")
-    deployed.link.wait(run, 240)
+    deployed.link.wait(run, LONG)
     told = json.loads((folder / "out" / "federation.json").read_text())
     assert [len(each["answered"]) for each in told["rounds"]] == [5, 5]
     model = load(folder / "out" / "global.sfumato")
@@ -338,7 +342,7 @@ def test_a_killed_node_comes_back_and_a_killed_coordinator_is_named(
         public = make_node_key(script.parent / "node.key")
         cluster.link.flwr("supernode", "register", str(public), cluster.link.name)
         cluster.run_script("hospital-0", script)
-        config = configuration(task, tmp_path, 1) | {"wait-seconds": 90.0, "round-seconds": 300.0}
+        config = configuration(task, tmp_path, 1) | {"wait-seconds": LONG, "round-seconds": LONG}
         del config["parties-folder"]
         app = write_app(tmp_path, "hulls")
         run = cluster.link.submit(app, config)
@@ -347,10 +351,10 @@ def test_a_killed_node_comes_back_and_a_killed_coordinator_is_named(
         cluster.kill_program("flower-supernode")
         cluster.kill_program("flwr-serverapp")
         with pytest.raises(FederationError, match=r"No heartbeat.*was killed.*nobody pays twice"):
-            cluster.link.wait(run, 150)
+            cluster.link.wait(run, LONG)
         (tmp_path / "rows-0.npz").unlink()
         (tmp_path / "rows.npz").rename(tmp_path / "rows-0.npz")
-        cluster.link.wait(cluster.link.submit(app, config), 150)  # the node is back by itself
+        cluster.link.wait(cluster.link.submit(app, config), LONG)  # the node is back by itself
     told = json.loads((tmp_path / "out" / "federation.json").read_text())
     assert list(told["parties"]) == ["hospital-0"]
 
@@ -381,6 +385,6 @@ def test_strangers_are_kept_out(deployed: Cluster, tmp_path: Path) -> None:
     other.mkdir()
     make_server_certificate(other, ["localhost"])
     misled = deployed.add("wrong-authority", party, certificate=other / "ca.crt")
-    assert unknown.wait(90) != 0
-    assert misled.wait(90) != 0
+    assert unknown.wait(LONG) != 0
+    assert misled.wait(LONG) != 0
     assert not (tmp_path / "releases").exists()
