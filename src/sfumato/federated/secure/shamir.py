@@ -1,0 +1,95 @@
+"""Shamir's shares of a secret of 32 bytes: any `threshold` of them give it, fewer say nothing.
+
+The secret is the value at 0 of a random polynomial of degree ``threshold - 1`` over the field of
+``2**521 - 1`` elements, a share its value at another place. PyCryptodome has shares of 16 bytes
+only, and is no dependency otherwise; nothing else is maintained.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from sfumato.exceptions import FederationError
+
+__all__ = ["SECRET_BYTES", "SHARE_BYTES", "rebuilt", "shares_of"]
+
+PRIME = 2**521 - 1
+SECRET_BYTES = 32
+SHARE_BYTES = 66
+
+
+def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
+    """Give the shares at the places 1, 2, ..., `places`.
+
+    Parameters
+    ----------
+    secret : bytes
+        32 bytes.
+    threshold : int
+        Shares that are needed.
+    places : int
+        Shares that are made.
+
+    Returns
+    -------
+    list of bytes
+        One share per place.
+    """
+    if len(secret) != SECRET_BYTES or not 1 <= threshold <= places:
+        raise FederationError("A secret has 32 bytes, and no more shares are needed than made.")
+    coefficients = [int.from_bytes(secret, "big")]
+    coefficients += [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
+    return [_value(coefficients, place).to_bytes(SHARE_BYTES, "big") for place in _places(places)]
+
+
+def rebuilt(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
+    """Give the secret of shares by their places.
+
+    Parameters
+    ----------
+    shares : mapping of int to bytes
+        At least `threshold` of them; a share more than needed must agree with the others.
+    threshold : int
+        Shares that are needed.
+
+    Returns
+    -------
+    bytes
+        The secret.
+    """
+    if len(shares) < threshold:
+        raise FederationError(f"{len(shares)} shares were given, {threshold} are needed.")
+    points = [(place, int.from_bytes(share, "big")) for place, share in sorted(shares.items())]
+    used = points[:threshold]
+    for place, value in points[threshold:]:
+        if _at(used, place) != value:
+            raise FederationError("Shares of one secret do not agree with one another.")
+    secret = _at(used, 0)
+    if secret >= 2 ** (8 * SECRET_BYTES):
+        raise FederationError("Shares of one secret do not agree with one another.")
+    return secret.to_bytes(SECRET_BYTES, "big")
+
+
+def _places(number: int) -> range:
+    return range(1, number + 1)
+
+
+def _value(coefficients: list[int], place: int) -> int:
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * place + coefficient) % PRIME
+    return value
+
+
+def _at(points: list[tuple[int, int]], place: int) -> int:
+    """Lagrange's interpolation of the points, at one place."""
+    total = 0
+    for here, value in points:
+        above = below = 1
+        for other, _ in points:
+            if other != here:
+                above = above * (place - other) % PRIME
+                below = below * (here - other) % PRIME
+        total = (total + value * above * pow(below, -1, PRIME)) % PRIME
+    return total
