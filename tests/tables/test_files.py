@@ -152,7 +152,7 @@ def test_unknown_names(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no file"):
         TableFile(tmp_path / "rows.csv")
     with pytest.raises(InvalidInputError, match=r"\.csv, \.tsv, \.parquet"):
-        format_of("rows.xlsx")
+        format_of("rows.docx")
     write_table(a_table(), tmp_path / "rows.csv")
     with pytest.raises(InvalidInputError, match=r"no column 'label'\. It has: 'age'"):
         TableFile(tmp_path / "rows.csv").read(["label"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sfumato import TableBounds
@@ -27,8 +28,10 @@ CELLS = {
 
 def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
     content = GERMAN.encode("cp1252")
-    assert sniffed(content) == SETTINGS
-    for name, data in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+    assert sniffed(content, "cp1252") == SETTINGS
+    packed = pa.compress(content, "zstd", asbytes=True)
+    given = {"a.csv": content, "a.csv.gz": gzip.compress(content), "a.csv.zst": packed}
+    for name, data in given.items():
         (tmp_path / name).write_bytes(data)
         source = TableFile.sniffed(tmp_path / name)
         assert source.read().to_pydict() == CELLS
@@ -56,6 +59,27 @@ def test_what_is_sniffed_is_what_was_written(tmp_path: Path) -> None:
 def test_formats(text: str, wanted: TextFormat) -> None:
     assert sniffed(text.encode()) == wanted
     assert TextFormat.from_record(wanted.to_record()) == wanted
+
+
+def test_what_is_known_is_not_sniffed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a;b\n1,5;Köln\n".encode("cp1252"))
+    known = {"encoding": "latin-1", "decimal": "."}
+    assert TableFile.sniffed(tmp_path / "a.csv", **known).text == TextFormat(";", **known)
+
+
+def test_one_name_far_down_says_how_letters_are_written(tmp_path: Path) -> None:
+    """A column of names is never left out because the first lines were plain."""
+    lines = ["name;x", *["Smith;1.5"] * 500_000, "Müller;2.5"]
+    (tmp_path / "a.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    found = describe_table(TableFile.sniffed(tmp_path / "a.csv")).bounds
+    assert found.text == TextFormat(";", encoding="cp1252")
+    assert found.columns[0].categories == ("Müller", "Smith")
+
+
+def test_a_header_in_another_encoding_is_an_error_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("größe,b\n1,2\n".encode("cp1252"))
+    with pytest.raises(InvalidInputError, match="--read encoding=cp1252"):
+        TableFile(tmp_path / "a.csv", {"größe": "double"})
 
 
 def test_declared_cells_are_read_by_themselves(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import TextFormat
 
 __all__ = [
     "MODELS",
@@ -417,12 +418,17 @@ def make_model(
     return kind(**{**usual, **fixed, **(options or {})})
 
 
-def table_for(model: Any, path: str | os.PathLike[str]) -> TableFile:
-    """Open a table as the bounds of a model say: types of columns, and how text is written."""
+def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> TableFile:
+    """Open a table as the bounds of a model say: types of columns, and how text is written.
+
+    `written` goes before what the bounds say of the text.
+    """
     bounds = getattr(model, "bounds", None)
     if not isinstance(bounds, TableBounds):
-        return TableFile(path)
-    return TableFile(path, bounds.types(), bounds.text)
+        return TableFile(path, text=TextFormat.from_record(written) if written else None)
+    declared = {} if bounds.text is None else bounds.text.to_record()
+    text = TextFormat.from_record({**declared, **written}) if written else bounds.text
+    return TableFile(path, bounds.types(), text)
 
 
 # Parts ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables on disk, read and written through Arrow: CSV, Parquet, Feather (Arrow), JSON lines."""
+"""Tables on disk: CSV, Parquet, Feather (Arrow), JSON lines, and tables inside other files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +27,8 @@ from sfumato.tables.lines import (
     odd_line,
     opened,
 )
-from sfumato.tables.text import PLAIN_TEXT, TextFormat, sniffed
+from sfumato.tables.stores import STORES, Store, opened_store, place_of
+from sfumato.tables.text import PLAIN_TEXT, TextFormat, encoding_of, sniffed
 
 __all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
 
@@ -39,6 +41,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+PACKED = (".gz", ".zst")
 MOST_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
 BATCH_BYTES = 2**24
@@ -51,16 +54,22 @@ METADATA = b"sfumato"  # key under which a written table carries its guarantee
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the name says that a file is packed by gzip."""
-    return Path(path).suffix == ".gz"
+    """Tell whether the name says that a file is packed."""
+    return Path(path).suffix in PACKED
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Give the format that the suffix names."""
-    suffix = Path(str(path).removesuffix(".gz")).suffix.lower()
-    if suffix not in FORMATS or (is_packed(path) and FORMATS[suffix] not in ("csv", "jsonl")):
-        known = ", ".join(FORMATS)
-        raise InvalidInputError(f"'{path}' must end in one of {known}. Got '{suffix}' instead.")
+    file, _ = place_of(path)
+    suffix = (file.with_suffix("") if is_packed(file) else file).suffix.lower()
+    if suffix in STORES and not is_packed(file):
+        return "store"
+    if suffix not in FORMATS or (is_packed(file) and FORMATS[suffix] not in ("csv", "jsonl")):
+        known = ", ".join([*FORMATS, *STORES])
+        raise InvalidInputError(
+            f"'{path}' must end in one of {known}; text may be packed as .gz or .zst. "
+            f"Got '{suffix}' instead."
+        )
     return FORMATS[suffix]
 
 
@@ -70,7 +79,8 @@ class TableFile:
     Parameters
     ----------
     path : path-like
-        The file; its suffix names the format.
+        The file; its suffix names the format. A table inside a workbook or a database is named
+        behind a colon, ``hospital.duckdb:patients``.
     types : mapping of str to str, optional
         Declared types of columns, by their Arrow names. Every cell of such a column is read as
         its type, by itself: one that is not is missing. Without declared types, those of a text
@@ -99,10 +109,11 @@ class TableFile:
         self.text = text or (TextFormat(delimiter="\t") if tabs else PLAIN_TEXT)
         for declared in self.types.values():
             type_of(declared)
-        if not self.path.is_file():
-            raise InvalidInputError(f"There is no file '{self.path}'.")
-        if self.path.stat().st_size == 0 and not (self.types and self.format == "jsonl"):
-            raise InvalidInputError(f"The file '{self.path}' is empty.")
+        file, _ = place_of(path)
+        if not file.is_file():
+            raise InvalidInputError(f"There is no file '{file}'.")
+        if file.stat().st_size == 0 and not (self.types and self.format == "jsonl"):
+            raise InvalidInputError(f"The file '{file}' is empty.")
         self._refuse_wide_text()
         self.schema = self._checked_schema()
 
@@ -119,24 +130,28 @@ class TableFile:
         return TableFile(self.path, types, text)
 
     @classmethod
-    def sniffed(cls, path: str | os.PathLike[str]) -> TableFile:
-        """Open a table as its first lines suggest; for the eyes of its owner."""
+    def sniffed(cls, path: str | os.PathLike[str], **known: Any) -> TableFile:
+        """Open a table as its lines suggest, but for what is known; for the eyes of its owner."""
         place = Path(path)
         if format_of(path) != "csv" or not place.is_file():
             return cls(path)
         try:
             with opened(place) as file:
+                known = {"encoding": known.get("encoding") or encoding_of(file)} | known
+            with opened(place) as file:
                 sample = file.read(SAMPLE_BYTES)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InvalidInputError(f"The file '{path}' cannot be read: {error}.") from None
         whole = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE_BYTES else sample
-        return cls(path, text=sniffed(whole) if whole.strip() else None)
+        return cls(path, text=sniffed(whole, **known) if whole.strip() else None)
 
     def count_rows(self) -> int:
         """Give the number of rows; formats of text are read for it."""
         with self._told():
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
+            if self.format == "store":
+                return self._store.count_rows()
             if self._is_read_by_lines:
                 return count_lines(self.path, header=self.format == "csv")
             return sum(len(batch) for batch in self._arrow_batches(self.schema.names[:1]))
@@ -205,10 +220,16 @@ class TableFile:
                 schema = arrow("ipc").open_file(source).schema
             self._refuse_other_bytes(schema.metadata)
             return schema
+        if self.format == "store":
+            return self._store.schema(declared=bool(self.types))
         if self._is_small:
             self._whole = self._read_text()
             return self._whole.schema
         return self._open_text().schema
+
+    @cached_property
+    def _store(self) -> Store:
+        return opened_store(self.path)
 
     def _parquet(self) -> Any:
         # One group of rows at a time: read ahead, the whole file would gather in memory.
@@ -243,6 +264,8 @@ class TableFile:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
                     yield table.from_batches([_valid(reader.get_batch(number))])
+        elif self.format == "store":
+            yield from self._store.batches(names)
         elif self._is_small:
             yield from (table.from_batches([batch]) for batch in self._whole.to_batches(BATCH_ROWS))
         else:
@@ -303,7 +326,7 @@ class TableFile:
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
-            usual = "string" if self._is_read_by_lines else plain_type(field.type)
+            usual = plain_type(self.schema.field(field.name).type)
             declared = self.types.get(field.name, usual)
             if declared != str(field.type):  # of whatever type, as long as nobody wants another
                 place = f"The column {field.name!r} of '{self.path}'"
@@ -425,7 +448,7 @@ def write_table(
         The file beside, if one was written.
     """
     kind = format_of(path)
-    if is_packed(path) or Path(path).suffix.lower() == ".tsv":
+    if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")
     own = {
         key: v for key, v in (table.schema.metadata or {}).items() if key not in checksums.BLANKS
@@ -436,19 +459,27 @@ def write_table(
         table = table.replace_schema_metadata({**own, **stored})
     if metadata is None or kind in ("parquet", "feather"):
         with atomic_write(path) as file:
-            _WRITERS[kind](table, file)
+            _writer(path, kind)(table, file)
         return None
     beside = metadata_beside(path)
     with atomic_write(beside) as note:  # renamed only after the table
         note.write((json.dumps(metadata, indent=2) + "\n").encode())
         with atomic_write(path) as file:
-            _WRITERS[kind](table, file)
+            _writer(path, kind)(table, file)
     return beside
 
 
 def metadata_beside(path: str | os.PathLike[str]) -> Path:
     """Name the file that carries the guarantee of a table of text."""
     return Path(path).with_name(Path(path).name + ".guarantee.json")
+
+
+def _writer(path: str | os.PathLike[str], kind: str) -> Callable[[Any, BinaryIO], None]:
+    return _write_tabs if Path(path).suffix.lower() == ".tsv" else _WRITERS[kind]
+
+
+def _write_tabs(table: Any, file: BinaryIO) -> None:
+    arrow("csv").write_csv(table, file, arrow("csv").WriteOptions(delimiter="\t"))
 
 
 def _write_lines(table: Any, file: BinaryIO) -> None:
@@ -471,7 +502,7 @@ def _write_feather(table: Any, file: BinaryIO) -> None:
     file.write(checksums.with_checksum(content.getvalue()))
 
 
-_WRITERS = {
+_WRITERS: dict[str, Callable[[Any, BinaryIO], None]] = {
     "csv": lambda table, file: arrow("csv").write_csv(table, file),
     "parquet": _write_parquet,
     "feather": _write_feather,

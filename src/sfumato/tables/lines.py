@@ -104,7 +104,9 @@ def _odd_json(file: TextIO) -> tuple[int, str] | None:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a file of text, packed by gzip or not."""
+    """Open a file of text, packed by gzip, by Zstandard, or not."""
+    if path.suffix == ".zst":
+        return cast("BinaryIO", io.BufferedReader(arrow().input_stream(path, compression="zstd")))
     return cast("BinaryIO", gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
 
 
@@ -130,8 +132,8 @@ def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
 
 
 def _skip_mark(file: BinaryIO) -> None:
-    if file.read(len(MARK)) != MARK:
-        file.seek(0)
+    if cast("io.BufferedReader", file).peek(len(MARK))[: len(MARK)] == MARK:
+        file.read(len(MARK))
 
 
 # CSV ------------------------------------------------------------------------------------------
@@ -141,11 +143,22 @@ def csv_header(path: Path, longest: int, text: TextFormat = PLAIN_TEXT) -> list[
     """Give the names of the columns: the fields of the first line."""
     with opened(path) as file:
         _skip_mark(file)
-        line = file.readline(longest).decode(text.encoding).rstrip("\r\n")
+        line = _decoded(file.readline(longest), path, text.encoding).rstrip("\r\n")
     names = next(csv.reader([line], delimiter=text.delimiter, quotechar=text.quote), [])
     if not any(names):
         raise InvalidInputError(f"The first line of '{path}' names no columns.")
     return names
+
+
+def _decoded(header: bytes, path: Path, encoding: str) -> str:
+    try:
+        return header.decode(encoding)
+    except UnicodeDecodeError:
+        raise InvalidInputError(
+            f"The file '{path}' cannot be read as csv: its first line is not written in {encoding}."
+            " Say how it is written: '--read encoding=cp1252', or encoding under [file] in the "
+            "bounds."
+        ) from None
 
 
 def csv_batches(

@@ -11,11 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, BinaryIO
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["PLAIN_TEXT", "TextFormat", "sniffed"]
+__all__ = ["PLAIN_TEXT", "TextFormat", "encoding_of", "sniffed"]
 
 DELIMITERS = (",", ";", "\t", "|")
 # Words that many programs and people write for what is missing.
@@ -24,6 +24,7 @@ MARKERS = (
     *("k.A.", "k. A.", "keine Angabe", "unknown", "missing"),
 )
 MOST_MARKERS = 5
+BLOCK_BYTES = 2**24
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
@@ -120,37 +121,52 @@ def _is_plain(encoding: Any) -> bool:
     return has_ascii and all(len(letter) == 1 for letter in letters)
 
 
-def sniffed(sample: bytes) -> TextFormat:
+def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
     """Find out how a table is written, from its first lines; for the eyes of its owner.
 
     Parameters
     ----------
     sample : bytes
         Whole lines, the header first.
+    encoding : str
+        How its letters are written.
+    **known : object
+        Fields of the format that need not be found out.
     """
-    encoding = _encoding(sample)
     lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
-    quote = "'" if sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines) else '"'
-    delimiter = max(DELIMITERS, key=lambda each: _fit(lines, each, quote))
+    is_single = sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines)
+    quote = known.get("quote") or ("'" if is_single else '"')
+    delimiter = known.get("delimiter") or max(DELIMITERS, key=lambda d: _fit(lines, d, quote))
     rows = list(csv.reader(lines, delimiter=delimiter, quotechar=quote))
     body = [row for row in rows[1:] if len(row) == len(rows[0])]
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
+    found: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "encoding": encoding}
+    found |= _decimals(columns, delimiter) | known
+    text = TextFormat(**found)
+    return TextFormat(**{**vars(text), "missing": known.get("missing", _markers(columns, text))})
+
+
+def _decimals(columns: Sequence[Sequence[str]], delimiter: str) -> dict[str, str]:
+    """Find out whether numbers are written with a comma, and whether digits stand in groups."""
     cells = [cell for column in columns for cell in column]
     commas = sum(1 for cell in cells if WITH_COMMA.fullmatch(cell))
     points = sum(1 for cell in cells if WITH_POINT.fullmatch(cell) and not GROUPED.fullmatch(cell))
     if delimiter == "," or commas <= points:
-        marks = _markers(columns, PLAIN_TEXT)
-        return TextFormat(delimiter, quote, encoding=encoding, missing=marks)
-    grouped = any(GROUPED.fullmatch(cell) for cell in cells)
-    text = TextFormat(delimiter, quote, ",", "." if grouped else "", encoding)
-    return TextFormat(**{**vars(text), "missing": _markers(columns, text)})
+        return {}
+    return {"decimal": ",", "thousands": "." if any(map(GROUPED.fullmatch, cells)) else ""}
 
 
-def _encoding(sample: bytes) -> str:
-    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+def encoding_of(file: BinaryIO) -> str:
+    """Find out how letters are written, from all of a file: one name far down may need it."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    start = file.read(BLOCK_BYTES)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InvalidInputError("The table is written in UTF-16. Save it as UTF-8.")
     try:
-        sample.decode("utf-8")
+        while start:
+            decoder.decode(start)
+            start = file.read(BLOCK_BYTES)
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return "cp1252"
     return "utf-8"

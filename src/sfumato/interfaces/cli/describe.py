@@ -16,7 +16,7 @@ from sfumato.interfaces.cli.console import (
     remark,
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
-from sfumato.interfaces.cli.options import Json, TablePath, TargetName
+from sfumato.interfaces.cli.options import Json, Reading, TablePath, TargetName, reading_from
 from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, describe_table
@@ -30,6 +30,7 @@ def describe(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The bounds file to write (.toml).")
     ] = None,
+    reading: Reading = None,
     as_json: Json = False,
 ) -> None:
     """Show the columns of a table and propose public bounds, to be confirmed by you.
@@ -43,7 +44,7 @@ def describe(
         if output is not None:
             ready_to_write(output, ".toml")
         with progress_bar(f"reading {table}"):
-            found = describe_table(TableFile.sniffed(table), target)
+            found = describe_table(TableFile.sniffed(table, **reading_from(reading)), target)
         if output is not None:
             found.bounds.write(output)
     if as_json:

@@ -50,6 +50,7 @@ def fabricate(
     purpose: options.Purpose = None,
     by: options.By = None,
     settings: options.Settings = None,
+    reading: options.Reading = None,
     as_json: options.Json = False,
 ) -> None:
     """Make private rows that behave like those of a table; anything may be trained on them.
@@ -64,7 +65,7 @@ def fabricate(
         ready_to_write(output, *FORMATS)
         if model is not None:
             ready_to_write(model, ".sfumato")
-        source, known = options.bounded_table(table, bounds, person, person_rows)
+        source, known = options.bounded_table(table, bounds, person, person_rows, reading)
         promise = options.promise_of(
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
         )

@@ -60,6 +60,7 @@ def fit(
     purpose: options.Purpose = None,
     by: options.By = None,
     settings: options.Settings = None,
+    reading: options.Reading = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Refuse a model that gives none, uncharged.")
     ] = False,
@@ -91,7 +92,9 @@ def fit(
             promise = asked(purpose=purpose, by=by)
             fitted = _fit_images(table, promise, model, image_size, image_features, labels)
         else:
-            source, known = options.bounded_table(table, _given(bounds), person, person_rows)
+            source, known = options.bounded_table(
+                table, _given(bounds), person, person_rows, reading
+            )
             promise = asked(known, purpose=purpose, by=by)
             options.warn_of_few(source, promise)
             with progress_bar(f"training {model or 'a model'} on {table}") as advance:

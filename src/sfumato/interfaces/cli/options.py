@@ -6,6 +6,7 @@ import math
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from sfumato.interfaces.cli.exit_codes import watch
 from sfumato.jobs.pipeline import PrivacyRequest
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import TextFormat
 
 __all__ = [
     "Bounds",
@@ -34,6 +36,7 @@ __all__ = [
     "PersonRows",
     "ProtectedUnit",
     "Purpose",
+    "Reading",
     "Settings",
     "TablePath",
     "TargetName",
@@ -42,9 +45,11 @@ __all__ = [
     "names_from",
     "payer",
     "promise_of",
+    "reading_from",
     "settings_from",
     "size_from",
     "warn_of_few",
+    "written_as",
 ]
 
 LARGE = 8.0  # above it a promise is weak, whatever the table
@@ -54,7 +59,8 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         metavar="TABLE",
-        help="A table: .csv, .tsv, .parquet, .feather, .arrow, .jsonl or .ndjson; text also .gz.",
+        help="A table: .csv, .tsv, .jsonl (also .gz, .zst), .parquet, .feather, .arrow, or a table "
+        "inside .xlsx, .ods, .sqlite or .duckdb, as in hospital.duckdb:patients.",
     ),
 ]
 TargetName = Annotated[str | None, typer.Option("--target", help="The column of labels.")]
@@ -106,16 +112,52 @@ Settings = Annotated[
         "--set", metavar="NAME=VALUE", help="A parameter of the estimator; may be repeated."
     ),
 ]
+Reading = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--read",
+        metavar="NAME=VALUE",
+        help="How the text is written: delimiter, quote, decimal, thousands, encoding; may be "
+        "repeated, and goes before what the bounds say.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def bounded_table(
-    table: Path, bounds: Path, person: str | None = None, person_rows: int | None = None
+    table: Path,
+    bounds: Path,
+    person: str | None = None,
+    person_rows: int | None = None,
+    reading: list[str] | None = None,
 ) -> tuple[TableFile, TableBounds]:
     """Open a table with the types of its bounds, once these are confirmed."""
     known = TableBounds.read(bounds).with_person(person, person_rows)
+    known = written_as(known, reading)
     known.require_confirmed()
     return TableFile(table, known.types(), known.text), known
+
+
+def written_as(known: TableBounds, reading: list[str] | None) -> TableBounds:
+    """Give the bounds with what '--read' says of the text."""
+    if not reading:
+        return known
+    declared = {} if known.text is None else known.text.to_record()
+    text = TextFormat.from_record({**declared, **reading_from(reading)})
+    return replace(known, text=text)
+
+
+def reading_from(pairs: list[str] | None) -> dict[str, Any]:
+    """Read the NAME=VALUE pairs of '--read'; the delimiter may be the word tab."""
+    found: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise InvalidInputError(f"'--read' must have the form NAME=VALUE. Got {pair!r}.")
+        value = "\t" if value in ("tab", "\\t") else value
+        found[name.strip()] = value.split("|") if name.strip() == "missing" else value
+    TextFormat.from_record(found)
+    return found
 
 
 def warn_of_few(source: TableFile, promise: PrivacyRequest) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from sfumato.interfaces.cli.console import print_lines, printed_json, progress_bar, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
-from sfumato.interfaces.cli.options import Json, TablePath
+from sfumato.interfaces.cli.options import Json, Reading, TablePath, reading_from
 from sfumato.jobs.images import predict_images
 from sfumato.jobs.pipeline import predict_table, table_for
 from sfumato.linear.images import PrivateImageClassifier
@@ -33,6 +33,7 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to copy beside; may be repeated.")
     ] = None,
+    reading: Reading = None,
     as_json: Json = False,
 ) -> None:
     """Predict the label of every row of a table.
@@ -49,7 +50,7 @@ def predict(
             if isinstance(loaded, PrivateImageClassifier):
                 found = predict_images(loaded, table, probabilities=probabilities)
             else:
-                source = table_for(loaded, table)
+                source = table_for(loaded, table, **reading_from(reading))
                 found = predict_table(
                     loaded, source, probabilities=probabilities, keep=tuple(keep or ())
                 )

@@ -1,0 +1,250 @@
+"""Tables inside other files: sheets of Excel, tables of SQLite and DuckDB.
+
+A name behind a colon picks one: ``hospital.duckdb:patients``, ``ward.xlsx:Sheet1``; a file that
+holds a single one needs no name. Cells of SQLite and Excel have types of their own, whatever their
+neighbours are, so each becomes a text, and `columns.read_as` makes it what was declared.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from datetime import date, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables.columns import arrow, text_of, texts, type_of
+
+__all__ = ["STORES", "Store", "opened_store", "place_of"]
+
+STORES = (".xlsx", ".xls", ".ods", ".sqlite", ".sqlite3", ".db", ".duckdb")
+NAMED = re.compile(rf"(?P<file>.+({'|'.join(map(re.escape, STORES))})):(?P<name>[^/\\]+)", re.I)
+BATCH_ROWS = 65536
+TYPES = (
+    ("int64", {int}),
+    ("double", {int, float}),
+    ("bool", {bool}),
+    ("timestamp[s]", {date, datetime}),
+)
+
+
+class Store(Protocol):
+    """One table inside a file."""
+
+    def schema(self, *, declared: bool) -> Any:
+        """Give names and types; of texts where types are declared and cells have their own."""
+
+    def count_rows(self) -> int:
+        """Give the number of rows."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Give the rows in tables of Arrow."""
+
+
+def place_of(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """Give the file, and the name of the table inside it if there is one behind a colon."""
+    found = NAMED.fullmatch(str(path))
+    return (Path(path), None) if found is None else (Path(found["file"]), found["name"])
+
+
+def opened_store(path: str | os.PathLike[str]) -> Store:
+    """Open the table inside a file."""
+    file, name = place_of(path)
+    if file.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        return SheetOfExcel(file, name)
+    with file.open("rb") as begun:  # what a file is, is said by its first bytes
+        start = begun.read(16)
+    return TableOfDuckDB(file, name) if start[8:12] == b"DUCK" else TableOfSQLite(file, name)
+
+
+def _chosen(file: Path, name: str | None, offered: Sequence[str], kind: str) -> str:
+    if name is None and len(offered) == 1:
+        return offered[0]
+    if name in offered:
+        return str(name)
+    listed = ", ".join(map(repr, offered[:12])) or "none"
+    if name is None:
+        raise InvalidInputError(
+            f"'{file}' holds {len(offered)} {kind}s: {listed}. Name one behind a colon, "
+            f"'{file}:{offered[0] if offered else 'NAME'}'."
+        )
+    raise InvalidInputError(f"'{file}' has no {kind} {name!r}. It has: {listed}.")
+
+
+def _needed(module: str, package: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InvalidInputError(
+            f"This file needs the package {package}: pip install 'sfumato[{extra}]'."
+        ) from None
+
+
+# Cells with types of their own ------------------------------------------------------------------
+
+
+class SheetOfExcel:
+    """A sheet of a workbook: its first row names the columns, its last row has a filled cell."""
+
+    def __init__(self, file: Path, name: str | None) -> None:
+        calamine = _needed("python_calamine", "python-calamine", "excel")
+        try:
+            book = calamine.CalamineWorkbook.from_path(str(file))
+            sheet = _chosen(file, name, book.sheet_names, "sheet")
+            rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+        except calamine.CalamineError:
+            raise InvalidInputError(
+                f"The file '{file}' cannot be read as a workbook: it is damaged, or of another "
+                "format than its name says."
+            ) from None
+        # What the header does not name is no column, wherever a record has cells.
+        names = [str(text_of(cell) or "") for cell in rows[0]] if rows else []
+        self.places = [place for place, name in enumerate(names) if name]
+        self.names = [names[place] for place in self.places]
+        self.rows = rows[1:]
+
+    def schema(self, *, declared: bool) -> Any:
+        """Give names and types."""
+        return _schema(self.names, None if declared else self._selected(self.names))
+
+    def count_rows(self) -> int:
+        """Give the number of rows."""
+        return len(self.rows)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Give the rows in tables of texts."""
+        yield from _of_texts(self._selected(names), names)
+
+    def _selected(self, names: Sequence[str]) -> Iterator[Any]:
+        places = [self.places[self.names.index(name)] for name in names]
+        return ([row[place] for place in places] for row in self.rows)
+
+
+class TableOfSQLite:
+    """A table or view of a SQLite database, which is opened for reading only."""
+
+    def __init__(self, file: Path, name: str | None) -> None:
+        self.file = file
+        asked = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        offered = [row[0].decode() for row in self._rows(asked)]
+        self.name = _chosen(
+            file, name, [each for each in offered if each[:7] != "sqlite_"], "table"
+        )
+        self.names = [
+            row[0].decode()
+            for row in self._rows("SELECT name FROM pragma_table_info(?)", self.name)
+        ]
+
+    def schema(self, *, declared: bool) -> Any:
+        """Give names and types."""
+        return _schema(self.names, None if declared else self._selected(self.names))
+
+    def count_rows(self) -> int:
+        """Give the number of rows."""
+        ((found,),) = self._rows(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608 - a name
+        return int(found)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Give the rows in tables of texts."""
+        yield from _of_texts(self._selected(names), names)
+
+    def _selected(self, names: Sequence[str]) -> Iterator[Any]:
+        columns = ", ".join(map(_quoted, names))
+        return self._rows(f"SELECT {columns} FROM {_quoted(self.name)}")  # noqa: S608 - names
+
+    def _rows(self, statement: str, *values: str) -> Iterator[Any]:
+        try:
+            uri = f"{self.file.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True)) as database:
+                database.text_factory = bytes  # one text that is no UTF-8 would stop all
+                yield from database.execute(statement, values)
+        except sqlite3.Error:
+            raise InvalidInputError(
+                f"The file '{self.file}' cannot be read as SQLite or DuckDB: it is damaged, in "
+                "use, or of another format than its name says."
+            ) from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _of_texts(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Iterator[Any]:
+    rest = iter(rows)
+    while batch := list(islice(rest, BATCH_ROWS)):
+        columns = zip(*batch, strict=True)
+        yield arrow().table(
+            {name: texts(_cells(cells)) for name, cells in zip(names, columns, strict=True)}
+        )
+
+
+def _cells(cells: Iterable[Any]) -> list[str | None]:
+    # [Z8] each cell by itself; an empty one is missing
+    return [None if cell in ("", b"") else text_of(cell) for cell in cells]
+
+
+def _schema(names: Sequence[str], rows: Iterable[Sequence[Any]] | None) -> Any:
+    """Give names and types; those of cells, where they are to be seen."""
+    kinds: list[set[type]] = [set() for _ in names]
+    for row in rows or ():
+        for kind, cell in zip(kinds, row, strict=True):
+            if cell is not None and cell not in ("", b""):
+                is_whole = isinstance(cell, float) and cell.is_integer()
+                kind.add(int if is_whole else type(cell))
+    fields = [(name, _type_of(kind)) for name, kind in zip(names, kinds, strict=True)]
+    return arrow().schema(fields)
+
+
+def _type_of(kinds: set[type]) -> Any:
+    found = next((name for name, known in TYPES if kinds and kinds <= known), "string")
+    return type_of(found)
+
+
+# Columns with one type --------------------------------------------------------------------------
+
+
+class TableOfDuckDB:
+    """A table or view of a DuckDB database, which is opened for reading only."""
+
+    def __init__(self, file: Path, name: str | None) -> None:
+        self.file, self.duckdb = file, _needed("duckdb", "duckdb", "duckdb")
+        asked = (
+            "SELECT table_name FROM information_schema.tables "
+            "WHERE table_schema = 'main' ORDER BY table_name"
+        )
+        offered = [name for batch in self._read(asked) for name in batch["table_name"].to_pylist()]
+        self.name = _chosen(file, name, offered, "table")
+
+    def schema(self, *, declared: bool) -> Any:  # noqa: ARG002 - columns have types here
+        """Give names and types."""
+        return next(self._read(f"SELECT * FROM {_quoted(self.name)} LIMIT 0")).schema  # noqa: S608
+
+    def count_rows(self) -> int:
+        """Give the number of rows."""
+        asked = f"SELECT count(*) AS found FROM {_quoted(self.name)}"  # noqa: S608 - a name
+        return sum(
+            int(found) for batch in self._read(asked) for found in batch["found"].to_pylist()
+        )
+
+    def batches(self, names: Sequence[str]) -> Iterator[Any]:
+        """Give the rows in tables of Arrow."""
+        columns = ", ".join(map(_quoted, names))
+        yield from self._read(f"SELECT {columns} FROM {_quoted(self.name)}")  # noqa: S608 - names
+
+    def _read(self, statement: str) -> Iterator[Any]:
+        try:
+            with self.duckdb.connect(str(self.file), read_only=True) as database:
+                reader = database.sql(statement).to_arrow_reader(BATCH_ROWS)
+                yield arrow().Table.from_batches([], schema=reader.schema)
+                yield from (arrow().Table.from_batches([batch]) for batch in reader)
+        except self.duckdb.Error:
+            raise InvalidInputError(
+                f"The file '{self.file}' cannot be read by DuckDB: it is damaged, in use, or "
+                "written by a newer version."
+            ) from None

@@ -1,0 +1,202 @@
+"""Tables inside workbooks and databases: read as declared, each cell by itself."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pytest
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables.files import TableFile, format_of
+from sfumato.tables.proposal import describe_table
+
+duckdb = pytest.importorskip("duckdb")
+pytest.importorskip("python_calamine")
+
+Rows = list[list[Any]]
+NAMES = ["age", "weight", "ward", "ill"]
+TYPES = {"age": "int64", "weight": "double", "ward": "string", "ill": "bool"}
+ROWS: Rows = [[31, 70.5, "Köln", True], [45, 81.0, "east", False], [None, 64.25, None, True]]
+READ = {
+    "age": [31, 45, None],
+    "weight": [70.5, 81.0, 64.25],
+    "ward": ["Köln", "east", None],
+    "ill": [True, False, True],
+}
+
+
+def workbook(
+    path: Path, rows: Rows, names: list[Any] = NAMES, sheets: tuple[str, ...] = ("a",)
+) -> None:
+    """Write the fewest files that make a workbook."""
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return "<c/>"
+        if isinstance(value, bool):
+            return f'<c t="b"><v>{int(value)}</v></c>'
+        if value == "#DIV/0!":
+            return f'<c t="e"><v>{value}</v></c>'
+        if isinstance(value, str):
+            return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+        return f"<c><v>{value}</v></c>"
+
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    links = "http://schemas.openxmlformats.org/package/2006/relationships"
+    lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in [names, *rows])
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{i}" r:id="s{i}"/>' for i, name in enumerate(sheets, 1)
+    )
+    linked = "".join(
+        f'<Relationship Id="s{i}" Type="{office}/worksheet" Target="sheet{i}.xml"/>'
+        for i in range(1, len(sheets) + 1)
+    )
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("[Content_Types].xml", '<Types xmlns="x"/>')
+        start = f'<Relationship Id="b" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
+        book.writestr("_rels/.rels", f'<Relationships xmlns="{links}">{start}</Relationships>')
+        book.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{listed}</sheets></workbook>',
+        )
+        book.writestr(
+            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{links}">{linked}</Relationships>'
+        )
+        for i in range(1, len(sheets) + 1):
+            book.writestr(
+                f"xl/sheet{i}.xml",
+                f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>',
+            )
+
+
+def sqlite_table(path: Path, rows: Rows, names: list[str] = NAMES) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute(f"CREATE TABLE patients ({', '.join(names)})")
+        marks = ", ".join("?" * len(names))
+        database.executemany(f"INSERT INTO patients VALUES ({marks})", rows)
+    database.close()
+
+
+def duckdb_table(path: Path, rows: Rows, names: list[str] = NAMES) -> None:
+    table = pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+    with duckdb.connect(str(path)) as database:
+        database.register("given", table)
+        database.execute("CREATE TABLE patients AS SELECT * FROM given")
+
+
+WRITERS: dict[str, Callable[[Path, Rows], None]] = {
+    "rows.xlsx": workbook,
+    "rows.sqlite": sqlite_table,
+    "rows.db": sqlite_table,
+    "rows.duckdb": duckdb_table,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_single_table_needs_no_name(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name, ROWS)
+    declared = TableFile(tmp_path / name, TYPES)
+    assert declared.read().to_pydict() == READ
+    assert declared.count_rows() == 3
+    assert declared.read(["ward", "age"]).column_names == ["ward", "age"]
+    found = describe_table(TableFile.sniffed(tmp_path / name), "ill")
+    assert found.bounds.types()["weight"] == "double"
+    assert found.bounds.types()["age"] == "int64"
+    assert found.bounds.text is None
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows.sqlite"])
+@pytest.mark.parametrize("odd", ["many", 1e300, -3, True, "", "31", None])
+def test_one_odd_cell_changes_no_other(tmp_path: Path, name: str, odd: Any) -> None:
+    for place in range(4):
+        rows = [list(row) for row in ROWS]
+        rows[1][place] = odd
+        path = tmp_path / f"{place}-{name}"
+        WRITERS[name](path, rows)
+        source = TableFile(path, TYPES)
+        found = source.read().to_pydict()
+        assert source.columns == TYPES | dict.fromkeys(TYPES, "string")
+        for column, cells in READ.items():
+            others = [found[column][0], found[column][2]]
+            assert others == [cells[0], cells[2]]
+            if column != NAMES[place]:
+                assert found[column] == cells
+
+
+def test_cells_outside_the_header_and_errors_are_no_columns(tmp_path: Path) -> None:
+    rows = [[*ROWS[0], "more"], [*ROWS[1][:3], "#DIV/0!"], ROWS[2]]
+    workbook(tmp_path / "a.xlsx", [[None, *row] for row in rows], [None, *NAMES])
+    found = TableFile(tmp_path / "a.xlsx", TYPES).read().to_pydict()
+    assert found == READ | {"ill": [True, None, True]}
+
+
+def test_a_text_that_is_no_utf_8_is_missing(tmp_path: Path) -> None:
+    sqlite_table(tmp_path / "a.sqlite", ROWS)
+    with sqlite3.connect(tmp_path / "a.sqlite") as database:
+        database.execute("UPDATE patients SET ward = CAST(x'4bf66c6e' AS TEXT) WHERE age = 31")
+    database.close()
+    assert TableFile(tmp_path / "a.sqlite", TYPES).read()["ward"].to_pylist() == [
+        None,
+        "east",
+        None,
+    ]
+
+
+def test_names_behind_a_colon(tmp_path: Path) -> None:
+    path = tmp_path / "two.sqlite"
+    sqlite_table(path, ROWS)
+    with sqlite3.connect(path) as database:
+        database.execute('CREATE VIEW "the ""old""" AS SELECT * FROM patients WHERE age > 40')
+    database.close()
+    assert TableFile(f"{path}:patients", TYPES).count_rows() == 3
+    assert TableFile(f'{path}:the "old"', TYPES).read()["age"].to_pylist() == [45]
+    with pytest.raises(InvalidInputError, match=r"holds 2 tables: 'patients', .* Name one behind"):
+        TableFile(path)
+    with pytest.raises(InvalidInputError, match=r"no table 'x'\. It has: 'patients'"):
+        TableFile(f"{path}:x")
+    workbook(tmp_path / "two.xlsx", ROWS, sheets=("May", "June"))
+    assert TableFile(f"{tmp_path / 'two.xlsx'}:June", TYPES).read().to_pydict() == READ
+    with pytest.raises(InvalidInputError, match="holds 2 sheets"):
+        TableFile(tmp_path / "two.xlsx", TYPES)
+    with pytest.raises(InvalidInputError, match="There is no file"):
+        TableFile(f"{tmp_path / 'none.duckdb'}:patients")
+    assert format_of("a.csv") == "csv"
+
+
+@pytest.mark.parametrize("name", ["bad.xlsx", "bad.sqlite", "bad.duckdb"])
+def test_a_damaged_file_is_named_without_a_cell(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"12345678DUCK" * 99 if "duck" in name else b"Zebedee" * 99)
+    with pytest.raises(InvalidInputError, match=r"cannot be read .*damaged") as error:
+        TableFile(tmp_path / name, TYPES)
+    assert "Zebedee" not in str(error.value)
+    assert error.value.__suppress_context__
+
+
+def test_duckdb_keeps_dates_and_decimals(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as database:
+        database.execute(
+            "CREATE TABLE t AS SELECT DATE '2020-01-31' AS day, 1.25::DECIMAL(8, 2) AS price"
+        )
+    found = TableFile(tmp_path / "a.duckdb", {"day": "date32[day]", "price": "double"}).read()
+    assert found.to_pydict() == {"day": [date(2020, 1, 31)], "price": [1.25]}
+
+
+def test_without_the_package_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workbook(tmp_path / "a.xlsx", ROWS)
+
+    def gone(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("sfumato.tables.stores.importlib.import_module", gone)
+    with pytest.raises(InvalidInputError, match=r"pip install 'sfumato\[excel\]'"):
+        TableFile(tmp_path / "a.xlsx")
