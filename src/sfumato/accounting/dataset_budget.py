@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from hashlib import sha256
@@ -190,6 +190,7 @@ class DatasetBudget:
         purpose: str | None = None,
         by: str | None = None,
         reference: str | None = None,
+        also: Callable[[Transaction, int], None] | None = None,
     ) -> Receipt:
         """Pay for `events` in one transaction, or refuse them all.
 
@@ -205,6 +206,9 @@ class DatasetBudget:
             What the release is for and who asks for it; kept in the line, and so in the chain.
         reference : str, optional
             A name by which whoever charges finds the line again.
+        also : callable, optional
+            A further condition, such as a quota, inside the same transaction: takes it and the
+            position of the first new line, and raises to refuse.
 
         Returns
         -------
@@ -237,6 +241,8 @@ class DatasetBudget:
             _refuse_overspending(budget, history, after, events)
             if not texts:
                 return budget, history
+            if also is not None:
+                also(ledger, history.count + 1)
             state = _checkpoint(ledger, after, len(texts))
             seal = None if state is None else sha256(state).hexdigest()
             lines = history.next_lines(self.name, texts, stamp(), seal)

@@ -26,6 +26,7 @@ from sfumato.events import Event, GaussianEvent, SelectionEvent, flatten
 from sfumato.exceptions import InvalidInputError
 
 __all__ = [
+    "cut_probability",
     "run_probabilities",
     "selection_delta",
     "selection_divergence",
@@ -128,7 +129,7 @@ def selection_delta(event: SelectionEvent, epsilon: float) -> float:
     float
         Delta.
     """
-    cut = (1 + math.exp(epsilon)) * _tail(event)  # [V5] on both sides of the inequality
+    cut = (1 + math.exp(epsilon)) * cut_probability(event)  # [V5] on both sides of the inequality
     return min(1.0, delta_from_renyi(selection_divergence(event), epsilon) + cut)
 
 
@@ -147,7 +148,7 @@ def selection_epsilon(event: SelectionEvent, delta: float) -> float:
     float
         Epsilon; infinite where nothing is proved.
     """
-    tail, divergence = _tail(event), selection_divergence(event)
+    tail, divergence = cut_probability(event), selection_divergence(event)
     epsilon = epsilon_from_renyi(divergence, delta)
     for _ in range(50 if tail else 0):  # rising: each step's epsilon pays for a larger cut
         if math.isinf(epsilon):
@@ -242,8 +243,19 @@ def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> Select
 
 
 @lru_cache(maxsize=64)
-def _tail(event: SelectionEvent) -> float:
-    """Give ``P(K > max_runs)``, and more than doubles change the law of K."""
+def cut_probability(event: SelectionEvent) -> float:
+    """Give ``P(K > max_runs)``, and more than doubles change the law of K.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The law of K.
+
+    Returns
+    -------
+    float
+        The probability, rounded up; 0 where K is not cut.
+    """
     if event.max_runs is None:
         return 0.0
     logs = _log_probabilities(event, MOST_RUNS + event.max_runs)[event.max_runs :]

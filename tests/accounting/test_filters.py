@@ -1,0 +1,218 @@
+"""Privacy filters against curves by hand, brute force over adaptive strategies, and other sums."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from sfumato.accounting.bounded_range import bounded_range_delta
+from sfumato.accounting.distributions import pld_epsilon
+from sfumato.accounting.filters import Cost, PrivacyFilter
+from sfumato.accounting.gaussian import delta_from_mu, mu_from_budget
+from sfumato.events import (
+    ApproximateEvent,
+    BoundedRangeEvent,
+    EntryEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    SelectionEvent,
+    flatten,
+)
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+
+
+def curve(mu: np.ndarray | float, epsilon: np.ndarray | float) -> np.ndarray:
+    """Delta of a Gaussian release, by SciPy alone; mu may be 0."""
+    mu = np.maximum(mu, 1e-12)
+    return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def adaptive_delta(first: float, second: object, epsilon: float) -> float:
+    """Delta of two Gaussian releases, the second chosen by the loss of the first; on a grid."""
+    z = np.linspace(-12, 12, 20_001)
+    loss = first * z + first**2 / 2  # the privacy loss of the first output, under the first data
+    chosen = np.array([second(x) for x in loss]) if callable(second) else second
+    weight = norm.pdf(z) * (z[1] - z[0])
+    # Data that give the larger density to what comes next: the curve at what is left of epsilon.
+    return float(np.sum(weight * curve(chosen, epsilon - loss)))
+
+
+class TestGaussian:
+    def test_the_brute_force_knows_the_closed_form(self) -> None:
+        assert adaptive_delta(0.5, 0.5, 1.0) == pytest.approx(float(curve(math.sqrt(0.5), 1.0)))
+
+    @pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.3, 1.0])
+    @pytest.mark.parametrize("first", [0.3, 0.6])
+    def test_what_is_chosen_after_a_look_stays_within_the_budget(
+        self, threshold: float, first: float
+    ) -> None:
+        rest = math.sqrt(1.0 - first**2)
+        for strategy in (
+            lambda loss: rest if loss > threshold else 0.0,
+            lambda loss: rest if loss < threshold else rest / 2,
+            lambda loss: rest * abs(math.sin(5 * loss)),
+        ):
+            assert adaptive_delta(first, strategy, 1.0) <= float(curve(1.0, 1.0)) * (1 + 1e-6)
+
+    def test_a_rule_that_keeps_only_the_average_would_not(self) -> None:
+        """Negative control: the same sum on average, spent where the first output betrays most."""
+        loss_mean = 0.6**2 / 2
+        spend = math.sqrt(2 * (1.0 - 0.6**2))  # in half of the cases
+
+        def strategy(loss: float) -> float:
+            return spend if loss > loss_mean else 0.0
+
+        assert adaptive_delta(0.6, strategy, 1.0) > float(curve(1.0, 1.0)) * 1.02
+
+    @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 12.0])
+    def test_pure_releases_are_bounded_by_their_normals_and_tightly(self, epsilon: float) -> None:
+        losses = np.linspace(0, epsilon, 200)
+        exact = (np.exp(epsilon) - np.exp(losses)) / (1 + np.exp(epsilon))
+        rule = PrivacyFilter("gaussian", 100.0, 1e-6)
+        for event in (
+            PureEvent(epsilon),
+            LaplaceEvent(epsilon),
+            RandomizedResponseEvent(epsilon, 2),
+        ):
+            mu = math.sqrt(rule.cost([event]).amount)
+            assert np.all(curve(mu, losses) >= exact - 1e-12)
+            assert float(curve(mu, 0.0)) == pytest.approx(float(exact[0]), rel=1e-6)
+
+    @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 3.0, 12.0])
+    def test_bounded_range_costs_half_of_that(self, epsilon: float) -> None:
+        losses = np.linspace(-epsilon, epsilon, 401)
+        rule = PrivacyFilter("gaussian", 100.0, 1e-6)
+        mu = math.sqrt(rule.cost([BoundedRangeEvent(epsilon)]).amount)
+        assert np.all(curve(mu, losses) >= bounded_range_delta(epsilon, losses) - 1e-12)
+        assert float(curve(mu, 0.0)) == pytest.approx(math.tanh(epsilon / 4), rel=1e-6)
+
+    def test_the_probits_of_equal_log_odds_are_farthest_apart_in_the_middle(self) -> None:
+        """The inequality on which bounded range rests, for z from 0 to where doubles end."""
+        z = np.linspace(0, 8, 100_001)
+        assert np.all(
+            norm.pdf(z) * (norm.cdf(z) - norm.cdf(-z)) >= z * norm.cdf(z) * norm.cdf(-z) - 1e-18
+        )
+
+    def test_noise_calibrated_to_the_budget_fits_and_nothing_after_it(self) -> None:
+        rule = PrivacyFilter("gaussian", 1.0, 1e-5)
+        full = rule.cost([GaussianEvent(1 / mu_from_budget(1.0, 1e-5))])
+        assert rule.admits(full)
+        assert rule.spent(full) == pytest.approx(1.0, rel=1e-6)
+        assert not rule.admits(full.plus(rule.cost([GaussianEvent(1e3)])))
+        assert rule.left(full) == 0.0 or rule.left(full) < 1e-3
+
+
+class TestRenyi:
+    def test_one_gaussian_release_against_the_formula_by_hand(self) -> None:
+        rule = PrivacyFilter("renyi", 2.0, 1e-5)
+        assert rule.order is not None
+        a = rule.order
+        total = rule.cost([GaussianEvent(4.0)])
+        assert float(total.amount) == pytest.approx(a / 32, rel=1e-9)
+        slack = math.log((a - 1) / a) - (math.log(0.9e-5) + math.log(a)) / (a - 1)
+        assert rule.spent(total) == pytest.approx(a / 32 + slack, rel=1e-6)
+
+    def test_a_binary_release_against_its_divergence(self) -> None:
+        rule = PrivacyFilter("renyi", 2.0, 1e-5)
+        a, p = rule.order or 0.0, 1 / (1 + math.exp(-0.4))
+        exact = math.log(p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)) / (a - 1)
+        assert float(rule.cost([PureEvent(0.4)]).amount) == pytest.approx(exact, rel=1e-6)
+
+    def test_adaptive_spending_keeps_the_order_fixed(self) -> None:
+        """E_Q[(P/Q)^a] of a two-step strategy by integration, at the order of the filter."""
+        rule = PrivacyFilter("renyi", 2.0, 1e-5)
+        a = rule.order or 0.0
+        limit = float(rule._limit())
+        first = math.sqrt(limit / a)  # half of the limit
+        z = np.linspace(-40, 40, 400_001)
+        ratio = np.exp(a * (first * z - first**2 / 2))  # (p/q)^a under q
+        mu = np.where(z > 1.0, first, 0.0)
+        second = np.exp(a * (a - 1) * mu**2 / 2)
+        moment = np.sum(norm.pdf(z) * ratio * second) * (z[1] - z[0])
+        assert math.log(moment) / (a - 1) <= limit * (1 + 1e-9)
+
+    def test_failures_are_kept_apart_and_end(self) -> None:
+        rule = PrivacyFilter("renyi", 5.0, 1e-5)
+        once = rule.cost([ApproximateEvent(0.1, 0.6e-6)])
+        assert once.failure == Fraction("0.6e-6")
+        assert rule.admits(once)
+        assert not rule.admits(once.plus(once))
+
+    def test_a_search_and_an_objective_have_a_price(self) -> None:
+        rule = PrivacyFilter("renyi", 8.0, 1e-5)
+        search = SelectionEvent(((GaussianEvent(8.0),),), "poisson", 3.0, max_runs=30)
+        cut = rule.cost([search])
+        assert 0 < cut.failure < 1e-6
+        assert rule.admits(cut)
+        assert rule.admits(rule.cost([ObjectivePerturbationEvent(8.0, 0.1, 4)]))
+
+
+class TestAnyKind:
+    def test_a_tenth_ten_times_is_one(self) -> None:
+        rule = PrivacyFilter("pure", 1.0)
+        total = Cost()
+        for _ in range(10):
+            total = total.plus(rule.cost([LaplaceEvent(0.1)]))
+        assert rule.admits(total)
+        assert rule.left(total) == 0
+        assert not rule.admits(total.plus(rule.cost([PureEvent(1e-12)])))
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        st.lists(
+            st.one_of(
+                st.floats(2.0, 50.0).map(GaussianEvent),
+                st.floats(0.01, 0.4).map(PureEvent),
+                st.floats(0.01, 0.4).map(BoundedRangeEvent),
+            ),
+            min_size=1,
+            max_size=5,
+        )
+    )
+    def test_never_below_the_loss_distribution(self, events: list[object]) -> None:
+        """A price that holds for every strategy holds for the one that does not look."""
+        tight = pld_epsilon(flatten(events), 1e-5)
+        for kind in ("gaussian", "renyi"):
+            rule = PrivacyFilter(kind, 4.0, 1e-5)
+            assert rule.spent(rule.cost(events)) >= tight * (1 - 2e-3) - 2e-3
+
+    def test_equal_sums_in_any_order(self) -> None:
+        events = [GaussianEvent(3.3), PureEvent(0.1), BoundedRangeEvent(0.7)]
+        for kind in ("gaussian", "renyi"):
+            rule = PrivacyFilter(kind, 4.0, 1e-5)
+            assert rule.cost(events) == rule.cost(events[::-1])
+
+    def test_what_is_not_bounded_is_refused(self) -> None:
+        gaussian, pure = PrivacyFilter("gaussian", 1.0, 1e-5), PrivacyFilter("pure", 1.0)
+        for rule, event in (
+            (gaussian, ObjectivePerturbationEvent(8.0, 0.1, 4)),
+            (gaussian, EntryEvent(0.1, 1e-9)),
+            (gaussian, NonPrivateEvent()),
+            (pure, GaussianEvent(10.0)),
+            (PrivacyFilter("renyi", 2.0, 1e-5), NonPrivateEvent()),
+        ):
+            with pytest.raises(UnsupportedEventError, match="Nothing was charged"):
+                rule.cost([event])
+
+    @pytest.mark.parametrize(
+        "words",
+        [("zcdp", 1.0, 1e-5), ("pure", 1.0, 1e-5), ("gaussian", 1.0, 0.0), ("renyi", -1.0, 0.1)],
+    )
+    def test_words_that_make_no_filter(self, words: tuple[str, float, float]) -> None:
+        with pytest.raises(InvalidInputError):
+            PrivacyFilter(*words)
+
+    def test_a_sum_at_the_limit_is_what_the_curve_says(self) -> None:
+        rule = PrivacyFilter("gaussian", 3.0, 1e-6)
+        assert delta_from_mu(math.sqrt(rule._limit()), 3.0) <= 1e-6 * (1 + 1e-5)
+        assert rule.share(Cost(rule._limit())) == 1.0
