@@ -14,6 +14,7 @@ from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.mechanisms.process import GaussianProcessMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
+from sfumato.mechanisms.shares import GaussianShareMechanism
 
 __all__ = [
     "EntryMechanism",
@@ -21,6 +22,7 @@ __all__ = [
     "GammaMechanism",
     "GaussianMechanism",
     "GaussianProcessMechanism",
+    "GaussianShareMechanism",
     "LaplaceMechanism",
     "Mechanism",
     "QuantileMechanism",

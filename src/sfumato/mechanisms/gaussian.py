@@ -138,7 +138,7 @@ class GaussianMechanism(Mechanism):
         self._charge(ledger, statistic.size)
         if self.noise_multiplier == 0:
             return statistic
-        step, scale = self._grid(math.sqrt(statistic.size))
+        step, scale = self.grid(statistic.size)
         noise = rounded_noise(GAUSSIAN, scale / step, statistic.size).reshape(statistic.shape)
         return add_on_grid(to_grid(statistic, step), noise, step)
 
@@ -170,7 +170,7 @@ class GaussianMechanism(Mechanism):
         self._charge(ledger, statistic.size)
         if self.noise_multiplier == 0:
             return statistic
-        step, scale = self._grid(math.sqrt(statistic.size))
+        step, scale = self.grid(statistic.size)
         statistic = to_grid((statistic + np.swapaxes(statistic, -1, -2)) / 2, step)
         noise = _symmetric_noise(statistic.shape, scale / step)
         return add_on_grid(statistic, noise, step)
@@ -194,11 +194,23 @@ class GaussianMechanism(Mechanism):
 
     def _require_scale(self, size: int) -> None:
         if self.noise_multiplier > 0:
-            step, scale = self._grid(math.sqrt(size))
+            step, scale = self.grid(size)
             require_scale(scale / step)
 
-    def _grid(self, spread: float) -> tuple[float, float]:
-        """Step of the grid, and the scale of the noise with the rounding paid for."""
+    def grid(self, size: int) -> tuple[float, float]:
+        """Give the step of the grid, and the scale of the noise with the rounding paid for.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of the statistic.
+
+        Returns
+        -------
+        tuple of float
+            Both are public.
+        """
+        spread = math.sqrt(size)
         scale = self.sensitivity * self.noise_multiplier
         step = grid_step(scale, sensitivity=self.sensitivity, spread=spread)
         sensitivity = enlarged(self.sensitivity, step=step, spread=spread)

@@ -97,7 +97,7 @@ class GaussianProcessMechanism(GaussianMechanism):
         """
         if self.noise_multiplier == 0:
             return CoordinateNoise(step=0.0, scale=0.0)
-        step, scale = self._grid(math.sqrt(limit))
+        step, scale = self.grid(limit)
         return CoordinateNoise(step=step, scale=scale * (1 + ONLINE_SLACK))
 
 

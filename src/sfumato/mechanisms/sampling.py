@@ -37,6 +37,7 @@ __all__ = [
     "Law",
     "bernoulli",
     "choose",
+    "discrete_gaussian",
     "midpoints",
     "require_scale",
     "rounded_noise",
@@ -133,6 +134,56 @@ def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:
     for i in np.flatnonzero(doubtful):
         cell[i] = _decide(law, scale, int(words[i]) >> 1)
     return np.where(words & np.uint64(1), cell, -cell)
+
+
+def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
+    """Draw `size` independent integers k with probability in proportion to ``exp(-k²/2t²)``.
+
+    ``round(t Z)`` is drawn and kept with probability ``a(k)``, the ratio of the two laws divided by
+    its value at 0, where it is largest. ``1 - a(k) <= k²/8t⁴``, so that at large scales a word
+    decides with hardly any doubt; else the coin is tossed in arbitrary precision.
+
+    Parameters
+    ----------
+    scale : float
+        t, in grid cells; at most 2**42.
+    size : int
+        Number of draws.
+
+    Returns
+    -------
+    ndarray of float64
+        Whole numbers below 2**53 in magnitude.
+    """
+    draws = np.empty(size)
+    open_ones = np.arange(size)
+    while open_ones.size:
+        draws[open_ones] = rounded_noise(GAUSSIAN, scale, open_ones.size)
+        words = random_words(open_ones.size)
+        drawn = draws[open_ones] / scale
+        # Doubles are off by a few units in the last place: half as much again is doubted.
+        doubtful = midpoints(words) <= 1.5 * (drawn / scale) ** 2 / 8 + 2.0**-62
+        lost = [
+            i
+            for i in np.flatnonzero(doubtful)
+            if _resolve_coin(_chance_of_loss(scale, int(draws[open_ones[i]])), int(words[i]))
+        ]
+        open_ones = open_ones[lost]
+    return draws
+
+
+def _chance_of_loss(scale: float, cell: int) -> Callable[[Any], Real]:
+    """Give ``1 - a(k)``: what a rounded Gaussian has too much of a cell, next to that of 0."""
+
+    def chance(exact: Any) -> Real:
+        t, k = exact.mpf(scale), abs(cell)
+        if k == 0:
+            return exact.mpf(0)
+        root = t * exact.sqrt(2)
+        edges = exact.erfc((k - exact.mpf(0.5)) / root) - exact.erfc((k + exact.mpf(0.5)) / root)
+        return 1 - 2 * exact.erf(1 / (2 * root)) / (edges * exact.exp((k / t) ** 2 / 2))
+
+    return chance
 
 
 def midpoints(words: Words) -> NDArray[np.float64]:

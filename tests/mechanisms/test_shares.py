@@ -1,0 +1,208 @@
+"""Noise in shares: the law of a share, the law of a total, and what a total hides."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, chisquare
+
+from sfumato.accounting.gaussian import delta_from_mu
+from sfumato.accounting.receipt import prepay
+from sfumato.auditing import empirical_epsilon
+from sfumato.exceptions import InvalidInputError, LedgerError
+from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.sampling import _chance_of_loss, _exact, discrete_gaussian
+from tests.every import for_each
+
+FALSE_ALARM = 1e-6
+WIDE = np.arange(-60, 61)
+
+
+def discrete(scale: float) -> np.ndarray:
+    """The law of the discrete Gaussian on `WIDE`, from its definition."""
+    masses = np.exp(-(WIDE**2) / (2 * scale**2))
+    return masses / masses.sum()
+
+
+def leftover(scale: float) -> float:
+    """e(h): what Poisson's sum formula leaves over."""
+    return 2 * sum(math.exp(-2 * (math.pi * scale * n) ** 2) for n in range(1, 9))
+
+
+@for_each([0.4, 1.0])
+def test_the_discrete_gaussian_has_the_probabilities_of_its_definition(scale: float) -> None:
+    with seeded(1):
+        draws = discrete_gaussian(scale, 10_000)
+    expected = discrete(scale) * draws.size
+    observed = np.array([(draws == cell).sum() for cell in WIDE])
+    common = expected >= 10
+    assert observed[~common].sum() < 120
+    expected = expected[common] * observed[common].sum() / expected[common].sum()
+    assert chisquare(observed[common], expected).pvalue > FALSE_ALARM
+    assert chisquare(np.roll(observed[common], 1), expected).pvalue < FALSE_ALARM
+
+
+def test_a_rounded_gaussian_is_another_law() -> None:
+    """Without the coin the draws have the law of `round(t Z)`, which this test tells apart."""
+    from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
+
+    with seeded(1):
+        draws = rounded_noise(GAUSSIAN, 0.4, 100_000)
+    observed = np.array([(draws == cell).sum() for cell in (-1, 0, 1)])
+    expected = discrete(0.4)[59:62]
+    assert chisquare(observed, expected / expected.sum() * observed.sum()).pvalue < FALSE_ALARM
+
+
+@for_each([(0.4, 1), (1.7, 4), (2.0**19, 2**20), (2.0**41, 2**43 + 7)])
+def test_the_coin_is_the_ratio_of_the_laws(case: tuple[float, int]) -> None:
+    scale, cell = case
+    with _exact.workprec(400):
+        t = _exact.mpf(scale)
+        density = lambda k: _exact.exp(-((k / t) ** 2) / 2)  # noqa: E731
+        below = lambda k: _exact.erf(k / (t * _exact.sqrt(2)))  # noqa: E731
+        half = _exact.mpf(0.5)
+        ratio = density(cell) / (below(cell + half) - below(cell - half))
+        at_zero = density(0) / (below(half) - below(-half))
+        chance = _chance_of_loss(scale, cell)(_exact)
+        assert abs(chance - (1 - ratio / at_zero)) < _exact.mpf(2) ** -200
+        assert 0 < chance <= (_exact.mpf(cell) / t**2) ** 2 / 8  # the bound of the quick path
+        assert _chance_of_loss(scale, 0)(_exact) == 0
+
+
+@for_each([(0.45, 2), (0.6, 3), (0.8, 5), (1.2, 8)])
+def test_a_sum_of_discrete_gaussians_is_nearly_one(case: tuple[float, int]) -> None:
+    """The theorem of the sheet, and that it is no looser than a factor of ten where it bites."""
+    scale, n_shares = case
+    total, bound = discrete(scale), 0.0
+    for k in range(1, n_shares):
+        total = np.convolve(total, discrete(scale), mode="same")
+        left = leftover(scale * math.sqrt(k / (k + 1)))
+        bound += math.log((1 + left) / (1 - left))
+    near = np.abs(WIDE) <= 12  # beyond, the cut of the convolution shows
+    distance = np.abs(np.log(total[near] / discrete(scale * math.sqrt(n_shares))[near])).max()
+    assert distance <= bound + 1e-12
+    assert n_shares > 2 or distance > bound / 10
+
+
+@for_each([(3.0, 3, 1), (4.0, 2, 4), (6.0, 5, 3)])
+def test_a_total_is_as_private_as_the_gaussian_of_less_variance(
+    case: tuple[float, int, int],
+) -> None:
+    """Exact delta of the total against the curve of ``N(0, t² - r²)``, r = 1: no approximation."""
+    scale, n_shares, shift = case
+    total = discrete(scale / math.sqrt(n_shares))
+    for _ in range(n_shares - 1):
+        total = np.convolve(total, discrete(scale / math.sqrt(n_shares)), mode="same")
+    moved = np.roll(total, shift)
+    mu = shift / math.sqrt(scale**2 - 1)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        delta = np.maximum(total - math.exp(epsilon) * moved, 0).sum()
+        assert delta <= delta_from_mu(mu, epsilon) + 5 * leftover(1.0) * math.exp(epsilon)
+    # and not of one of much more variance: the test can fail
+    assert np.maximum(total - moved, 0).sum() > delta_from_mu(0.8 * shift / scale, 0.0)
+
+
+def test_what_the_proof_leaves_over_is_nothing() -> None:
+    share = GaussianShareMechanism(GaussianMechanism(1.0, 1.0), 2**14)
+    step, scale = share.whole.grid(10**6)
+    cells = scale / step / math.sqrt(share.n_shares) / math.sqrt(2)
+    assert 10**6 * 2**14 * leftover(cells / math.sqrt(2)) == 0.0
+    assert 2 * (math.pi * cells) ** 2 / 2 > 1e11  # minus the logarithm of it
+
+
+def test_shares_add_up_to_the_noise_of_the_whole() -> None:
+    whole = GaussianMechanism.calibrate(sensitivity=2.0, epsilon=1.0, delta=1e-5)
+    share = GaussianShareMechanism(whole, 3)
+    value = np.arange(2000.0)
+    with seeded(3):
+        cells = sum(share.release(value, ledger=None) for _ in range(3))
+    noise = share.total(cells, value.shape, symmetric=False) - 3 * value
+    spread = (noise**2).sum() / whole.variance()
+    low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], len(noise))
+    assert low < spread < high
+    assert not low < spread / 1.5 < high
+    assert share.variance() == pytest.approx(whole.variance() / 3)
+    assert share.event() == whole.event()
+    assert share.sensitivity == whole.sensitivity
+
+
+def test_symmetric_shares_have_half_the_variance_off_the_diagonal() -> None:
+    whole = GaussianMechanism(1.0, 2.0)
+    share = GaussianShareMechanism(whole, 2)
+    value = np.stack([np.diag(np.arange(40.0)), np.ones((40, 40))])
+    with seeded(4):
+        cells = share.release_symmetric(value, ledger=None)
+        cells = cells + share.release_symmetric(value, ledger=None)
+    total = share.total(cells, value.shape, symmetric=True)
+    assert cells.shape == (2 * 40 * 41 // 2,)
+    assert np.array_equal(total, np.swapaxes(total, -1, -2))
+    noise = total - 2 * value
+    above = noise[:, *np.triu_indices(40, k=1)].ravel()
+    on = noise[:, np.arange(40), np.arange(40)].ravel()
+    for part, variance in ((above, whole.variance() / 2), (on, whole.variance())):
+        low, high = chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], part.size)
+        assert low < (part**2).sum() / variance < high
+    with pytest.raises(InvalidInputError, match="square"):
+        share.release_symmetric(np.ones((2, 3)), ledger=None)
+
+
+def test_what_is_rounded_to_the_grid_is_the_exact_sum() -> None:
+    share = GaussianShareMechanism(GaussianMechanism(1.0, 1.0), 1)
+    value = np.array([0.0, -3.25, 1e6])
+    with seeded(5):
+        noisy = share.release(value, ledger=None)
+    with seeded(5):
+        noise = share.release(np.zeros(3), ledger=None)
+    assert np.array_equal((noisy - noise) * share.step(3), value)
+    assert np.abs(noisy).max() <= share.largest(3, 1e6)
+
+
+def test_a_share_is_paid_for_once() -> None:
+    share = GaussianShareMechanism(GaussianMechanism(1.0, 1.0), 2)
+    receipt = prepay(None, share.event())
+    share.release(np.zeros(2), ledger=receipt)
+    with pytest.raises(LedgerError):
+        share.release(np.zeros(2), ledger=receipt)
+
+
+@for_each([0, 2**14 + 1])
+def test_numbers_of_shares_that_prove_nothing_are_refused(n_shares: int) -> None:
+    with pytest.raises(InvalidInputError, match="n_shares"):
+        GaussianShareMechanism(GaussianMechanism(1.0, 1.0), n_shares)
+
+
+def test_no_noise_has_no_shares() -> None:
+    with pytest.raises(InvalidInputError, match="without noise"):
+        GaussianShareMechanism(GaussianMechanism(1.0, 0.0), 2)
+
+
+def test_an_audit_of_what_colluding_parties_see() -> None:
+    """Four parties, one may collude: three shares are left. With two, the audit refutes it."""
+    epsilon, delta = 1.0, 1e-5
+    whole = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=epsilon, delta=delta)
+    share = GaussianShareMechanism(whole, 3)
+
+    def seen(n_honest: int, n_runs: int = 100_000):
+        def runs(data: float, _: int = n_runs) -> np.ndarray:
+            cells = sum(share.release(np.zeros(n_runs), ledger=None) for _ in range(n_honest))
+            return share.total(cells, (n_runs,), symmetric=False) + data
+
+        return runs
+
+    for n_honest, holds in ((3, True), (1, False)):
+        with seeded(6):
+            found = empirical_epsilon(
+                seen(n_honest),
+                1.0,
+                0.0,
+                n_runs=100_000,
+                delta=delta,
+                batched=True,
+                method="gaussian",
+                confidence=1 - FALSE_ALARM,
+                threshold=0.5 + 1.0,
+            )
+        assert (found.epsilon <= epsilon) is holds
