@@ -170,7 +170,7 @@ def run_odd() -> None:
             rows, None, groups=ids, unit=unit, relation="add_or_remove_one"
         )
         seconds = cpu(lambda r=records: r._sum(statistic))
-        found[name] = {"rows_kept": records._count, "sum_cpu_s": seconds}
+        found[name] = {"rows_kept": records._persons.n_kept, "sum_cpu_s": seconds}
     write("persons_odd", found, seed=0)
 
 

@@ -269,8 +269,6 @@ class PrivateEstimator(BaseEstimator):
             relation=self.relation,
             side_by_side=self.joins_rows,
         )
-        if (records._count or 0) > MOST_ROWS:
-            raise InvalidInputError(f"At most {MOST_ROWS} rows of persons are taken.")
         if records.public_persons is not None:
             self._warn_if_weak(records.public_persons)
         return records

@@ -24,7 +24,9 @@ from sfumato.sums import (
     Statistic,
 )
 from sfumato.sums.grid import ROW_BITS, cut
-from sfumato.sums.persons import Joined, PersonSum, PersonUnit, partition_of, person_codes
+from sfumato.sums.identities import partition_of, person_codes
+from sfumato.sums.maps import Clipped
+from sfumato.sums.persons import Joined, PersonSum, PersonUnit, choose
 from sfumato.sums.records import _as_doubles
 
 WIDTH, CLASSES, MOST = 3, 2, 3
@@ -160,11 +162,80 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
     scattered = ArrayRecords.of_persons(
         *moved[:2], groups=moved[2], unit=unit, relation="add_or_remove_one"
     )
+    parts = partition_of(ids, 3)
+    assert len(np.unique(parts)) == 3
+    of_parts = [
+        ArrayRecords.of_persons(
+            rows[parts == part],
+            codes[parts == part],
+            groups=ids[parts == part],
+            unit=unit,
+            relation="add_or_remove_one",
+        )._sum(gradient(unit))
+        for part in range(3)
+    ]
     sums = [
-        _as_doubles(each._sum(gradient(unit)))
-        for each in (gathered, scattered, gathered.kept(), scattered.kept())
+        _as_doubles(of_parts[0].merge(of_parts[1]).merge(of_parts[2])),
+        *(
+            _as_doubles(each._sum(gradient(unit)))
+            for each in (
+                gathered,
+                scattered,
+                gathered.kept(),
+                scattered.kept(),
+                batches.side_by_side(),
+                batches.mapped(Clipped(Bounds(lower=-1.0, upper=1.0), WIDTH)).side_by_side().kept(),
+            )
+        ),
     ]
     assert all(np.array_equal(each, sums[0]) for each in sums)
+    held = [
+        _as_doubles(each._sum(SecondMoment(WIDTH)))
+        for each in (gathered, quick.kept(), batches.kept(), quick.kept().kept())
+    ]
+    assert all(np.array_equal(each, held[0]) for each in held)
+    singles = [
+        _as_doubles(each._sum(SecondMoment(WIDTH)))
+        for each in (gathered.kept_in_singles(), quick.kept_in_singles())
+    ]
+    assert np.array_equal(*singles)
+
+
+@pytest.mark.parametrize("n_hashes", [1, 3, 2**40])
+def test_which_rows_are_kept(n_hashes: int) -> None:
+    """The first of each person by hash and then by place, however many hashes are equal."""
+    generator = np.random.default_rng(5)
+    unit = PersonUnit(3)
+    for _ in range(20):
+        owners = generator.integers(-1, 12, 90)
+        hashes = generator.integers(0, n_hashes, 90, dtype=np.uint64) * np.uint64(2**23 + 1)
+        found = choose(owners, hashes.__getitem__, unit)
+        for person in range(12):
+            mine = np.flatnonzero(owners == person)
+            first = sorted(mine, key=lambda row: (hashes[row], row))[:3]
+            assert set(np.flatnonzero(found.sizes[mine])) == set(
+                np.flatnonzero(np.isin(mine, first))
+            )
+            assert all(found.sizes[row] == len(first) for row in first)
+        assert not found.sizes[owners < 0].any()
+        assert found.n_persons == len(np.unique(owners[owners >= 0]))
+
+
+def test_records_that_change_between_passes_are_refused() -> None:
+    rows, codes = some_rows(30, 1)
+    ids, n_rows = np.arange(30) // 3, [30]
+
+    def read():
+        yield rows[: n_rows[0]], codes[: n_rows[0]], ids[: n_rows[0]]
+
+    records = BatchRecords(
+        read, width=WIDTH, relation="add_or_remove_one", person=PersonUnit(2, "sum")
+    )
+    n_rows[0] = 20
+    with pytest.raises(InvalidInputError, match="changed"):
+        records._sum(SecondMoment(WIDTH))
+    with pytest.raises(InvalidInputError, match="changed"):
+        records.side_by_side()
 
 
 def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
@@ -213,7 +284,7 @@ def test_ids_of_any_kind() -> None:
     codes = person_codes(odd)
     assert codes.tolist() == [0, 0, 0, -1, -1, -1, -1, -1, -1, -1, 1, 1, 2, 0]
     assert person_codes([]).size == 0
-    assert person_codes(np.array([3, 1, 3])).tolist() == [2, 0, 2]
+    assert person_codes(np.array([13, 11, 13])).tolist() == [2, 0, 2]
     assert person_codes(np.array([2.0, np.nan, 2.0])).tolist() == [0, -1, 0]
     with pytest.raises(InvalidInputError, match="one column"):
         person_codes(np.zeros((2, 2)))

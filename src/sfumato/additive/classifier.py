@@ -13,7 +13,7 @@ from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
 from sfumato.additive.probabilities import release_probabilities, score_table
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.classifier import LinearPredictions
 from sfumato.linear.noisy_gradient import GradientSum, check_steps
@@ -282,11 +282,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         records: Records
         if isinstance(X, Records):
             records, classes = self._records(X, None, bounds)
-            if not records.is_gathered:
-                raise UnsupportedModeError(
-                    f"{type(self).__name__} bounds the rows of a person together, so with "
-                    "unit='person' they must be in memory."
-                )
+            records = records.side_by_side()  # rows of a person are bounded together
         else:
             cells = self._cells(X, reset=True)
             codes, classes = self._check_labels(cells, self._target(X, y), bounds)

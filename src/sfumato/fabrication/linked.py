@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.persons import person_codes, person_digests
+from sfumato.sums.identities import person_codes, person_digests
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Column
 from sfumato.tables.frames import columns_of, library_of

@@ -268,11 +268,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         records, self.classes_ = self._labelled_unit_records(  # [L1] unit ball
             X, labels, bounds, groups
         )
-        if not records.is_gathered:
-            raise UnsupportedModeError(
-                f"{type(self).__name__} bounds the rows of a person together, so with "
-                "unit='person' they must be in memory."
-            )
+        records = records.side_by_side()  # rows of a person are bounded together
         self._check_settings()
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         is_secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE

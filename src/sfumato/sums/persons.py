@@ -8,21 +8,18 @@ keyed hash of their content. So rows may lie anywhere, in any order, and the sum
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.bounds import check_persons
-from sfumato.cells import as_cells
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.sums.grid import QUANTUM, ROW_BITS, SecretSum
+from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, SecretSum
+from sfumato.sums.identities import Codes, Hashes, person_codes, row_hashes
 from sfumato.sums.statistics import Statistic
 
 __all__ = [
@@ -30,22 +27,18 @@ __all__ = [
     "Joined",
     "PersonSum",
     "PersonUnit",
-    "gather",
+    "Scattered",
+    "by_size",
+    "choose",
     "gathered",
-    "partition_of",
-    "person_codes",
-    "person_digests",
     "person_products",
-    "row_hashes",
+    "scattered",
+    "side_by_side",
 ]
 
 AVERAGE_BITS = 24  # averages are added up to multiples of 2**-24: 2**26 of them are a double
-KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
-WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
-NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
-
-Codes = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
+HASHED_ROWS = 2**14  # so many rows are hashed at a time, in the cache
+Sizes = NDArray[np.unsignedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -207,11 +200,24 @@ class PersonSum:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
-        self._by_size: dict[int, SecretSum] = {}
+        self._sums: dict[int, SecretSum] = {}
+        self._pending: dict[int, tuple[NDArray[np.float64], int]] = {}
 
     def add(self, partial: Any, n_rows: int, size: int) -> None:
         """Add the exact sum of the terms of rows whose persons have `size` rows each."""
-        self._of(size).add(partial, n_rows)
+        waiting, n_waiting = self._pending.pop(size, (np.zeros(self._shape), 0))
+        if n_waiting + n_rows > BLOCK_ROWS:  # more would not be exact as doubles
+            self._of(size).add(waiting, n_waiting)
+            waiting, n_waiting = np.zeros(self._shape), 0
+        waiting += partial
+        self._pending[size] = waiting, n_waiting + n_rows
+
+    @property
+    def _by_size(self) -> dict[int, SecretSum]:
+        for size, (waiting, n_waiting) in self._pending.items():
+            self._of(size).add(waiting, n_waiting)
+        self._pending = {}
+        return self._sums
 
     def merge(self, other: PersonSum) -> Self:
         """Add a sum over other persons that was taken elsewhere."""
@@ -222,7 +228,7 @@ class PersonSum:
         return self
 
     def _of(self, size: int) -> SecretSum:
-        return self._by_size.setdefault(size, SecretSum(self._shape))
+        return self._sums.setdefault(size, SecretSum(self._shape))
 
     @property
     def n_rows(self) -> int:
@@ -245,8 +251,8 @@ class PersonSum:
         """Give the sum of averages as doubles, for a mechanism that adds noise to it."""
         whole = np.zeros(self._shape, dtype=np.int64)
         rest = np.zeros(self._shape)
-        for size in sorted(self._by_size):
-            quotient, remainder = np.divmod(self._by_size[size]._units, size)
+        for size, total in sorted(self._by_size.items()):
+            quotient, remainder = np.divmod(total._units, size)
             whole += quotient
             rest += remainder / size  # below the number of sizes: an error far below one unit
         whole += np.floor(rest).astype(np.int64)
@@ -259,8 +265,60 @@ class PersonSum:
 
 
 @dataclass(frozen=True)
+class Scattered:
+    """Rows as they lie, and how many rows of each one's person are kept; secret, but for the unit.
+
+    Parameters
+    ----------
+    unit : PersonUnit
+        What is public.
+    n_persons : int
+        Persons with an ID.
+    sizes : ndarray of shape (n,)
+        Kept rows of each row's person; 0 where the row is dropped.
+    """
+
+    unit: PersonUnit
+    n_persons: int
+    sizes: Sizes = field(repr=False)
+
+    @property
+    def n_kept(self) -> int:
+        """Rows that are kept."""
+        return int(np.count_nonzero(self.sizes))
+
+
+def by_size(
+    rows: Any, codes: NDArray[np.intp], sizes: Sizes | int, unit: PersonUnit
+) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
+    """Give the rows that are kept, apart by how many rows their persons have where that matters.
+
+    Parameters
+    ----------
+    rows : array of shape (n, width)
+        Rows.
+    codes : ndarray of shape (n,)
+        Their classes.
+    sizes : ndarray of shape (n,) or int
+        Kept rows of each row's person, 0 where it is dropped; or of all their persons.
+    unit : PersonUnit
+        A sum asks nobody how many rows she has.
+    """
+    if isinstance(sizes, int):
+        yield rows, codes, sizes
+        return
+    weights = sizes if unit.averages else sizes > 0
+    order = np.argsort(weights, kind="stable")  # of small numbers: by counting
+    ends = np.cumsum(np.bincount(weights, minlength=1))
+    for size in range(1, len(ends)):  # [T5] those of size 0 are dropped
+        mine = order[ends[size - 1] : ends[size]]
+        if len(mine):
+            yield rows.take(mine, axis=0), codes.take(mine), size
+
+
+@dataclass(frozen=True)
 class Gathered:
-    """Where the kept rows of persons lie; secret, but for the unit.
+    """Where the kept rows of persons lie, so that hers are side by side; secret, but for the unit.
 
     Parameters
     ----------
@@ -270,27 +328,25 @@ class Gathered:
         Persons with an ID.
     runs : tuple of (int, int)
         Rows of a person and how many persons have so many, in the order of `places`.
-    places : ndarray of int
-        Places of the kept rows.
-    side_by_side : bool, default=True
-        Whether the rows of a person lie beside each other, so that they can be bounded together.
+    places : ndarray of int or None
+        Places of the kept rows; None where they lie in this order.
     """
 
     unit: PersonUnit
     n_persons: int
     runs: tuple[tuple[int, int], ...]
     places: NDArray[np.intp] | None = field(default=None, repr=False)
-    side_by_side: bool = True
+
+    @property
+    def n_kept(self) -> int:
+        """Rows that are kept."""
+        return sum(size * n_persons for size, n_persons in self.runs)
 
 
-def gather(
-    codes: Codes,
-    hashes: Callable[[NDArray[np.intp]], Hashes],
-    unit: PersonUnit,
-    *,
-    side_by_side: bool = True,
-) -> Gathered:
-    """Choose the rows of each person that are kept, and put them side by side.
+def choose(
+    codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
+) -> Scattered:
+    """Choose the rows of each person that are kept.
 
     Parameters
     ----------
@@ -300,44 +356,43 @@ def gather(
         Gives the hash of the content of the rows at some places.
     unit : PersonUnit
         How many rows are kept.
-    side_by_side : bool, default=True
-        Whether rows of a person are put beside each other, or left in order where persons have
-        equally many, which is quicker.
     """
-    is_given = codes >= 0  # [T4] rows without an ID are dropped
-    places = np.arange(len(codes)) if is_given.all() else np.flatnonzero(is_given)
-    owners = codes[places] if len(places) < len(codes) else codes
-    counts = np.bincount(owners)
-    n_persons = int(np.count_nonzero(counts))
-    mine = np.minimum(counts, unit.rows + 1).astype(np.int16)[owners]  # small: it is read anywhere
-    (crowded,) = np.nonzero(mine > unit.rows)
-    if len(crowded):
-        crowded = crowded[np.lexsort((hashes(places[crowded]), owners[crowded]))]
-        starts = np.flatnonzero(np.diff(owners[crowded], prepend=-1))
-        rank = np.arange(len(crowded)) - np.repeat(starts, np.diff(np.append(starts, len(crowded))))
-        is_kept = np.ones(len(places), dtype=bool)
-        is_kept[crowded[rank >= unit.rows]] = False  # [T5] by her own rows alone
-        places, owners, mine = places[is_kept], owners[is_kept], mine[is_kept]
-        mine, counts = np.minimum(mine, unit.rows), np.minimum(counts, unit.rows)
-    if side_by_side:
-        order = np.argsort(owners, kind="stable")
-        order = order[np.argsort(mine[order], kind="stable")]
-    else:
-        order = np.argsort(mine, kind="stable")
-    sizes = np.bincount(counts[counts > 0])
-    runs = tuple((int(size), int(sizes[size])) for size in np.flatnonzero(sizes))
-    return Gathered(unit, n_persons, runs, places[order], side_by_side)
+    some_missing = len(codes) > 0 and int(codes.min()) < 0
+    owners = codes + 1 if some_missing else codes
+    counts = np.bincount(owners, minlength=1)
+    if some_missing:
+        counts[0] = 0  # [T4] rows without an ID are dropped
+    small = np.min_scalar_type(unit.rows + 1)  # it is read anywhere
+    sizes = np.minimum(counts, unit.rows + 1).astype(small).take(owners, mode="clip")
+    crowded = np.flatnonzero(sizes > unit.rows)
+    if len(crowded):  # [T5] by her own rows alone
+        parts = [crowded[i : i + HASHED_ROWS] for i in range(0, len(crowded), HASHED_ROWS)]
+        all_hashes = np.concatenate([hashes(each) for each in parts])
+        is_kept = _are_kept(owners[crowded], all_hashes, counts, unit.rows)
+        sizes[crowded] = np.where(is_kept, unit.rows, 0)
+    return Scattered(unit, int(np.count_nonzero(counts)), sizes)
 
 
-def gathered(
-    rows: Any,
-    codes: NDArray[np.intp],
-    groups: Any,
-    unit: PersonUnit,
-    *,
-    side_by_side: bool = True,
-) -> Gathered:
-    """Gather the rows of an array by their IDs.
+def _are_kept(
+    owners: Codes, hashes: Hashes, counts: NDArray[np.intp], rows: int
+) -> NDArray[np.bool_]:
+    """Whether each row is among the first of its person by hash, and then by place."""
+    bits = max(int(owners.max()).bit_length(), 1)
+    keys = (owners.astype(np.uint64) << np.uint64(64 - bits)) | (hashes >> np.uint64(bits))
+    crowded = np.flatnonzero(counts > rows)
+    starts = np.cumsum(counts[crowded]) - counts[crowded]
+    in_order = np.sort(keys)  # one quick sort tells the last row that is kept of each person ...
+    if np.any(in_order[starts + rows - 1] == in_order[starts + rows]):
+        order = np.lexsort((hashes, owners))  # ... unless it looks like the first that is dropped
+        ranks = np.arange(len(order)) - np.repeat(starts, counts[crowded])
+        return np.asarray(ranks[np.argsort(order)] < rows)
+    last = np.zeros(len(counts), dtype=np.uint64)
+    last[crowded] = in_order[starts + rows - 1]
+    return np.asarray(keys <= last[owners])
+
+
+def scattered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Scattered:
+    """Choose the rows of persons that are kept, of an array.
 
     Parameters
     ----------
@@ -349,24 +404,12 @@ def gathered(
         IDs of persons.
     unit : PersonUnit
         How many rows are kept.
-    side_by_side : bool, default=True
-        See `gather`.
     """
-    owners = person_codes(groups)
-    if len(owners) != len(rows):
-        raise InvalidInputError("X and groups have inconsistent numbers of samples.")
-
-    def hashes(places: NDArray[np.intp]) -> Hashes:
-        return row_hashes(rows[places], codes[places])
-
-    return gather(owners, hashes, unit, side_by_side=side_by_side)
+    return _chosen(rows, codes, groups, unit)[0]
 
 
-# The content of rows ------------------------------------------------------------------------------
-
-
-def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
-    """Give a keyed hash of what each row holds, and of its class; each row by itself.
+def gathered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Gathered:
+    """Do the same and put those of each person side by side; persons with equally many together.
 
     Parameters
     ----------
@@ -374,161 +417,41 @@ def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
         Rows.
     codes : ndarray of shape (n,)
         Their classes.
+    groups : array-like of shape (n,)
+        IDs of persons.
+    unit : PersonUnit
+        How many rows are kept.
     """
-    total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
-    with np.errstate(over="ignore"):
-        for j in range(rows.shape[1]):
-            column = np.asarray(rows[:, j], dtype=np.float64) + 0.0  # one zero, ...
-            column[np.isnan(column)] = np.nan  # ... and one missing number
-            key = _mixed(np.array([KEY + j + 1], dtype=np.uint64))
-            total += _mixed(column.view(np.uint64) ^ key)
-    return _mixed(total)
+    found, owners = _chosen(rows, codes, groups, unit)
+    return side_by_side(owners, found)
 
 
-def _mixed(values: Hashes) -> Hashes:
-    """The finaliser of SplitMix64: every bit of a word depends on every other."""
-    with np.errstate(over="ignore"):
-        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return values ^ (values >> np.uint64(31))
-
-
-# IDs ----------------------------------------------------------------------------------------------
-
-
-def person_codes(groups: Any) -> Codes:
-    """Number the persons of a column of IDs; -1 where none is given.
-
-    IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
-    column. None, NaN, empty text and what cannot be hashed is no ID. Nothing raises.
+def side_by_side(owners: Codes, found: Scattered) -> Gathered:
+    """Put kept rows in the order of their persons, those with equally many together.
 
     Parameters
     ----------
-    groups : array-like of shape (n,)
-        IDs.
+    owners : ndarray of shape (n,)
+        The number of each row's person.
+    found : Scattered
+        Which rows are kept.
     """
-    cells = _cells(groups)
-    if cells.dtype.kind in "iu" and len(cells) and _are_dense(cells):
-        return cells.astype(np.int64) - int(cells.min())
-    if cells.dtype.kind in "iub":
-        return _encoded(pa.array(cells.astype(np.int64) if cells.dtype.kind == "b" else cells))[0]
-    try:
-        codes, known = _encoded(pa.array(cells, from_pandas=True))
-        listed = known.to_pylist()
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        codes, listed = _numbered(cells)
-    numbers: dict[Any, int] = {}
-    places = [_number(numbers, _identity(each)) for each in listed]
-    return np.append(np.array(places, dtype=np.int64), -1)[codes]
+    places = np.flatnonzero(found.sizes)
+    places = places[np.argsort(owners[places], kind="stable")]
+    places = places[np.argsort(found.sizes[places], kind="stable")]
+    n_rows = np.bincount(found.sizes[places])
+    runs = tuple((int(size), int(n_rows[size]) // int(size)) for size in np.flatnonzero(n_rows))
+    return Gathered(found.unit, found.n_persons, runs, places)
 
 
-def person_digests(groups: Any) -> NDArray[np.void]:
-    """Give 16 bytes for each ID, equal for equal IDs wherever they lie; zeros where none is given.
+def _chosen(
+    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
+) -> tuple[Scattered, Codes]:
+    owners = person_codes(groups)
+    if len(owners) != len(rows):
+        raise InvalidInputError("X and groups have inconsistent numbers of samples.")
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs.
-    """
-    cells = _cells(groups)
-    if cells.dtype.kind in "ib":
-        words = np.empty((len(cells), 2), dtype=np.int64)
-        words[:, 0], words[:, 1] = cells, WHOLE
-        return words.view("V16")[:, 0]
-    codes, listed = _numbered(cells)
-    digests = [_digest(each) for each in listed]
-    return np.frombuffer(b"".join([*digests, bytes(16)]), dtype="V16")[codes]
+    def hashes(places: NDArray[np.intp]) -> Hashes:
+        return row_hashes(rows.take(places, axis=0), codes.take(places))
 
-
-def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
-    """Give the partition of each row, the same for all rows of a person: a plan for clusters.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs.
-    n_partitions : int
-        Partitions. Rows without an ID go to the first; they are dropped there.
-    """
-    words = np.ascontiguousarray(person_digests(groups)).view(np.uint64).reshape(-1, 2)
-    mixed = _mixed(words[:, 0] ^ _mixed(words[:, 1]))
-    return np.asarray(mixed % np.uint64(n_partitions), dtype=np.intp)
-
-
-def _cells(groups: Any) -> NDArray[Any]:
-    given = groups.to_numpy() if hasattr(groups, "to_numpy") else groups
-    cells = as_cells(given)
-    if cells.ndim == 2 and cells.shape[1] == 1:
-        cells = cells[:, 0]
-    if cells.ndim != 1:
-        raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
-    return cells
-
-
-def _are_dense(cells: NDArray[Any]) -> bool:
-    """Whether whole numbers lie so close that they can number persons themselves."""
-    return int(cells.max()) - int(cells.min()) < 4 * len(cells)
-
-
-def _encoded(array: Any) -> tuple[Codes, Any]:
-    encoded = pc.dictionary_encode(array)
-    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(
-        np.int64
-    ), encoded.dictionary
-
-
-def _numbered(cells: NDArray[Any]) -> tuple[Codes, list[Any]]:
-    """Number cells one by one, of whatever kind they are."""
-    known: dict[Any, int] = {}
-    codes = np.empty(len(cells), dtype=np.int64)
-    for place, cell in enumerate(cells.tolist() if cells.dtype != object else cells):
-        codes[place] = _number(known, _identity(cell))
-    return codes, list(known)
-
-
-def _number(known: dict[Any, int], cell: Any) -> int:
-    return -1 if cell is None else known.setdefault(cell, len(known))
-
-
-def _identity(cell: Any) -> int | float | str | None:
-    """Give what an ID is compared by, None where there is none; by this cell alone."""
-    try:
-        hash(cell)
-        if isinstance(cell, bytes):
-            cell = cell.decode()
-        if isinstance(cell, str):
-            text = cell.strip()
-            return None if text.lower() in NOT_GIVEN else _as_number(text)
-        if isinstance(cell, bool | int | np.integer | np.bool_):
-            return int(cell)
-        if isinstance(cell, float | np.floating):
-            return _whole(float(cell))
-        text = str(cell)
-        return None if cell is None or text.lower() in NOT_GIVEN else text
-    except Exception:  # whatever a strange object raises, it is no ID
-        return None
-
-
-def _as_number(text: str) -> int | float | str:
-    """A number is one ID however it is written; leading zeros make a text."""
-    digits = text[1:] if text[:1] == "-" else text
-    if digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0"):
-        return int(text)
-    whole, point, part = digits.partition(".")
-    is_plain = point and whole.isascii() and whole.isdigit() and part.isascii() and part.isdigit()
-    if is_plain and (whole[0] != "0" or whole == "0"):
-        return _whole(float(text)) or 0
-    return text
-
-
-def _whole(number: float) -> int | float | None:
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() else number
-
-
-def _digest(identity: int | float | str) -> bytes:
-    if isinstance(identity, int) and -(2**63) <= identity < 2**63:
-        return np.array([identity, WHOLE], dtype=np.int64).tobytes()
-    kind = b"t" if isinstance(identity, str) else b"n"
-    return blake2b(kind + str(identity).encode(), digest_size=16).digest()
+    return choose(owners, hashes, unit), owners

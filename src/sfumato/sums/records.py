@@ -16,15 +16,19 @@ from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
 from sfumato.memory import fits_in_memory
 from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, ROW_BITS, SecretSum, cut, revealed
+from sfumato.sums.identities import person_digests, row_hashes
 from sfumato.sums.maps import MappedRows, RowMap
 from sfumato.sums.persons import (
     Gathered,
     PersonSum,
     PersonUnit,
-    gather,
+    Scattered,
+    Sizes,
+    by_size,
+    choose,
     gathered,
-    person_digests,
-    row_hashes,
+    scattered,
+    side_by_side,
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
@@ -33,7 +37,8 @@ __all__ = ["ArrayRecords", "BatchRecords", "Records", "rows_for_objective"]
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
 CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
-Block = tuple[Array, Codes, int]  # rows, classes, and how many rows each of their persons has
+# Rows, classes, and how many rows their persons have: all of them, or each row's where they differ.
+Block = tuple[Array, Codes, int | Sizes]
 Batch = tuple[Any, ...]  # rows and classes, and IDs where the unit is a person
 
 
@@ -161,13 +166,12 @@ class Records(ABC):
         Records
             The same records, in memory if it holds them.
         """
-        is_whole = self.person is None or self._persons_in_order is not None
-        if not is_whole or not fits_in_memory(4 * self.width * (self._count or 0)):
+        if not fits_in_memory(4 * self.width * (self._count or 0)):
             return self
         parts: list[Array] = []
-        numbers = [np.empty(0, dtype=np.intp)]
+        numbers, sizes = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.uint16)]
         whole, filled = np.empty((self._count or 0, self.width), dtype=np.float32), 0
-        for block, codes, _ in self._blocks():
+        for block, codes, size in self._blocks():
             on_grid = cut(block, ROW_BITS)
             if is_from_another_library(on_grid) or self._count is None:
                 parts.append(
@@ -179,21 +183,32 @@ class Records(ABC):
                 whole[filled : filled + len(codes)] = on_grid
             filled += len(codes)
             numbers.append(codes)
+            sizes.append(np.broadcast_to(np.asarray(size, dtype=np.uint16), len(codes)))
         rows = namespace_of(parts[0]).concat(parts) if parts else whole
-        return ArrayRecords(
-            rows, np.concatenate(numbers), relation=self.relation, persons=self._persons_in_order
-        )
+        persons = self._persons_in_order
+        if isinstance(persons, Scattered):
+            persons = replace(persons, sizes=np.concatenate(sizes))
+        return ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
 
     @property
     def is_gathered(self) -> bool:
         """Whether rows of a person lie side by side, so that they can be bounded together."""
-        persons = self._persons_in_order
-        return self.person is None or (persons is not None and persons.side_by_side)
+        return self.person is None or isinstance(self._persons_in_order, Gathered)
 
     @property
-    def _persons_in_order(self) -> Gathered | None:
+    def _persons_in_order(self) -> Gathered | Scattered | None:
         """Whose rows the blocks of a pass hold, one after the other."""
         return None
+
+    def side_by_side(self) -> Records:
+        """Give the records with the rows of a person beside each other.
+
+        Returns
+        -------
+        Records
+            These, or for rows that are read in batches the kept ones in memory.
+        """
+        return self
 
     def kept_in_singles(self) -> Records:
         """Give the records with their maps computed once and kept, on the grid of `SingleRows`.
@@ -204,10 +219,13 @@ class Records(ABC):
             The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
         blocks: list[Block] = []
-        for rows, codes, size in self._blocks():
-            coarse = cut(rows, SINGLE_BITS)
-            held = coarse if is_from_another_library(coarse) else SingleRows.of(coarse)
-            blocks.append((held, codes, size))
+        for block in self._blocks():
+            for rows, codes, size in (
+                [block] if self.person is None else by_size(*block, self.person)
+            ):
+                coarse = cut(rows, SINGLE_BITS)
+                held = coarse if is_from_another_library(coarse) else SingleRows.of(coarse)
+                blocks.append((held, codes, size))
         return _KeptBlocks(blocks, self)
 
     def _in_place(self) -> tuple[Any, Codes]:
@@ -241,16 +259,10 @@ class Records(ABC):
                 "Rows of a person must lie side by side to be bounded together."
             )
         total = PersonSum(statistic.shape)
-        pending, n_pending, of_size = np.zeros(statistic.shape), 0, 1
-        for rows, codes, size in self._blocks():
-            weight = size if unit.averages else 1
-            if n_pending + len(codes) > BLOCK_ROWS or weight != of_size:
-                total.add(pending, n_pending, of_size)
-                pending, n_pending, of_size = np.zeros(statistic.shape), 0, weight
-            readable = _readable(rows, statistic)
-            pending += to_numpy(statistic.add_up_persons(readable, codes, size))
-            n_pending += len(codes)
-        total.add(pending, n_pending, of_size)
+        for rows, codes, sizes in self._blocks():
+            for part, numbers, size in by_size(_readable(rows, statistic), codes, sizes, unit):
+                partial = to_numpy(statistic.add_up_persons(part, numbers, size))
+                total.add(partial, len(numbers), size if unit.averages else 1)
         if not unit.averages:
             return total.added()
         if self.public_persons is not None and total.n_persons != self.public_persons:
@@ -269,8 +281,9 @@ class Records(ABC):
     def _blocks(self) -> Iterator[Block]:
         """Start a pass over the rows: blocks of at most `BLOCK_ROWS` rows and their codes.
 
-        All persons of a block have as many rows as it says; where they are gathered, rows of one
-        person lie side by side in one block.
+        Where persons are gathered, all of a block have as many rows as it says, and rows of one
+        person lie side by side in one block. Else the size is said of each row, and rows of size 0
+        are part of no sum: see `by_size`.
         """
 
 
@@ -285,7 +298,7 @@ class ArrayRecords(Records):
         Number of each record's class; by default all are of class 0.
     relation : {"replace_one", "add_or_remove_one"}
         The neighbours.
-    persons : Gathered, optional
+    persons : Gathered or Scattered, optional
         Which rows belong together, where persons are the unit; see `of_persons`.
     """
 
@@ -295,7 +308,7 @@ class ArrayRecords(Records):
         codes: Codes | None = None,
         *,
         relation: str | Relation,
-        persons: Gathered | None = None,
+        persons: Gathered | Scattered | None = None,
     ) -> None:
         number = int(rows.shape[0]) if persons is None else persons.n_persons
         super().__init__(
@@ -338,18 +351,23 @@ class ArrayRecords(Records):
             The records.
         """
         numbers = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
-        persons = gathered(rows, numbers, groups, unit, side_by_side=side_by_side)
+        find = gathered if side_by_side else scattered
+        persons = find(rows, numbers, groups, unit)
+        if persons.n_kept > MOST_ROWS:
+            raise InvalidInputError(f"At most {MOST_ROWS} rows of persons are taken.")
         return cls(rows, numbers, relation=relation, persons=persons)
 
     @property
     def _count(self) -> int | None:
-        if self._persons is not None:
-            return sum(size * n_persons for size, n_persons in self._persons.runs)
+        if isinstance(self._persons, Gathered):
+            return self._persons.n_kept
         return int(self._rows.shape[0])
 
     @property
-    def _persons_in_order(self) -> Gathered | None:
-        return None if self._persons is None else replace(self._persons, places=None)
+    def _persons_in_order(self) -> Gathered | Scattered | None:
+        if isinstance(self._persons, Gathered):
+            return replace(self._persons, places=None)
+        return self._persons
 
     def _in_place(self) -> tuple[Any, Codes]:
         if self._persons is not None:
@@ -359,17 +377,21 @@ class ArrayRecords(Records):
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
         step = BLOCK_ROWS if is_from_another_library(self._rows) else _cached_rows(self.width)
-        n_rows = self._count or 0
-        runs = ((1, n_rows),) if self._persons is None else self._persons.runs
+        if isinstance(self._persons, Scattered):
+            for first in range(0, len(self._codes), step):
+                part = slice(first, first + step)
+                yield self._rows[part], self._codes[part], self._persons.sizes[part]
+            return
+        runs = ((1, self._count or 0),) if self._persons is None else self._persons.runs
         places = None if self._persons is None else self._persons.places
         start = 0
         for size, n_persons in runs:
             end = start + size * n_persons
             whole = max(step // size, 1) * size
             for first in range(start, end, whole):
-                part: Any = slice(first, min(first + whole, end))
-                part = part if places is None else places[part]
-                yield self._rows[part, :], self._codes[part], size
+                run: Any = slice(first, min(first + whole, end))
+                run = run if places is None else places[run]
+                yield self._rows[run, :], self._codes[run], size
             start = end
 
 
@@ -397,7 +419,7 @@ class BatchRecords(Records):
         The number of records, needed where it is public; a pass that finds another is refused.
     person : PersonUnit, optional
         How many rows a person has and how they are added up. One pass more is made at once, which
-        finds the rows that are kept: about 64 bytes per row while it lasts, 2 afterwards.
+        finds the rows that are kept: about 64 bytes per row while it lasts, 1 or 2 afterwards.
     content : callable, optional
         The public map of rows by whose result rows of a person are chosen; by default as read.
     """
@@ -413,25 +435,53 @@ class BatchRecords(Records):
         content: Callable[[Array], Array] | None = None,
     ) -> None:
         self._read = read
-        self._sizes = np.empty(0, dtype=np.int16)  # of each row's person; 0 where it is dropped
-        if person is not None:
-            n_rows, self._sizes = _sizes_of_persons(read(), person, content)
-        super().__init__(width, relation, n_rows, person)
+        self._persons = None if person is None else _scattered(read(), person, content)
+        number = n_rows if self._persons is None else self._persons.n_persons
+        super().__init__(width, relation, number, person)
+
+    @property
+    def _persons_in_order(self) -> Scattered | None:
+        return self._persons
+
+    def side_by_side(self) -> Records:
+        """Read the rows that are kept into memory: ``8 width`` bytes and 40 more per row."""
+        if self._persons is None:
+            return self
+        rows, digests = [np.empty((0, self.width))], [np.empty(0, dtype="V16")]
+        numbers = [np.empty(0, dtype=np.intp)]
+        place = 0
+        for batch, codes, groups in self._read():
+            is_kept = self._persons.sizes[place : place + len(codes)] > 0
+            place += len(codes)
+            rows.append(np.asarray(batch[: len(is_kept)][is_kept], dtype=np.float64))
+            numbers.append(codes[: len(is_kept)][is_kept])
+            digests.append(person_digests(groups)[: len(is_kept)][is_kept])
+        self._check_place(place)
+        found = replace(self._persons, sizes=self._persons.sizes[self._persons.sizes > 0])
+        return ArrayRecords(
+            np.concatenate(rows),
+            np.concatenate(numbers),
+            relation=self.relation,
+            persons=side_by_side(_numbered(np.concatenate(digests)), found),
+        )
+
+    def _check_place(self, place: int) -> None:
+        if self._persons is not None and place != len(self._persons.sizes):
+            raise InvalidInputError("The number of records changed while they were read.")
 
     def _blocks(self) -> Iterator[Block]:
         step, place = _cached_rows(self.width), 0
         for rows, codes, *_ in self._read():
             for start in range(0, len(rows), step):
                 part = slice(start, start + step)
-                if self.person is None:
+                if self._persons is None:
                     yield rows[part], codes[part], 1
                     continue
-                sizes = self._sizes[place : place + len(codes[part])]
-                place += len(codes[part])
-                if len(sizes) != len(codes[part]):
-                    raise InvalidInputError("The number of records changed while they were read.")
-                for size in np.unique(sizes[sizes > 0]):
-                    yield rows[part][sizes == size], codes[part][sizes == size], int(size)
+                among_all = slice(place, place + len(codes[part]))
+                place = among_all.stop
+                if place <= len(self._persons.sizes):
+                    yield rows[part], codes[part], self._persons.sizes[among_all]
+        self._check_place(place)
 
 
 class _MappedRecords(Records):
@@ -440,12 +490,15 @@ class _MappedRecords(Records):
         self._records, self._map = records, row_map
 
     @property
-    def _persons_in_order(self) -> Gathered | None:
+    def _persons_in_order(self) -> Gathered | Scattered | None:
         return self._records._persons_in_order
 
     @property
     def _count(self) -> int | None:
         return self._records._count
+
+    def side_by_side(self) -> Records:
+        return self if self.is_gathered else self._records.side_by_side().mapped(self._map)
 
     def _in_place(self) -> tuple[Any, Codes]:
         rows, codes = self._records._in_place()
@@ -463,33 +516,34 @@ class _KeptBlocks(Records):
         self._gathered = records._persons_in_order
 
     @property
-    def _persons_in_order(self) -> Gathered | None:
+    def _persons_in_order(self) -> Gathered | Scattered | None:
         return self._gathered
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._kept
 
 
-def _sizes_of_persons(
+def _scattered(
     batches: Iterator[Batch], unit: PersonUnit, content: Callable[[Array], Array] | None
-) -> tuple[int, NDArray[np.int16]]:
-    """Number of persons, and for each row how many rows of its person are kept, or 0."""
+) -> Scattered:
+    """Find the rows of persons that are kept, of rows that are read in batches."""
     digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
     for rows, codes, groups in batches:
         digests.append(person_digests(groups))
         hashes.append(row_hashes(rows if content is None else content(rows), codes))
-    ids, all_hashes = np.concatenate(digests), np.concatenate(hashes)
-    words = np.ascontiguousarray(ids).view(np.uint64).reshape(-1, 2)
+    owners = _numbered(np.concatenate(digests))
+    return choose(owners, np.concatenate(hashes).__getitem__, unit)
+
+
+def _numbered(digests: NDArray[np.void]) -> Codes:
+    """Number persons by the digests of their IDs; -1 where there is none."""
+    words = np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)
     order = np.lexsort((words[:, 1], words[:, 0]))
     is_new = np.any(words[order][1:] != words[order][:-1], axis=1)
     owners = np.empty(len(words), dtype=np.int64)
     owners[order] = np.concatenate([[0], np.cumsum(is_new)])[: len(words)]
     owners[~words.any(axis=1)] = -1
-    persons = gather(owners, all_hashes.__getitem__, unit)
-    sizes = np.zeros(len(words), dtype=np.int16)
-    kept = [np.full(size * n_persons, size, dtype=np.int16) for size, n_persons in persons.runs]
-    sizes[persons.places] = np.concatenate([np.empty(0, dtype=np.int16), *kept])
-    return persons.n_persons, sizes
+    return owners
 
 
 def _public(records: Records) -> int | None:

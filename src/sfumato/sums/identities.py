@@ -1,0 +1,214 @@
+"""What persons and rows are told apart by: IDs, and keyed hashes of what rows hold."""
+
+from __future__ import annotations
+
+import math
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sfumato.cells import as_cells
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["partition_of", "person_codes", "person_digests", "row_hashes"]
+
+KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
+WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
+NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
+
+Codes = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+
+def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
+    """Give a keyed hash of what each row holds, and of its class; each row by itself.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, width)
+        Rows.
+    codes : ndarray of shape (n,)
+        Their classes.
+    """
+    total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
+    with np.errstate(over="ignore"):
+        for j in range(rows.shape[1]):
+            column = np.asarray(rows[:, j], dtype=np.float64) + 0.0  # one zero, ...
+            column[np.isnan(column)] = np.nan  # ... and one missing number
+            key = _mixed(np.array([KEY + j + 1], dtype=np.uint64))
+            total += _mixed(column.view(np.uint64) ^ key)
+    return _mixed(total)
+
+
+def person_codes(groups: Any) -> Codes:
+    """Number the persons of a column of IDs; -1 where none is given.
+
+    IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
+    column. None, NaN, empty text and what cannot be hashed is no ID. Nothing raises.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+        IDs.
+    """
+    cells = _cells(groups)
+    if cells.dtype.kind in "iu" and len(cells) and _are_dense(cells):
+        least, most = int(cells.min()), int(cells.max())
+        is_near = least >= 0 and most < 4 * len(cells)  # they number persons as they are
+        return cells.astype(np.int64, copy=False) if is_near else cells.astype(np.int64) - least
+    if cells.dtype.kind in "iub":
+        return _encoded(pa.array(cells.astype(np.int64) if cells.dtype.kind == "b" else cells))[0]
+    try:
+        codes, known = _encoded(pa.array(cells, from_pandas=True))
+        listed = known.to_pylist()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        codes, listed = _numbered(cells)
+    numbers: dict[Any, int] = {}
+    places = [_number(numbers, _identity(each)) for each in listed]
+    return np.append(np.array(places, dtype=np.int64), -1)[codes]
+
+
+def person_digests(groups: Any) -> NDArray[np.void]:
+    """Give 16 bytes for each ID, equal for equal IDs wherever they lie; zeros where none is given.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+        IDs.
+    """
+    cells = _cells(groups)
+    if cells.dtype.kind in "ib":
+        words = np.empty((len(cells), 2), dtype=np.int64)
+        words[:, 0], words[:, 1] = cells, WHOLE
+        return words.view("V16")[:, 0]
+    codes, listed = _numbered(cells)
+    digests = [_digest(each) for each in listed]
+    return np.frombuffer(b"".join([*digests, bytes(16)]), dtype="V16")[codes]
+
+
+def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
+    """Give the partition of each row, the same for all rows of a person: a plan for clusters.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+        IDs.
+    n_partitions : int
+        Partitions. Rows without an ID all go to one of them; they are dropped there.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Numbers of partitions, from 0.
+
+    Notes
+    -----
+    What an engine with partitions does for unit "person":
+
+    1. Move each row to the partition that this function gives. It reads the ID alone, so every
+       worker can call it on whatever rows it holds, and 7, 7.0 and "7" go to one partition.
+    2. In each partition ``ArrayRecords.of_persons(rows, codes, groups=..., unit=...,
+       relation="add_or_remove_one")`` and its exact sum. All rows of a person are there, so the
+       rows that are kept, and a bound on them together, are those of one table.
+    3. Merge the sums, by sizes of persons (`PersonSum.merge`) or as they are, and add noise once.
+
+    The sum has the same bits for any partitions. Two workers must never both add up a person: a
+    row that is moved twice would give her two votes. Memory of a partition: its rows, 8 bytes per
+    row for numbers of persons, 1 for their sizes (2 from 255 rows per person on), 8 bytes per
+    person, and 8 per row more of persons with more rows than are kept; 16 per row where rows are
+    put side by side. A person with very many rows makes one partition as large as she is.
+    """
+    words = np.ascontiguousarray(person_digests(groups)).view(np.uint64).reshape(-1, 2)
+    spread = _mixed(words[:, 0] ^ _mixed(words[:, 1]))
+    return np.asarray(spread % np.uint64(n_partitions), dtype=np.intp)
+
+
+def _cells(groups: Any) -> NDArray[Any]:
+    given = groups.to_numpy() if hasattr(groups, "to_numpy") else groups
+    cells = as_cells(given)
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1:
+        raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
+    return cells
+
+
+def _are_dense(cells: NDArray[Any]) -> bool:
+    """Whether whole numbers lie so close that they can number persons themselves."""
+    return int(cells.max()) - int(cells.min()) < 4 * len(cells)
+
+
+def _encoded(array: Any) -> tuple[Codes, Any]:
+    encoded = pc.dictionary_encode(array)
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(
+        np.int64
+    ), encoded.dictionary
+
+
+def _numbered(cells: NDArray[Any]) -> tuple[Codes, list[Any]]:
+    """Number cells one by one, of whatever kind they are."""
+    known: dict[Any, int] = {}
+    codes = np.empty(len(cells), dtype=np.int64)
+    for place, cell in enumerate(cells.tolist() if cells.dtype != object else cells):
+        codes[place] = _number(known, _identity(cell))
+    return codes, list(known)
+
+
+def _number(known: dict[Any, int], cell: Any) -> int:
+    return -1 if cell is None else known.setdefault(cell, len(known))
+
+
+def _identity(cell: Any) -> int | float | str | None:
+    """Give what an ID is compared by, None where there is none; by this cell alone."""
+    try:
+        hash(cell)
+        if isinstance(cell, bytes):
+            cell = cell.decode()
+        if isinstance(cell, str):
+            text = cell.strip()
+            return None if text.lower() in NOT_GIVEN else _as_number(text)
+        if isinstance(cell, bool | int | np.integer | np.bool_):
+            return int(cell)
+        if isinstance(cell, float | np.floating):
+            return _whole(float(cell))
+        text = str(cell)
+        return None if cell is None or text.lower() in NOT_GIVEN else text
+    except Exception:  # whatever a strange object raises, it is no ID
+        return None
+
+
+def _as_number(text: str) -> int | float | str:
+    """A number is one ID however it is written; leading zeros make a text."""
+    digits = text[1:] if text[:1] == "-" else text
+    if digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0"):
+        return int(text)
+    whole, point, part = digits.partition(".")
+    is_plain = point and whole.isascii() and whole.isdigit() and part.isascii() and part.isdigit()
+    if is_plain and (whole[0] != "0" or whole == "0"):
+        return _whole(float(text)) or 0
+    return text
+
+
+def _whole(number: float) -> int | float | None:
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _digest(identity: int | float | str) -> bytes:
+    if isinstance(identity, int) and -(2**63) <= identity < 2**63:
+        return np.array([identity, WHOLE], dtype=np.int64).tobytes()
+    kind = b"t" if isinstance(identity, str) else b"n"
+    return blake2b(kind + str(identity).encode(), digest_size=16).digest()
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """The finaliser of SplitMix64: every bit of a word depends on every other."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))
