@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from sfumato import Bounds, Ledger, PrivateMoments, load, save
+from sfumato import Bounds, Guarantee, Ledger, PrivateMoments, load, save
 from sfumato.accounting import delta_from_mu, epsilon_spent, mu_from_budget
 from sfumato.certificates import (
     CertificateError,
@@ -30,7 +31,9 @@ from sfumato.certificates import (
     written,
 )
 from sfumato.certificates.signing import schema
+from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
 from sfumato.tables.files import TableFile, write_table
 from tests.interfaces.running import done, run
 
@@ -199,6 +202,78 @@ def test_the_registry_gets_its_sections(folder: Path) -> None:
     assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-5}
     with pytest.raises(InvalidInputError, match="sector"):
         registry_yaml({}, name="a", curator="b", region="c", author="d", sector="Space")
+
+
+def test_the_registry_gets_what_its_schema_asks(folder: Path, tmp_path: Path) -> None:
+    """Their schema as of July 2026, without its descriptions; their site wants its order too."""
+    asked = json.loads((Path(__file__).parent / "deployments-schema.json").read_text())
+    checker = jsonschema.Draft7Validator(
+        asked, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER
+    )
+    budget, guarantee = foreign(folder)
+    (tmp_path / "net.pt").write_bytes(b"weights")
+    other = certificate_of(tmp_path / "net.pt", budget=budget, guarantee=guarantee)
+    for found in (content(folder), other):
+        text = registry_yaml(
+            signed(found, folder / "key.pem"), name="x", curator="y", region="EU", author="z"
+        )
+        record = yaml.safe_load(text)
+        assert not [error.message for error in checker.iter_errors(record)]
+        assert _names(record) == [name for name in _names(asked) if name in _names(record)]
+        assert "|" not in text
+        assert ">" not in text
+    record["deployment"]["basic"]["publication_date"] = "1/1/2026"
+    record["tier"] = 4
+    assert len(list(checker.iter_errors(record))) == 2
+
+
+def _names(record: dict[str, Any], place: str = "") -> list[str]:
+    """List the places of a record, or of a schema, in their order."""
+    inside = record.get("properties", record) if "type" in record else record
+    found = []
+    for name, each in inside.items():
+        found.append(f"{place}/{name}")
+        if isinstance(each, dict):
+            found += _names(each, f"{place}/{name}")
+    return found
+
+
+def foreign(folder: Path) -> tuple[Any, Guarantee]:
+    """Charge a run of another program."""
+    event = RepeatedEvent(SubsampledGaussianEvent(2.0, 0.01), 100)
+    words = {"unit": "record", "relation": "add_or_remove_one"}
+    is_new = not (folder / "others.db").exists()
+    ledger = Ledger(folder / "others.db")
+    if is_new:
+        ledger.create("rows", epsilon=2.0, delta=1e-5, **words)
+        ledger.dataset("rows").charge(event, **words)
+    epsilon = epsilon_spent([event], 1e-5, Relation.ADD_OR_REMOVE_ONE)
+    return ledger.dataset("rows"), Guarantee(epsilon=epsilon, delta=1e-5, events=(event,), **words)
+
+
+def test_a_file_of_another_program_is_certified_on_a_condition(
+    folder: Path, tmp_path: Path
+) -> None:
+    budget, guarantee = foreign(folder)
+    file = tmp_path / "net.pt"
+    file.write_bytes(b"weights")
+    found = signed(certificate_of(file, budget=budget, guarantee=guarantee), folder / "key.pem")
+    jsonschema.validate(found, schema())
+    assert (found["status"], found["subject"]["kind"]) == ("conditional", "file")
+    assert "drew their noise" in found["conditions"][0]
+    assert verified(written(found), file=file) == found
+    file.write_bytes(b"weightz")
+    with pytest.raises(CertificateError, match="other content"):
+        verified(written(found), file=file)
+    less = replace(guarantee, epsilon=guarantee.epsilon / 2)  # type: ignore[operator]
+    with pytest.raises(InvalidInputError, match="cost"):  # a smaller epsilon than was paid
+        certificate_of(file, budget=budget, guarantee=less)
+    other = RepeatedEvent(SubsampledGaussianEvent(2.0, 0.01), 99)
+    unpaid = replace(guarantee, events=(other,))
+    with pytest.raises(InvalidInputError, match="no charge"):
+        certificate_of(file, budget=budget, guarantee=unpaid)
+    with pytest.raises(InvalidInputError, match="budget"):
+        certificate_of(file, guarantee=guarantee)
 
 
 def test_anybody_can_check_it_in_ten_lines(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from sfumato.accounting.composition import explained_by_events
+from sfumato.accounting.composition import epsilon_spent, explained_by_events
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.distributions import pld_curve, unnamed
 from sfumato.accounting.gaussian import delta_from_mu
@@ -28,6 +28,10 @@ FORMAT = "sfumato-certificate"
 FORMAT_VERSION = 1
 CURVE_POINTS = 13
 SHORTEST_KEY = 32
+OTHERS = "of another program"
+FOREIGN = (
+    "the program that made the file released what the events say, and drew their noise rightly"
+)
 
 
 def certificate_of(
@@ -38,6 +42,7 @@ def certificate_of(
     by: str | None = None,
     data: str | os.PathLike[str] | None = None,
     data_key: bytes | None = None,
+    guarantee: Guarantee | None = None,
 ) -> dict[str, Any]:
     """Gather the content of a certificate; it is not signed yet.
 
@@ -55,21 +60,28 @@ def certificate_of(
     data_key : bytes, optional
         The owner's secret, 32 bytes at least. A fingerprint without a key would tell neighbours
         apart and is not offered.
+    guarantee : Guarantee, optional
+        For a file of another program: its promise, whose events a charge of `budget` paid for. The
+        certificate then holds only if that program drew the noise as charged.
 
     Returns
     -------
     dict
         Plain JSON values, for `signed`.
     """
-    promise = promise_in(file)
-    guarantee = Guarantee.from_dict(promise["guarantee"])
+    is_foreign = guarantee is not None
+    if guarantee is None:
+        promise = promise_in(file)
+        guarantee = Guarantee.from_dict(promise["guarantee"])
+    else:
+        promise, guarantee = _foreign(file, budget, guarantee)
     ledger, charge = _ledger(budget, guarantee)
     plain = guarantee.to_dict()
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "issued": datetime.now(UTC).isoformat(timespec="seconds"),
-        "subject": {**subject_of(file), "class": promise["class"]},
+        "subject": {**subject_of(file, is_foreign=is_foreign), "class": promise["class"]},
         **{name: plain[name] for name in ("unit", "relation", "status", "epsilon", "delta")},
         "statement": plain["sentence"],
         "attacker": guarantee.attacker.to_dict(),
@@ -89,6 +101,23 @@ def certificate_of(
         "purpose": purpose or charge.get("purpose"),
         "by": by or charge.get("by"),
     }
+
+
+def _foreign(
+    file: str | os.PathLike[str], budget: DatasetBudget | None, guarantee: Guarantee
+) -> tuple[dict[str, Any], Guarantee]:
+    """Give the promise of a file that Sfumato did not make: conditional, and paid for."""
+    if not Path(file).is_file():
+        raise InvalidInputError(f"There is no file '{file}'.")
+    if budget is None:
+        raise InvalidInputError("'budget' is needed with 'guarantee': the ledger that paid for it.")
+    spent = epsilon_spent(guarantee.events, guarantee.delta, guarantee.relation)
+    if guarantee.epsilon is None or guarantee.epsilon < spent * (1 - 1e-9):
+        raise InvalidInputError(
+            f"'guarantee' promises epsilon {guarantee.epsilon}, and its events cost {spent:.6g} at "
+            f"delta {guarantee.delta:g}."
+        )
+    return {"class": OTHERS, "bounds": None}, guarantee.only_if(FOREIGN)
 
 
 def _ledger(

@@ -60,7 +60,7 @@ def registry_yaml(
     """
     if sector is not None and sector not in SECTORS:
         raise InvalidInputError(f"'sector' must be one of {', '.join(SECTORS)}.")
-    slug = re.sub(r"[^a-z0-9]+", "-", f"{name} {curator} {certificate['issued'][:10]}".lower())
+    slug = re.sub(r"[^a-z0-9]+", "-", f"{name} {curator} {certificate['issued'][:4]}".lower())
     record = {
         "url_slug": slug.strip("-"),
         "status": "Draft",
@@ -92,9 +92,9 @@ def registry_yaml(
                 "justification": certificate["statement"],
             },
             "administrative": {
-                "registry_authors": [author],
                 "notes": f"Sfumato {certificate['software']['version']}, code SHA-256 "
                 f"{certificate['software']['code_sha256']}. " + _signer(certificate),
+                "registry_authors": [author],
             },
         },
     }
@@ -110,6 +110,7 @@ def _basic(
     description: str | None,
 ) -> dict[str, Any]:
     kinds = {"table": "Synthetic data", "model": "Machine learning model"}
+    kinds["file"] = kinds["model"]  # of another program; a draft, to be corrected
     found = {
         "name": name,
         "data_curators": [curator],

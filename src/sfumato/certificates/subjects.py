@@ -20,13 +20,15 @@ KEY = "certificate"  # in the metadata of a table
 INSIDE = (".parquet", ".feather", ".arrow")
 
 
-def subject_of(file: str | os.PathLike[str]) -> dict[str, str]:
+def subject_of(file: str | os.PathLike[str], *, is_foreign: bool = False) -> dict[str, str]:
     """Name a file and its content, without a certificate that it may carry.
 
     Parameters
     ----------
     file : path-like
         A model, or a fabricated table.
+    is_foreign : bool, default=False
+        Whether another program made the file; then all its bytes count.
 
     Returns
     -------
@@ -34,6 +36,9 @@ def subject_of(file: str | os.PathLike[str]) -> dict[str, str]:
         The name, the kind, and the SHA-256 of the content.
     """
     path = Path(file)
+    if is_foreign:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return {"file": path.name, "kind": "file", "sha256": digest}
     is_table = path.suffix.lower() in FORMATS
     digest = _of_table(path) if is_table else _of_model(path)
     return {"file": path.name, "kind": "table" if is_table else "model", "sha256": digest}
