@@ -59,7 +59,28 @@ def _planning(numbers: list[dict[str, Any]]) -> str:
     return head + rows_of(titles, rows)
 
 
+def _opacus(numbers: list[dict[str, Any]]) -> str:
+    text = (
+        "Runs of Opacus on a processor, charged before they start and certified: the epsilon of the "
+        "ledger beside those of Opacus' own accountants, records added or removed, delta 1e-5."
+    )
+    titles = ["noise multiplier", "steps", "charged", "Opacus, PRV", "Opacus, RDP", "accuracy"]
+    rows = [
+        [
+            f"{each['noise_multiplier']:g}",
+            f"{each['steps']:,}",
+            f"{each['epsilon']:.3f}",
+            f"{each['epsilon_opacus_prv']:.3f}",
+            f"{each['epsilon_opacus_rdp']:.3f}",
+            f"{each['accuracy']:.3f}",
+        ]
+        for each in numbers
+    ]
+    return f"{text}\n\n{rows_of(titles, rows)}"
+
+
 SECTIONS: Sections = {
     "search": ("Private search for settings", _search),
     "planning": ("Planned and measured accuracy", _planning),
+    "opacus": ("Runs of Opacus, charged", _opacus),
 }
