@@ -61,7 +61,7 @@ def _planning(numbers: list[dict[str, Any]]) -> str:
 
 def _opacus(numbers: list[dict[str, Any]]) -> str:
     text = (
-        "Runs of Opacus on a processor, charged before they start and certified: the epsilon of the "
+        "Runs of Opacus on a processor, charged before they start and certified: epsilon of the "
         "ledger beside those of Opacus' own accountants, records added or removed, delta 1e-5."
     )
     titles = ["noise multiplier", "steps", "charged", "Opacus, PRV", "Opacus, RDP", "accuracy"]
