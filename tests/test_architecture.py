@@ -25,6 +25,7 @@ FLOORS: list[set[str]] = [
     {"accounting"},
     {"mechanisms"},
     {"sums"},
+    {"engines"},
     {"scores"},
     {"private", "objectives"},
     {"moments", "image_features"},

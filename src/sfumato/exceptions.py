@@ -15,6 +15,7 @@
     ├── StoredModelError                    a saved file is damaged, altered or too new
     ├── FileNotWrittenError (OSError)       a file could not be written; the old one is as it was
     ├── NotEnoughMemoryError (MemoryError)  the memory here is too small; nothing was charged
+    ├── EngineError                         a part of the records was not added up
     └── FederationError                     a party refuses, is missing, or sends what is of no use
 
     RefutedGuaranteeWarning (UserWarning)   what was asked for keeps no promise
@@ -25,8 +26,11 @@ No message ever holds a value of a data row.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "BudgetExceededError",
+    "EngineError",
     "FederationError",
     "FileNotWrittenError",
     "InvalidInputError",
@@ -120,6 +124,22 @@ class FileNotWrittenError(SfumatoError, OSError):
 
 class NotEnoughMemoryError(SfumatoError, MemoryError):
     """What was asked for needs more memory than there is; refused before anything was charged."""
+
+
+class EngineError(SfumatoError):
+    """A part of the records was not added up: its engine failed or has sent what is of no use.
+
+    No sum over a part of the records is ever released.
+
+    Attributes
+    ----------
+    receipt : Receipt or None
+        Proof of the charge of the fit that has failed.
+    """
+
+    def __init__(self, message: str, *, receipt: Any = None) -> None:
+        super().__init__(message)
+        self.receipt = receipt
 
 
 class FederationError(SfumatoError):

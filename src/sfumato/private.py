@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,8 +20,11 @@ from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.cells import as_cells, checked_rows
+from sfumato.engines.opening import lies_elsewhere, partitions_of, unknown_record
+from sfumato.events import Event
 from sfumato.exceptions import (
     BudgetExceededError,
+    EngineError,
     InvalidInputError,
     MissingBoundsError,
     UnsupportedModeError,
@@ -29,10 +35,11 @@ from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 from sfumato.scores import say_in_scores, say_in_searches, without_weights
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import Encoded, IntoUnitBall
+from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import columns_of, is_table
+from sfumato.tables.frames import column_names, columns_of, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ class PrivateEstimator(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """Let `score` say what it is, and `fit` refuse weights of records with a reason."""
         if "fit" in vars(cls):
-            cls.fit = without_weights(vars(cls)["fit"])
+            cls.fit = _resumable(without_weights(vars(cls)["fit"]))
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = say_in_scores(score)
@@ -159,6 +166,11 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> NDArray[np.float64]:
         """Encode records as rows of doubles and check their shape; values are left to `clip`."""
+        if reset and lies_elsewhere(X):
+            raise UnsupportedModeError(
+                f"{type(self).__name__} needs all rows in memory with these settings: read the "
+                "table first and give it as a data frame or an array."
+            )
         encoder, X = self._encoder, self._encoded(X)
         is_plain = isinstance(self.bounds, Bounds)
         declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
@@ -288,7 +300,7 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[Records, NDArray[Any]]:
         """Do the same for a classifier: two labels at least."""
         y = self._target(X, y)
-        if y is None and not isinstance(X, Records):
+        if y is None and not isinstance(X, Records) and not lies_elsewhere(X):
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
@@ -329,11 +341,61 @@ class PrivateEstimator(BaseEstimator):
             if bounds.labels is None:
                 return X, _ONE_CLASS
             return X, bounds.label_set(np.asarray(bounds.labels))
+        records, *rest = self._read(self._labelled_rows, X, y, groups)
+        return records, rest[0]
+
+    def _labelled_rows(
+        self, X: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp] | None, NDArray[Any]]:
+        """Give rows, the numbers of their labels and the label set; without labels one class."""
         rows = self._check_rows(X)
-        codes, classes = None, _ONE_CLASS
-        if y is not None:
-            codes, classes = self._check_labels(rows, y, bounds)
-        return self._array_records(rows, codes, self._groups(X, groups)), classes
+        if y is None:
+            return rows, None, _ONE_CLASS
+        return rows, *self._check_labels(rows, y, self.row_bounds)
+
+    # Where records lie ------------------------------------------------------------------------
+
+    def _read(self, rows_of: Callable[..., Any], X: Any, y: Any, groups: Any) -> tuple[Any, ...]:
+        """Give records, in memory or elsewhere, and what else `rows_of` says about them.
+
+        `rows_of` is a method of this estimator that gives rows, codes and public facts of a table
+        and its target. Of records elsewhere it is applied to each batch, by a copy of the
+        unfitted estimator, and here to one record of which nothing is known.
+        """
+        if not lies_elsewhere(X):
+            rows, codes, *facts = rows_of(X, self._target(X, y))
+            return self._array_records(rows, codes, self._groups(X, groups)), *facts
+        parts, y, groups = partitions_of(X, y, groups)
+        if isinstance(self.bounds, TableBounds):
+            parts = parts.declared(self.bounds.types(), self.bounds.text)
+        elif self.bounds is not None and self.bounds.labels == PUBLIC_LABELS:
+            raise MissingBoundsError(
+                "Records that are not in memory need their labels listed in the bounds."
+            )
+        unfitted = type(self)(**{**self.get_params(deep=False), "ledger": None})
+        reader = BatchReader(unfitted, rows_of.__name__, y, groups)
+        unknown = replace(reader, estimator=self).of(unknown_record(parts.columns))
+        if self.person_unit is not None:
+            parts = parts.by_person(reader.ids_of)
+        records = PartitionedRecords(
+            parts,
+            reader,
+            width=int(unknown[0].shape[1]),
+            relation=self.relation,
+            person=self.person_unit,
+        )
+        number = records.public_rows if records.person is None else records.public_persons
+        if number is not None:
+            self._warn_if_weak(number)
+        return records, *unknown[2:]
+
+    def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
+        """Say before the charge that an engine will be asked many times."""
+        if isinstance(records, PartitionedRecords) and records.is_remote and n_passes > MANY_PASSES:
+            warnings.warn(
+                f"This fit asks the engine {n_passes} times for a sum over all parts. {instead}",
+                stacklevel=4,
+            )
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
@@ -350,7 +412,12 @@ class PrivateEstimator(BaseEstimator):
                 left=float(self.epsilon),
             )
         self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail from here on
-        return prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+        # What was paid for a fit whose engine failed before any noise was drawn is drawn on now.
+        paid: Receipt | None
+        paid, payer = self.__dict__.pop("_paid", (None, None))
+        if paid is None or payer is not self.ledger or not _covers(paid, events, self):
+            paid = prepay(self.ledger, *events, unit=self.unit, relation=self.relation)
+        return paid
 
     def _guarantee(self, receipt: Receipt, *public: str) -> Guarantee:
         """Write down the promise for what was drawn."""
@@ -426,7 +493,80 @@ class PrivateEstimator(BaseEstimator):
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
 
+@dataclass(frozen=True)
+class BatchReader:
+    """How an estimator reads a batch of a table that lies elsewhere, each record by itself.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        Unfitted, without a ledger.
+    method : str
+        Its method that gives rows and codes.
+    y, groups : str or None
+        Names of the columns of the target and of IDs.
+    """
+
+    estimator: Any
+    method: str
+    y: str | None
+    groups: str | None
+
+    def __call__(self, batch: Any) -> tuple[Any, ...]:
+        """Give rows and codes, and IDs where persons are the unit."""
+        rows, codes, *_ = self.of(batch)
+        codes = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
+        ids = () if self.estimator.person_unit is None else (self.ids_of(batch),)
+        return (rows, codes, *ids)
+
+    def of(self, batch: Any) -> tuple[Any, ...]:
+        """Give rows, codes and public facts."""
+        found: tuple[Any, ...] = getattr(self.estimator, self.method)(*self._divided(batch))
+        return found
+
+    def ids_of(self, batch: Any) -> Any:
+        """Give the IDs of persons."""
+        if isinstance(batch, tuple):
+            return self.estimator._groups(batch[0], batch[2])
+        if isinstance(self.estimator.bounds, TableBounds) or self.groups is None:
+            return self.estimator._groups(batch, self.groups)
+        return columns_of(batch, [self.groups])[self.groups]
+
+    def _divided(self, batch: Any) -> tuple[Any, Any]:
+        if isinstance(batch, tuple):
+            return batch[0], batch[1]
+        if isinstance(self.estimator.bounds, TableBounds):
+            return batch, self.estimator._target(batch, self.y)
+        left_out = [name for name in (self.y, self.groups) if name is not None]
+        names = [name for name in column_names(batch) if name not in left_out]
+        target = None if self.y is None else columns_of(batch, [self.y])[self.y]
+        return batch.select(names) if hasattr(batch, "select") else batch[names], target
+
+
 _ONE_CLASS = np.zeros(1, dtype=int)
+MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
+
+
+def _resumable(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fit` so that a charge is kept for the next one if its engine fails before a draw."""
+
+    @functools.wraps(fit)
+    def fitted(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return fit(self, *args, **options)
+        except EngineError as error:
+            if error.receipt is not None and error.receipt.is_untouched:
+                self._paid = error.receipt, self.ledger  # a copy of a receipt is the receipt
+            raise
+
+    return fitted
+
+
+def _covers(receipt: Receipt, events: list[Event], asked: PrivateEstimator) -> bool:
+    """Whether nothing was drawn on a receipt of this process for the same releases."""
+    words = (Unit(asked.unit), Relation(asked.relation))
+    same = receipt.events == tuple(events) and (receipt.unit, receipt.relation) == words
+    return same and receipt.is_untouched and receipt.is_of_this_process
 
 
 def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: object) -> None:

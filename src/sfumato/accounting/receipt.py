@@ -97,8 +97,18 @@ class Receipt:
         """List the paid events whose draw has not been made."""
         return tuple(event for event, times in self._unused.items() for _ in range(times))
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no draw at all has been made on it."""
+        return self._unused == flatten(self.events)
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it can be drawn on here."""
+        return os.getpid() == self._process
+
     def _refuse_other_process(self) -> None:
-        if os.getpid() != self._process:
+        if not self.is_of_this_process:
             raise LedgerError(
                 "This receipt was made in another process and cannot be used in this one, or a "
                 "draw could be paid once and made twice. Charge the ledger in the process that "

@@ -26,7 +26,7 @@ from sfumato.storage.forms import Form, numbers, refuse
 from sfumato.tables import TableBounds
 from sfumato.tables.frames import is_table
 
-__all__ = ["STORED_SCORES", "AdditiveModel"]
+__all__ = ["FEWER_PASSES", "STORED_SCORES", "AdditiveModel"]
 
 Array = NDArray[np.float64]
 
@@ -40,6 +40,7 @@ FEWEST_RECORDS = 16
 ORDER_SHARE, CROSSED_SHARE = 0.02, 0.1  # of the Gaussian part of mu², to choose pairs
 RECORDS_PER_COLUMN = 200  # times mu, from which on pairs are looked at
 SCORED = 4096  # rows that are scored together
+FEWER_PASSES = "A smaller 'n_steps' asks it less often."
 
 STORED_SCORES: Form = {
     "knots_": numbers("q", "k", least=0.0, most=1.0),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.additive.base import STORED_SCORES, AdditiveModel
+from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
 from sfumato.additive.probabilities import release_probabilities, score_table
@@ -206,6 +206,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
                 Joined.usual(records.person, limit),
             )
 
+        self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
         scores = fit_scores(
             records,
@@ -284,14 +285,17 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
             records, classes = self._records(X, None, bounds)
             records = records.side_by_side()  # rows of a person are bounded together
         else:
-            cells = self._cells(X, reset=True)
-            codes, classes = self._check_labels(cells, self._target(X, y), bounds)
-            records = self._array_records(cells, codes, self._groups(X, groups))
+            records, classes = self._read(self._labelled_cells, X, y, groups)
         if len(classes) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."
             )
         return records, classes
+
+    def _labelled_cells(self, X: Any, y: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any]]:
+        """Give cells, the numbers of their labels and the label set."""
+        cells = self._cells(X, reset=True)
+        return cells, *self._check_labels(cells, y, self._check_bounds())
 
     def _check_settings(self) -> None:
         check_steps(self.n_steps, self.max_gradient_norm)

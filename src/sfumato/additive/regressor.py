@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import RegressorMixin
 
-from sfumato.additive.base import STORED_SCORES, AdditiveModel
+from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.calibration import release_calibration
 from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
@@ -201,6 +201,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         def gradient(weights: Array, _: Array) -> ResidualSum:
             return ResidualSum(longest, weights, Joined.usual(records.person, longest))
 
+        self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
         scores = fit_scores(
             records, plan, gradient, receipt, n_scores=1, score_noise=SCORE_NOISE, curvature=1.0
@@ -237,16 +238,12 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         """
         self._check_bounds()
         check_steps(self.n_steps, self.max_gradient_norm)
-        low, high = self._target_range()
+        self._target_range()
         if isinstance(X, Records):
             raise InvalidInputError(
                 f"{type(self).__name__} takes arrays and tables: records have no targets."
             )
-        cells = self._cells(X, reset=True)
-        targets = as_numbers(self._check_column(cells, self._target(X, y)))
-        places = np.where(np.isfinite(targets), np.clip(targets, low, high), np.nan)
-        together = np.column_stack([cells, (places - low) / (high - low)])
-        records = self._array_records(together, None, self._groups(X, groups))
+        (records,) = self._read(self._cells_with_target, X, y, groups)
         columns, longest = self._public_columns(), float(self.max_gradient_norm)
         rule = self._knot_rule(records.public_rows, len(columns.numeric))
         pairs = self._pair_rule(records.public_rows, len(columns))
@@ -271,6 +268,14 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
             epsilon=float(self.epsilon),
             delta=float(self.delta),
         )
+
+    def _cells_with_target(self, X: Any, y: Any) -> tuple[Array, None]:
+        """Give cells and, beside them, the place of the target in its public range."""
+        low, high = self._target_range()
+        cells = self._cells(X, reset=True)
+        targets = as_numbers(self._check_column(cells, y))
+        places = np.where(np.isfinite(targets), np.clip(targets, low, high), np.nan)
+        return np.column_stack([cells, (places - low) / (high - low)]), None
 
     def _target_range(self) -> tuple[float, float]:
         given = self.target_bounds

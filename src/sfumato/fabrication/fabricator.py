@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.additive.knots import EDGES
 from sfumato.bounds import Bounds
+from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import (
     METHODS,
@@ -42,6 +43,7 @@ from sfumato.storage.forms import (
     seed,
     whole,
 )
+from sfumato.sums.records import Records
 from sfumato.tables.frames import LIBRARIES, is_table, library_of
 from sfumato.tables.schema import TableBounds
 
@@ -270,32 +272,35 @@ class Fabricator(PrivateRowsEstimator):
                 f"Method {method!r} publishes a row for each row and protects records: with "
                 f"unit='person' use one of {', '.join(map(repr, OF_PERSONS))}."
             )
-        rows, y = self._check_rows(X), self._target(X, y)
-        codes, labels = self._codes(rows, y, bounds)
-        is_frame = is_table(X) and isinstance(self.bounds, TableBounds)
-        self.library_ = library_of(X) if is_frame else None
+        is_frame = (is_table(X) or lies_elsewhere(X)) and isinstance(self.bounds, TableBounds)
+        self.library_ = (library_of(X) if is_table(X) else "pyarrow") if is_frame else None
         self.__dict__.pop("classes_", None)  # of an earlier fit with labels
-        if labels is not None:
-            self.classes_ = labels
         self.method_ = method
-        ids = self._groups(X, groups)
         if method == "tree":
-            self._release_tree(X, codes, ids)  # [W1] to [W6]
-            return self
-        scale = PublicScale(bounds, rows.shape[1])
-        n_classes = 1 if labels is None else len(labels)
-
-        if self._draws_rows:
-            records = self._array_records(rows, codes, ids)
-            released = self._release_gaussians(scale, records, n_classes)  # [F1] to [F3]
+            records, labels = self._read(self._labelled_places, X, y, groups)
+            self._note_labels(labels)
+            self._release_tree(records)  # [W1] to [W6]
+        elif self._draws_rows:
+            records, labels = self._read(self._rows_and_codes, X, y, groups)
+            self._note_labels(labels)
+            scale = PublicScale(bounds, records.width)
+            released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
             self.released_ = _as_dict(released, records.public_rows)
         else:
+            rows, codes, labels = self._rows_and_codes(X, self._target(X, y))
+            self._groups(X, groups)  # refuses them
+            self._note_labels(labels)
             self._warn_if_weak(len(rows))
-            private, codes = self._release_rows(scale, rows, codes, n_classes)  # [F4] to [F8]
+            scale = PublicScale(bounds, rows.shape[1])
+            private, codes = self._release_rows(scale, rows, codes, self._n_classes)  # [F4] to [F8]
             passes = self._passes(private)
             fabricated = in_order(private, self._fabricated(private, passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
+
+    def _note_labels(self, labels: NDArray[Any] | None) -> None:
+        if labels is not None:
+            self.classes_ = labels
 
     def fabricate(self) -> Any:
         """Give the fabricated rows, as a table if the rows seen were one.
@@ -385,7 +390,8 @@ class Fabricator(PrivateRowsEstimator):
 
     def _chosen_method(self, X: Any) -> str:
         """Give the method for these rows: a public rule."""
-        fits = is_table(X) and isinstance(self.bounds, TableBounds) and not self._is_entry
+        is_frame = is_table(X) or lies_elsewhere(X)
+        fits = is_frame and isinstance(self.bounds, TableBounds) and not self._is_entry
         if self.method == "tree" and not fits:
             raise UnsupportedModeError(
                 "method='tree' is for tables with bounds=TableBounds(...) and unit 'record'."
@@ -393,8 +399,8 @@ class Fabricator(PrivateRowsEstimator):
         if self.method is not None or not fits:
             return self.method or "moments"
         columns = self._declared_table().columns  # checked before anything is charged
-        if self.bins or self.constraints or self._hides_number:
-            return "tree"
+        if self.bins or self.constraints or self._hides_number or lies_elsewhere(X):
+            return "tree"  # a table that is not in memory is a long one
         n_numbers = sum(not column.n_categories for column in columns)
         worthwhile = is_tree_worthwhile(
             len(X), len(columns), n_numbers, epsilon=self.epsilon, delta=self.delta
@@ -409,9 +415,16 @@ class Fabricator(PrivateRowsEstimator):
     def _n_classes(self) -> int:
         return len(self.classes_) if hasattr(self, "classes_") else 1
 
-    def _release_tree(self, X: Any, codes: NDArray[np.intp], groups: Any) -> None:
+    def _labelled_places(
+        self, X: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
+        """Give a place per column, the numbers of labels and the label set."""
         table = self._declared_table()
-        records = self._array_records(table.places(table.bounds.cells(X)), codes, groups)
+        _, codes, labels = self._rows_and_codes(X, y)
+        return table.places(table.bounds.cells(X)), codes, labels
+
+    def _release_tree(self, records: Records) -> None:
+        table = self._declared_table()
         plan = TreePlan.of(
             records, table.columns, self._n_classes, epsilon=self.epsilon, delta=self.delta
         )
@@ -476,12 +489,14 @@ class Fabricator(PrivateRowsEstimator):
 
     # Before the release -----------------------------------------------------------------------
 
-    def _codes(
-        self, rows: NDArray[np.float64], y: Any, bounds: Bounds
-    ) -> tuple[NDArray[np.intp], NDArray[Any] | None]:
+    def _rows_and_codes(
+        self, X: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
+        """Give rows, the numbers of labels and the label set, None without labels."""
+        rows = self._check_rows(X)
         if y is None:
-            return np.zeros(len(rows), dtype=np.intp), None
-        return self._check_labels(rows, y, self._listed(bounds))
+            return rows, np.zeros(len(rows), dtype=np.intp), None
+        return rows, *self._check_labels(rows, y, self._listed(self.row_bounds))
 
     # After the release ------------------------------------------------------------------------
 

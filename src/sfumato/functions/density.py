@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
+from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
 from sfumato.functions.density_answers import DensityAnswers
@@ -252,15 +253,24 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
             The fitted estimator.
         """
         bounds = self._check_promise()
-        rows = self._check_rows(X)
+        if self.method == "process" or not lies_elsewhere(X):
+            return self._fit_rows(X, y, groups, bounds)
+        records, classes = self._read(self._labelled_rows, X, y, groups)
+        if self._chosen_method(records.width) == "process":
+            self._check_rows(X)  # which refuses rows that are not in memory
+        self._forget()
+        self.classes_, self.method_ = classes, "grid"
+        return self._fit_grid(records.mapped(Clipped(bounds, records.width)))  # [D1]
+
+    def _fit_rows(self, X: Any, y: Any, groups: Any, bounds: Bounds) -> Self:
+        """Release a density of rows in memory."""
+        rows, codes, classes = self._labelled_rows(X, y)
         method = self._chosen_method(rows.shape[1])
         if method == "process":
             self._check_choices()
             self._refuse_persons()
-        if y is None:
-            codes, classes = np.broadcast_to(np.intp(0), len(rows)), np.zeros(1, dtype=int)
-        else:
-            codes, classes = self._check_labels(rows, y, bounds)
+        if codes is None:
+            codes = np.broadcast_to(np.intp(0), len(rows))
         records = self._array_records(rows, codes, self._groups(X, groups))
         self._forget()
         self.classes_, self.method_ = classes, method

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import Bounds
+from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.kernels.arrays import is_from_another_library, like, namespace_of, to_numpy
@@ -49,6 +50,9 @@ __all__ = ["PrivateLinearClassifier"]
 USUAL_SHARE = 0.3
 FOREIGN = "the array library computes exp and sqrt of a number alike at every place of an array"
 SCORED = 4096  # rows that are scored together
+FEWER_PASSES = (
+    "PrivateGaussianClassifier asks it 1 to 4 times; a smaller 'n_steps' asks it less often."
+)
 WIDE = 64  # features of a ball that do without a constant
 MOST_WHITENED = 2**13  # features: the second moment has their square, its eigenvectors their cube
 
@@ -220,13 +224,15 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             The fitted estimator.
         """
         records, plan = self.plan(X, y, groups)
+        self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
-        self.projection_ = release_projection(records, plan, receipt, X)  # [L3] second moment
+        device = None if lies_elsewhere(X) else X
+        self.projection_ = release_projection(records, plan, receipt, device)  # [L3] second moment
         rows = records.mapped(plan.row_map(records.width, self.projection_))
         weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
-        if is_from_another_library(X) and self.algorithm == "noisy-gd":
+        if is_from_another_library(device) and self.algorithm == "noisy-gd":
             self._require_place_independence()
         return self
 
@@ -255,7 +261,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             The records, rows in the unit ball, and the releases of a fit.
         """
         bounds = self._check_promise()
-        if isinstance(X, Records) and self.algorithm != "noisy-gd":
+        if (isinstance(X, Records) or lies_elsewhere(X)) and self.algorithm != "noisy-gd":
             raise UnsupportedModeError(
                 f"algorithm={self.algorithm!r} needs all rows in memory; use algorithm='noisy-gd'."
             )
@@ -264,7 +270,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
                 f"algorithm={self.algorithm!r} protects one record: an objective has a term per "
                 "row. Use algorithm='noisy-gd' with unit='person'."
             )
-        labels = to_numpy(y) if is_from_another_library(y) else y
+        is_foreign = is_from_another_library(y) and not lies_elsewhere(y)
+        labels = to_numpy(y) if is_foreign else y
         records, self.classes_ = self._labelled_unit_records(  # [L1] unit ball
             X, labels, bounds, groups
         )
@@ -314,6 +321,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         return scores
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
+        if lies_elsewhere(X):
+            return super()._check_rows(X, reset=reset)
         stays = self.algorithm == "noisy-gd" and not getattr(self.bounds, "has_ranges", False)
         if not (is_from_another_library(X) and stays):
             rows = to_numpy(X) if is_from_another_library(X) else X

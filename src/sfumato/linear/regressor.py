@@ -36,6 +36,7 @@ __all__ = ["PrivateLinearRegressor"]
 Array = NDArray[np.float64]
 
 ALGORITHMS = ("noisy-gd", "moments")
+FEWER_PASSES = "algorithm='moments' asks it once; a smaller 'n_steps' asks it less often."
 # Chosen, with clip and steps, on held-out training rows of diamonds and doctor contacts.
 MOMENT_SHARE = 0.3  # of mu², with "noisy-gd"
 SCORE_NOISE = 0.4  # spreads of the target by which noise alone moves the score of a unit row
@@ -163,16 +164,14 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         bounds = self._check_promise()
         self._check_settings()
         low, high = self._target_range()
-        rows = self._check_rows(X)
-        targets = as_numbers(self._check_column(rows, self._target(X, y)))
+        (records,) = self._read(self._rows_with_target, X, y, groups)
         middle, half = (low + high) / 2, (high - low) / 2
-        scaled = (np.clip(targets, low, high) - middle) / half
-        scaled[~np.isfinite(targets)] = np.nan
-        with_targets = np.column_stack([rows, scaled])
-        records = self._array_records(with_targets, None, self._groups(X, groups))
-        into_ball = IntoUnitBall(bounds, rows.shape[1])
+        width = records.width - 1
+        into_ball = IntoUnitBall(bounds, width)
         moment, gradients = self._mechanisms(records, into_ball.width)
         steps = [] if gradients is None else [Repeated(gradients, int(self.n_steps))]
+        if gradients is not None:
+            self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(moment, *steps)  # charge, then draw
         together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
         statistic = SecondMoment(together.width)
@@ -185,12 +184,22 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
             line = self._descended(records, into_ball, found, gradients, receipt)
             coef, level = found.corrected(*line)
             spread = found.line(coef)[1]
-        centre, radius = bounds.ball(rows.shape[1])
+        centre, radius = bounds.ball(width)
         self.coef_ = coef * (half / radius)
         self.intercept_ = float(middle + half * level - self.coef_ @ centre)
         self.residual_std_ = half * spread
         self.guarantee_ = self._guarantee(receipt, "range of the target")
         return self
+
+    def _rows_with_target(self, X: Any, y: Any) -> tuple[Array, None]:
+        """Give rows and, beside them, the target in its public range, from -1 to 1."""
+        low, high = self._target_range()
+        middle, half = (low + high) / 2, (high - low) / 2
+        rows = self._check_rows(X)
+        targets = as_numbers(self._check_column(rows, y))
+        scaled = (np.clip(targets, low, high) - middle) / half
+        scaled[~np.isfinite(targets)] = np.nan
+        return np.column_stack([rows, scaled]), None
 
     def _check_settings(self) -> None:
         if self.algorithm not in ALGORITHMS:

@@ -9,7 +9,7 @@ was taken, and its sensitivity is the one of the proof.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +81,8 @@ class SecretSum:
 
     Notes
     -----
-    It prints nothing of what it holds, and `sfumato.save` knows no such type. It may travel
-    between processes of one engine, as the rows do from which it comes.
+    It prints nothing of what it holds and refuses to be pickled, copied or saved. Between the
+    processes of one engine it travels as a `SecretMessage`, as the rows do from which it comes.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -112,6 +112,11 @@ class SecretSum:
         return bool(self.n_rows == other.n_rows and np.array_equal(self._units, other._units))
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInputError(
+            "A secret sum cannot be pickled, copied or saved: only a release turns it into numbers."
+        )
 
     def __repr__(self) -> str:
         return f"SecretSum(shape={self._units.shape})"

@@ -260,6 +260,8 @@ class PersonSum:
         steps = (whole + per_step // 2) // per_step  # [T3] rounded once, exact as doubles
         return np.asarray(steps * 2.0**-AVERAGE_BITS)
 
+    __reduce__ = SecretSum.__reduce__  # it cannot be pickled, copied or saved
+
     def __repr__(self) -> str:
         return f"PersonSum(shape={self._shape})"
 

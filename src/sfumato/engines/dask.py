@@ -1,0 +1,226 @@
+"""Tables of Dask: parts on the workers of a cluster, or computed by Dask on this machine.
+
+With a `distributed.Client` every part is one task. Dask runs it again where a worker is lost, and
+each part enters a sum once. Rows that are kept for many passes are results of tasks that stay on
+the workers, in their memory or spilled by Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import dask
+import numpy as np
+
+from sfumato.engines.failures import told
+from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.sums.identities import partition_of
+from sfumato.sums.partitions import Partitions, Task
+
+__all__ = ["ArrayParts", "DelayedParts", "FrameParts"]
+
+RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
+PERSON = "sfumato person"  # name of a column while rows are moved
+
+
+class DelayedParts(Partitions):
+    """Parts that Dask computes when they are needed.
+
+    Parameters
+    ----------
+    parts : sequence of Delayed or Future
+        Each a batch, or a list of batches.
+    columns : sequence of str or int
+        Names of the columns, or their number where they have none.
+    """
+
+    library = "pandas"
+
+    def __init__(self, parts: Sequence[Any], columns: Sequence[str] | int) -> None:
+        self._parts, self._columns = list(parts), columns
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self._parts)
+
+    @property
+    def columns(self) -> Sequence[str] | int:
+        """Names of the columns, or their number."""
+        return self._columns
+
+    def map(self, task: Task) -> Iterator[Any]:
+        """Apply a task to every part, where Dask puts it.
+
+        Parameters
+        ----------
+        task : callable
+            See `Partitions.map`.
+
+        Yields
+        ------
+        object
+            What the task gave.
+        """
+        client = _client()
+        calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
+        if client is None:
+            with told("Dask"):
+                yield from dask.compute(*calls)
+            return
+        with told("Dask"):
+            yield from _results(client, client.compute(calls, retries=RETRIES))
+
+    def kept(self, task: Task) -> Partitions:
+        """Keep what a task makes of each part on the workers.
+
+        Parameters
+        ----------
+        task : callable
+            As for `map`; it gives the batches of the new part.
+
+        Returns
+        -------
+        Partitions
+            The new parts; made on each pass where there is no cluster.
+        """
+        client = _client()
+        if client is None:
+            return super().kept(task)
+        calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
+        kept = DelayedParts(client.compute(calls, retries=RETRIES), self._columns)
+        kept.progress = self.progress
+        return kept
+
+
+class FrameParts(DelayedParts):
+    """The partitions of a Dask DataFrame.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        The table.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        super().__init__(frame.to_delayed(), list(map(str, frame.columns)))
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
+        """Read no more than these columns.
+
+        Parameters
+        ----------
+        types : mapping of str to str
+            Arrow's names of types, by column.
+        text : TextFormat, optional
+            Not used.
+
+        Returns
+        -------
+        Partitions
+            The parts.
+        """
+        missing = [name for name in types if name not in self._frame.columns]
+        if missing:
+            raise InvalidInputError(f"The table has no column {missing[0]!r}.")
+        declared = FrameParts(self._frame[list(types)])
+        declared.progress = self.progress
+        return declared
+
+    def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
+        """Let Dask move rows to partitions by a hash of their IDs.
+
+        Parameters
+        ----------
+        ids_of : callable
+            Gives the IDs of a batch.
+
+        Returns
+        -------
+        Partitions
+            All rows of a person in one part.
+        """
+        n_parts = self._frame.npartitions
+        meta = self._frame._meta.assign(**{PERSON: np.empty(0, dtype=np.int64)})
+        marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
+        moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
+        gathered = FrameParts(moved.drop(columns=PERSON))
+        gathered.progress = self.progress
+        return gathered
+
+
+class ArrayParts(DelayedParts):
+    """The chunks of a Dask array, with labels and IDs beside them.
+
+    Parameters
+    ----------
+    rows : dask.array.Array of shape (n, width)
+        Rows.
+    labels, groups : dask.array.Array of shape (n,), optional
+        Labels or targets, and IDs of persons.
+    """
+
+    def __init__(self, rows: Any, labels: Any = None, groups: Any = None) -> None:
+        if rows.ndim != 2:
+            raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
+        if groups is not None:
+            raise InvalidInputError(
+                "Rows of persons are brought together in tables: give a Dask DataFrame with a "
+                "column of IDs. Nothing was charged."
+            )
+        rows = rows.rechunk({1: -1})
+        parts = rows.to_delayed()[:, 0].tolist()
+        beside = [_column(each, rows, len(parts)) for each in (labels, groups)]
+        together = [dask.delayed(tuple)(list(each)) for each in zip(parts, *beside, strict=True)]
+        super().__init__(together, int(rows.shape[1]))
+
+
+def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
+    """Cut a column as the rows are cut."""
+    if column is None:
+        return [None] * n_parts
+    if not hasattr(column, "chunks") or column.ndim != 1:
+        raise InvalidInputError("Beside a Dask array, 'y' must be a Dask array of one dimension.")
+    if not np.isnan(rows.shape[0]) and column.shape[0] != rows.shape[0]:
+        raise InvalidInputError("X and y have inconsistent numbers of samples.")
+    same = column if np.isnan(rows.shape[0]) else column.rechunk((rows.chunks[0],))
+    if same.numblocks[0] != n_parts:
+        raise InvalidInputError("X and y have inconsistent numbers of chunks.")
+    found: list[Any] = same.to_delayed().tolist()
+    return found
+
+
+def _applied(task: Task, number: int, part: Any) -> Any:
+    return task(number, part if isinstance(part, list) else [part])
+
+
+def _listed(task: Task, number: int, part: Any) -> list[Any]:
+    return list(_applied(task, number, part))
+
+
+def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
+    numbers = partition_of(ids_of(frame), n_parts) if len(frame) else np.empty(0, dtype=np.int64)
+    return frame.assign(**{PERSON: numbers.astype(np.int64)})
+
+
+def _client() -> Any:
+    """Give the client of this process, if there is one."""
+    try:
+        from distributed import default_client
+
+        return default_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def _results(client: Any, futures: list[Any]) -> Iterator[Any]:
+    """Give results as they come; none after the scheduler was lost."""
+    from distributed import as_completed
+
+    waiting: Iterable[Any] = as_completed(futures)
+    for future in waiting:
+        if client.status != "running" or future.status in ("cancelled", "lost"):
+            raise EngineError("The scheduler of Dask was lost.")
+        yield future.result()

@@ -1,0 +1,32 @@
+"""Failures of engines, told without what their messages may hold of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sfumato.exceptions import EngineError, SfumatoError
+
+__all__ = ["told"]
+
+
+@contextmanager
+def told(engine: str) -> Iterator[None]:
+    """Raise an `EngineError` for whatever an engine raises; our own messages hold no cell.
+
+    Parameters
+    ----------
+    engine : str
+        Its name.
+    """
+    try:
+        yield
+    except EngineError:
+        raise
+    except SfumatoError as error:
+        raise EngineError(f"A part of the records was not added up by {engine}: {error}") from None
+    except Exception as error:
+        raise EngineError(
+            f"A part of the records was not added up: {engine} gave up with "
+            f"{type(error).__name__}. Its own log says more."
+        ) from None

@@ -1,0 +1,108 @@
+"""What `fit` was given, as parts of a table: by its kind, without importing any engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sfumato.engines.tables import FileParts, QueryParts
+from sfumato.exceptions import InvalidInputError
+from sfumato.sums.partitions import Partitions
+from sfumato.tables.columns import arrow
+from sfumato.tables.frames import library_of
+
+__all__ = ["lies_elsewhere", "partitions_of", "unknown_record"]
+
+CLUSTERS = ("dask", "pyspark")
+QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("polars", "LazyFrame"))
+
+
+def lies_elsewhere(X: object) -> bool:
+    """Tell whether `X` names or describes a table that is not in memory.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        Whether it is a path, a query, a table of a cluster or a `Partitions`.
+    """
+    if isinstance(X, str | os.PathLike | Partitions):
+        return True
+    library = library_of(X)
+    is_query = (library, type(X).__name__) in QUERIES
+    return is_query or ((library in CLUSTERS and hasattr(X, "columns")) or _is_dask_array(X))
+
+
+def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
+    """Open a table that is not in memory.
+
+    Parameters
+    ----------
+    X : path, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Dask array, Partitions
+        The table. A path may name a file, a folder of files, or be a glob.
+    y, groups : str or None
+        Names of the columns of the target and of IDs; Dask arrays beside a Dask array.
+
+    Returns
+    -------
+    parts : Partitions
+        The table in parts.
+    y, groups : str or None
+        The names of columns that are left to be found.
+    """
+    if _is_dask_array(X):
+        from sfumato.engines.dask import ArrayParts  # here, because it needs Dask
+
+        return ArrayParts(X, y, groups), None, None
+    for name, column in (("y", y), ("groups", groups)):
+        if column is not None and not isinstance(column, str):
+            raise InvalidInputError(
+                f"'{name}' must name a column of the table, since its rows are not in memory. "
+                f"Got {type(column).__name__} instead."
+            )
+    return _opened(X), y, groups
+
+
+def _opened(X: Any) -> Partitions:
+    if isinstance(X, Partitions):
+        return X
+    if isinstance(X, str | os.PathLike):
+        return FileParts.of(X)
+    if library_of(X) == "dask":
+        from sfumato.engines.dask import FrameParts
+
+        return FrameParts(X)
+    if library_of(X) == "pyspark":
+        from sfumato.engines.spark import SparkParts
+
+        return SparkParts(X)
+    return QueryParts(X)
+
+
+def _is_dask_array(X: object) -> bool:
+    return library_of(X) == "dask" and hasattr(X, "chunks")
+
+
+def unknown_record(columns: Sequence[str] | int) -> Any:
+    """Give one made-up record of which nothing is known: what is public can be read off it.
+
+    Parameters
+    ----------
+    columns : sequence of str or int
+        Names of columns, or their number.
+
+    Returns
+    -------
+    table or tuple
+        A batch of one record.
+    """
+    if isinstance(columns, int):
+        return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
+    return arrow().table({name: arrow().nulls(1, "double") for name in columns})
