@@ -3,14 +3,21 @@
 Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`. Without
 what they need they are skipped. SFUMATO_REQUIRE names groups that must run ("torch,browser"): then
 a skipped test of theirs, or none that ran, is a failure.
+
+Every test and every shared fixture draws its noise by its own name, so equal code gives equal
+verdicts, in any order and on any number of workers. SFUMATO_FRESH=1 leaves the operating system's.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,6 +64,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.nodeid.startswith(QUICK):
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("servers") is None)
+
+
+# Noise ------------------------------------------------------------------------------------------
+
+FRESH = bool(os.environ.get("SFUMATO_FRESH"))
+PROCESS = os.getpid()
+streams = [random.Random(0)]
+
+
+def _random_bytes(count: int) -> bytes:
+    """Stand in for `os.urandom`; a forked child draws what the operating system gives."""
+    return os.urandom(count) if os.getpid() != PROCESS else streams[-1].randbytes(count)
+
+
+def _draw_by(name: str) -> random.Random:
+    """Give the noise of a name; what the library calls the operating system is the last stream."""
+    if not FRESH and (entropy := sys.modules.get("sfumato.mechanisms.entropy")) is not None:
+        entropy.os = SimpleNamespace(urandom=_random_bytes)  # type: ignore[attr-defined]
+    return random.Random(f"{os.environ.get('SFUMATO_SEEDS', '')} {name.partition('@')[0]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin the noise of a test."""
+    streams[:] = [_draw_by(item.nodeid)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """Draw the noise of a shared fixture apart from that of the test which happens to need it."""
+    if fixturedef.scope == "function":
+        return (yield)
+    number = getattr(request, "param_index", 0)
+    streams.append(_draw_by(f"{fixturedef.baseid} {fixturedef.argname} {number}"))
+    try:
+        return (yield)
+    finally:
+        streams.pop()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

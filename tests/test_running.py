@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import os
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from sfumato.mechanisms import entropy
 
 ROOT = Path(__file__).parents[1]
 SKIPPING = """
@@ -111,6 +116,29 @@ def test_every_test_of_utility_takes_the_seeds() -> None:
     found = [test for test in found if test.name not in WITHOUT_NOISE]
     assert len(found) >= 10
     assert [test.name for test in found if not is_seeded(test)] == []
+
+
+@pytest.fixture(scope="module")
+def shared_word() -> int:
+    return int(entropy.random_words(1)[0])
+
+
+def word_of(name: str) -> int:
+    named = f"{os.environ.get('SFUMATO_SEEDS', '')} {name}"
+    return int.from_bytes(random.Random(named).randbytes(8), "little")
+
+
+@pytest.mark.skipif("SFUMATO_FRESH" in os.environ, reason="noise is the operating system's")
+def test_noise_is_drawn_by_the_name_of_a_test(shared_word: int, in_child: Any) -> None:
+    """And that of a shared fixture by its own; a child has the operating system's."""
+    name = "tests/test_running.py"
+    fresh = in_child(lambda: entropy.random_words(1)[0] == word_of(name))
+    assert int(entropy.random_words(1)[0]) == word_of(
+        f"{name}::test_noise_is_drawn_by_the_name_of_a_test"
+    )
+    assert shared_word == word_of(f"{name} shared_word 0")
+    assert fresh == repr(np.False_)
+    assert not entropy.is_seeded()
 
 
 def test_seeds_reach_tests_of_utility() -> None:
