@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 FRESH = bool(os.environ.get("SFUMATO_FRESH"))
 PROCESS = os.getpid()
-streams = [random.Random(0)]
+streams = [random.Random(0)]  # noqa: S311 - reproducible, on purpose
 
 
 def _random_bytes(count: int) -> bytes:
@@ -82,7 +82,8 @@ def _draw_by(name: str) -> random.Random:
     """Give the noise of a name; what the library calls the operating system is the last stream."""
     if not FRESH and (entropy := sys.modules.get("sfumato.mechanisms.entropy")) is not None:
         entropy.os = SimpleNamespace(urandom=_random_bytes)  # type: ignore[attr-defined]
-    return random.Random(f"{os.environ.get('SFUMATO_SEEDS', '')} {name.partition('@')[0]}")
+    named = f"{os.environ.get('SFUMATO_SEEDS', '')} {name.partition('@')[0]}"
+    return random.Random(named)  # noqa: S311
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -58,6 +58,7 @@ def data_folder() -> Path:
     return folder
 
 
+SECONDS = 900  # a busy machine is waited for
 # Headless, as root too, and silent: a browser that is looked through asks nobody anything.
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -76,11 +77,21 @@ def browser() -> Iterator[Any]:
     system = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
     with playwright.sync_playwright() as driver:
         try:
-            found = driver.chromium.launch(executable_path=system, args=CHROMIUM_FLAGS)
+            found = driver.chromium.launch(
+                executable_path=system, args=CHROMIUM_FLAGS, timeout=SECONDS * 1000
+            )
         except playwright.Error:
             pytest.skip(
                 "no Chromium: make test-browser fetches one (Debian: apt-get install chromium)"
             )
+        open_context = found.new_context
+
+        def patient(**options: Any) -> Any:
+            context = open_context(**options)
+            context.set_default_timeout(SECONDS * 1000)
+            return context
+
+        found.new_context = patient
         yield found
         found.close()
 

@@ -44,7 +44,7 @@ def interrupted_after():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_no_lock_stays_after_an_interrupt(tmp_path, interrupted_after):
     path = tmp_path / "budget.db"
-    budget = Ledger(path, timeout=5).create("rows", epsilon=1.0)
+    budget = Ledger(path, timeout=60).create("rows", epsilon=1.0)
     draws, whole, kept, told = random.Random(0), deque([0.02], maxlen=5), [], 0
     for i in range(4 * INTERRUPTS):
         event, begun = PureEvent(1e-6 * (1 + i)), time.perf_counter()

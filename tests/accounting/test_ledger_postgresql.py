@@ -76,12 +76,12 @@ def server():
         yield address
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(300)
         shutil.rmtree(folder)
 
 
 def _wait_for(address):
-    for _ in range(200):
+    for _ in range(3000):
         with contextlib.suppress(psycopg.OperationalError):
             psycopg.connect(address).close()
             return
@@ -321,9 +321,9 @@ def freeze(monkeypatch):
 
 @pytest.mark.parametrize("ending", ["goes on", "dies"])
 def test_a_server_that_freezes_in_the_commit(address, freeze, ending):
-    budget = Ledger(address, timeout=0.5).create("rows", epsilon=1.0)
+    budget = Ledger(address, timeout=3).create("rows", epsilon=1.0)
     frozen = freeze("COMMIT")
-    with pytest.raises(LedgerUncertainError, match=r"within 2.5 s. Unknown .* verify before"):
+    with pytest.raises(LedgerUncertainError, match=r"within 5 s. Unknown .* verify before"):
         budget.charge(PureEvent(0.6))
     if ending == "dies":
         os.kill(frozen[0], signal.SIGTERM)
@@ -336,9 +336,9 @@ def test_a_server_that_freezes_in_the_commit(address, freeze, ending):
 
 
 def test_a_server_that_freezes_before_the_commit(address, freeze):
-    budget = Ledger(address, timeout=0.5).create("rows", epsilon=1.0)
+    budget = Ledger(address, timeout=3).create("rows", epsilon=1.0)
     frozen = freeze("UPDATE")
-    with pytest.raises(LedgerError, match=r"did not answer within 2.5 s; nothing was charged"):
+    with pytest.raises(LedgerError, match=r"did not answer within 5 s; nothing was charged"):
         budget.charge(PureEvent(0.6))
     os.kill(frozen[0], signal.SIGCONT)
     assert budget.spent() == 0.0

@@ -94,7 +94,7 @@ def test_a_private_model_is_not_accused() -> None:
         ),
         delta=1e-5,
         claimed=1.0,
-        confidence=0.999,
+        confidence=1 - 1e-6,
         random_state=0,
     )
     assert not found.refutes

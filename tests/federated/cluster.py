@@ -84,9 +84,9 @@ class Cluster:
                 [str(script)], env=environment, stdout=log, stderr=log, start_new_session=True
             )
 
-    def kill_program(self, program: str) -> None:
-        """Kill the one process of this cluster that runs a program of Flower."""
-        own = f"127.0.0.1:{self.link.port}"
+    def kill_program(self, program: str, *arguments: str) -> None:
+        """Kill the one process of this cluster that runs a program of Flower, so called."""
+        own = {f"127.0.0.1:{self.link.port}", *arguments}
         (victim,) = (
             int(place.name)
             for place in Path("/proc").iterdir()
@@ -100,9 +100,9 @@ class Cluster:
         self.nodes[name].wait()
 
 
-def _runs(process: Path, program: str, argument: str) -> bool:
+def _runs(process: Path, program: str, arguments: set[str]) -> bool:
     try:
         words = (process / "cmdline").read_bytes().decode().split("\0")
     except OSError:  # it has ended
         return False
-    return any(word.endswith(f"/{program}") for word in words) and argument in words
+    return any(word.endswith(f"/{program}") for word in words) and arguments <= set(words)

@@ -74,7 +74,7 @@ def test_processes_that_ask_at_once_get_the_same_release(tmp_path: Path) -> None
     ]
     for worker in workers:
         worker.start()
-    answers = [queue.get(timeout=60) for _ in workers]
+    answers = [queue.get(timeout=900) for _ in workers]
     for worker in workers:
         worker.join()
     assert answers[0] == answers[1] == answers[2]

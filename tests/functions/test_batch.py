@@ -126,11 +126,11 @@ def test_features_equal_batch_in_distribution(rng):
                 f, form="features", domain=Bounds(lower=0.0, upper=1.0), **options
             )
             features.append(released(points) @ functional)
-    assert ks_2samp(batch, features).pvalue > 1e-3
+    assert ks_2samp(batch, features).pvalue > 1e-6
     gram = kernel(points[:, None], points[:, None])
     deviation = np.sqrt(mechanism.variance() * functional @ gram @ functional)
     centred = (np.array(batch) - f(points[:, None]) @ functional) / deviation
-    assert kstest(centred, "norm").pvalue > 1e-3
+    assert kstest(centred, "norm").pvalue > 1e-6
     assert kstest(centred / 1.5, "norm").pvalue < 1e-3
 
 

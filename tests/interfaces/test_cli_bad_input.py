@@ -208,7 +208,7 @@ def test_ctrl_c_in_the_middle(folder: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=900)
     assert process.returncode == 130, errors
     assert output == ""
     assert errors.splitlines()[-1].startswith("sfumato: interrupted")

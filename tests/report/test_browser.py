@@ -114,7 +114,7 @@ def test_no_chart_is_empty(page: Any) -> None:
 
 
 def test_an_empty_picture_would_be_noticed(browser: Any) -> None:
-    opened = browser.new_page()
+    opened = browser.new_context().new_page()
     opened.set_content("<svg width=300 height=200></svg>")
     assert len(colours(opened.query_selector("svg").screenshot())) == 1
     opened.close()
@@ -128,7 +128,7 @@ def test_axe_finds_nothing(page: Any) -> None:
 
 def test_axe_would_notice(browser: Any) -> None:
     checker = pytest.importorskip("axe_playwright_python.sync_playwright")
-    opened = browser.new_page()
+    opened = browser.new_context().new_page()
     opened.set_content("<html><body style='color:#ccc;background:#fff'>faint</body></html>")
     assert checker.Axe().run(opened).violations_count > 0
     opened.close()
@@ -136,7 +136,7 @@ def test_axe_would_notice(browser: Any) -> None:
 
 def test_the_keyboard_scrolls_the_page(page: Any) -> None:
     is_at_end = "window.scrollY + window.innerHeight >= document.body.scrollHeight - 2"
-    for _ in range(40):  # a key that comes before the page is ready is lost
+    for _ in range(400):  # a key that comes before the page is ready is lost
         page.keyboard.press("End")
         page.wait_for_timeout(250)
         if page.evaluate(is_at_end):

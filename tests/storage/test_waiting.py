@@ -29,7 +29,7 @@ def _wait_and_say(database, name, said, come):
         return ticket
 
     waiting._draw_ticket = draw_and_tell  # in this child alone
-    turn = take_turn(database, time.monotonic() + 30)
+    turn = take_turn(database, time.monotonic() + 600)
     said.put(name)
     turn.close()
 
@@ -48,12 +48,12 @@ def queue_up(start_child, database):
 
     yield start, said
     for child in children:
-        child.join(30)
+        child.join(600)
 
 
 def test_those_who_came_first_go_first(database, queue_up):
     start, said = queue_up
-    mine = take_turn(database, time.monotonic() + 30)
+    mine = take_turn(database, time.monotonic() + 600)
     for name in range(4):
         start(name)
     assert said.empty()
@@ -63,7 +63,7 @@ def test_those_who_came_first_go_first(database, queue_up):
 
 def test_who_is_killed_in_the_queue_holds_nobody_up(database, queue_up):
     start, said = queue_up
-    mine = take_turn(database, time.monotonic() + 30)
+    mine = take_turn(database, time.monotonic() + 600)
     children = [start(name) for name in range(3)]
     os.kill(children[0].pid, signal.SIGKILL)
     mine.close()
@@ -73,7 +73,7 @@ def test_who_is_killed_in_the_queue_holds_nobody_up(database, queue_up):
 def test_who_does_not_move_is_passed_in_the_end(database, queue_up, monkeypatch):
     start, said = queue_up
     monkeypatch.setattr(waiting, "PATIENCE", 0.3)
-    mine = take_turn(database, time.monotonic() + 30)
+    mine = take_turn(database, time.monotonic() + 600)
     start(0)
     assert said.get() == 0  # although mine is still held
     mine.close()

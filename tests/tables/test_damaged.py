@@ -31,7 +31,7 @@ def test_a_flipped_bit(kind: str) -> None:
         [sys.executable, "-c", RUN.format(kind, FLIPS)],
         capture_output=True,
         cwd=ROOT,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     outcomes = Counter(json.loads(line) for line in done.stdout.splitlines())
