@@ -35,6 +35,7 @@ COMMANDS = {
     "datasets": "datasets:datasets_app",
     "federate": "federate:federate_app",
     "release": "release:release_app",
+    "serve": "serve:serve",
 }
 
 

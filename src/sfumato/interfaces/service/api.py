@@ -1,0 +1,241 @@
+"""The API: every route with its roles; all of them call `Office`."""
+
+from __future__ import annotations
+
+import io
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.responses import FileResponse, Response
+
+from sfumato.interfaces.service import bodies
+from sfumato.interfaces.service.access import Person
+from sfumato.interfaces.service.doors import allowed, office_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1")
+
+Record = dict[str, Any]
+Officer = Annotated[Person, Depends(allowed("officer"))]
+Analyst = Annotated[Person, Depends(allowed("analyst"))]
+Spender = Annotated[Person, Depends(allowed("officer", "analyst"))]
+Overseer = Annotated[Person, Depends(allowed("officer", "auditor", writes=False))]
+ReadingOfficer = Annotated[Person, Depends(allowed("officer", writes=False))]
+Anybody = Annotated[Person, Depends(allowed("officer", "analyst", "auditor", writes=False))]
+Key = Annotated[str | None, Header(max_length=200, alias="Idempotency-Key")]
+
+
+@router.get("/me", tags=["people"])
+def me(who: Anybody) -> Record:
+    """Who you are by your token, and what it may do."""
+    return {"name": who.name, "role": who.role, "scope": who.scope}
+
+
+@router.get("/people", tags=["people"])
+def people(who: Overseer, request: Request) -> list[Record]:
+    """All people and their roles."""
+    return office_of(request).people(who)
+
+
+@router.post("/people", tags=["people"], status_code=201)
+def add_person(who: Officer, body: bodies.NewPerson, request: Request) -> Record:
+    """Add a person."""
+    return office_of(request).add_person(who, body.name, body.role)
+
+
+@router.post("/people/{name}/tokens", tags=["people"], status_code=201)
+def make_token(who: Spender, name: str, body: bodies.NewToken, request: Request) -> Record:
+    """Make a token; its text is shown once and kept nowhere."""
+    return office_of(request).make_token(who, name, **body.model_dump())
+
+
+@router.get("/tokens", tags=["people"])
+def tokens(who: Anybody, request: Request) -> list[Record]:
+    """Tokens, without their texts."""
+    return office_of(request).tokens(who)
+
+
+@router.delete("/tokens/{identity}", tags=["people"], status_code=204)
+def revoke_token(who: Spender, identity: str, request: Request) -> None:
+    """End a token now."""
+    office_of(request).revoke_token(who, identity)
+
+
+@router.get("/files", tags=["data sets"])
+def files(who: ReadingOfficer, request: Request) -> list[str]:
+    """Files of the data folder, by name."""
+    return office_of(request).files(who)
+
+
+@router.get("/datasets", tags=["data sets"])
+def datasets(who: Anybody, request: Request) -> list[Record]:
+    """The data sets that you may see, with what is spent and left."""
+    return office_of(request).datasets(who)
+
+
+@router.post("/datasets", tags=["data sets"], status_code=201)
+def register(who: Officer, body: bodies.NewDataset, request: Request) -> Record:
+    """Register a data set; a worker then proposes its bounds."""
+    return office_of(request).register(who, body.model_dump())
+
+
+@router.get("/datasets/{name}", tags=["data sets"])
+def dataset(who: Anybody, name: str, request: Request) -> Record:
+    """Schema, public facts and budget of a data set; never a row."""
+    return office_of(request).dataset(who, name)
+
+
+@router.put("/datasets/{name}/columns/{column}", tags=["data sets"])
+def confirm_column(
+    who: Officer, name: str, column: str, body: bodies.ColumnFacts, request: Request
+) -> Record:
+    """Declare what is public about one column."""
+    return office_of(request).confirm_column(who, name, column, body.given())
+
+
+@router.post("/datasets/{name}/open", tags=["data sets"])
+def open_dataset(who: Officer, name: str, body: bodies.OpenDataset, request: Request) -> Record:
+    """Open a data set whose columns are all confirmed."""
+    return office_of(request).open_dataset(who, name, one_row_per_person=body.one_row_per_person)
+
+
+@router.put("/datasets/{name}/quotas/{analyst}", tags=["data sets"])
+def set_quota(
+    who: Officer, name: str, analyst: str, body: bodies.Quota, request: Request
+) -> Record:
+    """Say what an analyst may spend, and until when."""
+    return office_of(request).set_quota(who, name, analyst, epsilon=body.epsilon, until=body.until)
+
+
+@router.put("/datasets/{name}/automatic-approval", tags=["data sets"])
+def set_auto_approval(
+    who: Officer, name: str, body: bodies.AutoApproval, request: Request
+) -> Record:
+    """Say up to which epsilon a request needs no officer."""
+    return office_of(request).set_auto_approval(who, name, body.epsilon)
+
+
+@router.post("/datasets/{name}/retire", tags=["data sets"])
+def retire(who: Officer, name: str, request: Request) -> Record:
+    """End a data set: its rows are deleted, its ledger is kept."""
+    return office_of(request).retire(who, name)
+
+
+@router.get("/datasets/{name}/charges", tags=["data sets"])
+def charges(who: Overseer, name: str, request: Request) -> list[Record]:
+    """Who spent what, when and for which purpose."""
+    return office_of(request).charges(who, name)
+
+
+@router.get("/datasets/{name}/dummy", tags=["data sets"], response_class=Response)
+def dummy_rows(
+    who: Anybody, name: str, request: Request, rows: Annotated[int, Query(ge=1, le=10_000)] = 200
+) -> Response:
+    """Rows made from the bounds alone, as CSV: try your code out before you spend."""
+    from pyarrow import csv
+
+    buffer = io.BytesIO()
+    csv.write_csv(office_of(request).dummy_rows(who, name, rows), buffer)
+    return Response(buffer.getvalue(), media_type="text/csv")
+
+
+@router.get("/datasets/{name}/plan", tags=["jobs"])
+def plan(
+    who: Anybody,
+    name: str,
+    request: Request,
+    epsilon: Annotated[float, Query(gt=0, le=100, allow_inf_nan=False)],
+    delta: Annotated[float | None, Query(ge=0, lt=0.1, allow_inf_nan=False)] = None,
+) -> Record:
+    """What a request would cost and leave; nothing is read or charged."""
+    return office_of(request).plan(who, name, epsilon, delta)
+
+
+@router.post("/datasets/{name}/jobs", tags=["jobs"], status_code=202)
+def submit(
+    who: Analyst, name: str, body: bodies.NewJob, request: Request, idempotency_key: Key = None
+) -> Record:
+    """Ask for a release. With an Idempotency-Key a retry gives the same job."""
+    return office_of(request).submit(who, name, body.model_dump(), idempotency_key)
+
+
+@router.get("/jobs", tags=["jobs"])
+def jobs(who: Anybody, request: Request) -> list[Record]:
+    """Your jobs; officers and auditors see all."""
+    return office_of(request).jobs(who)
+
+
+@router.get("/jobs/{identity}", tags=["jobs"])
+def job(who: Anybody, identity: str, request: Request) -> Record:
+    """One job: waiting, queued, running, released, refused, failed, lost, declined, cancelled."""
+    return office_of(request).job(who, identity)
+
+
+@router.post("/jobs/{identity}/approve", tags=["jobs"])
+def approve(who: Officer, identity: str, body: bodies.Decision, request: Request) -> Record:
+    """Let a request go on to the workers."""
+    return office_of(request).decide(who, identity, approved=True, reason=body.reason)
+
+
+@router.post("/jobs/{identity}/decline", tags=["jobs"])
+def decline(who: Officer, identity: str, body: bodies.Decision, request: Request) -> Record:
+    """Decline a request; nothing is charged."""
+    return office_of(request).decide(who, identity, approved=False, reason=body.reason)
+
+
+@router.post("/jobs/{identity}/cancel", tags=["jobs"])
+def cancel(who: Spender, identity: str, request: Request) -> Record:
+    """End a job; what was charged stays charged."""
+    return office_of(request).cancel(who, identity)
+
+
+@router.get("/releases", tags=["releases"])
+def releases(who: Anybody, request: Request, dataset: str | None = None) -> list[Record]:
+    """Releases of the data sets that you may see."""
+    return office_of(request).releases(who, dataset)
+
+
+@router.get("/releases/{identity}", tags=["releases"])
+def release(who: Anybody, identity: str, request: Request) -> Record:
+    """One release: its guarantee and its files."""
+    return office_of(request).release(who, identity)
+
+
+@router.get("/releases/{identity}/files/{file}", tags=["releases"], response_class=FileResponse)
+def release_file(who: Anybody, identity: str, file: str, request: Request) -> FileResponse:
+    """One file of a release: model, table, guarantee or certificate."""
+    place = office_of(request).release_file(who, identity, file)
+    return FileResponse(place, filename=f"{identity}-{file}")
+
+
+@router.post("/releases/{identity}/ask", tags=["releases"])
+def ask(who: Anybody, identity: str, body: bodies.Points, request: Request) -> Record:
+    """Ask a released density or curve at points; costs nothing and never contradicts itself."""
+    return office_of(request).ask(who, identity, body.points)
+
+
+@router.get("/budgets", tags=["audit"])
+def budgets(who: Anybody, request: Request) -> Record:
+    """Totals and quotas."""
+    return office_of(request).budgets(who)
+
+
+@router.get("/audit", tags=["audit"])
+def audit(
+    who: Overseer, request: Request, last: Annotated[int, Query(ge=1, le=10_000)] = 500
+) -> list[Record]:
+    """What was done, by whom, the newest first."""
+    return office_of(request).audit(who, last)
+
+
+@router.get("/audit/verify", tags=["audit"])
+def verify(who: Overseer, request: Request) -> Record:
+    """Check every line of the ledger, all sums, and the audit log; gives the heads to note."""
+    return office_of(request).verify(who)
+
+
+@router.get("/audit/statement", tags=["audit"])
+def statement(who: Overseer, request: Request) -> Record:
+    """Everything that was spent, and the heads, signed."""
+    return office_of(request).statement(who)

@@ -1,0 +1,561 @@
+"""What officers, analysts and auditors may do. Both doors, `api` and `studio`, call only this.
+
+Nothing here reads a row: rows belong to `workers`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.accounting.filters import Cost
+from sfumato.accounting.gaussian import mu_from_budget
+from sfumato.accounting.ledger import Ledger
+from sfumato.accounting.shared_budget import Holding, SharedBudget
+from sfumato.certificates import new_key, signed
+from sfumato.events import GaussianEvent, PureEvent
+from sfumato.exceptions import BudgetExceededError, InvalidInputError
+from sfumato.interfaces.service.access import ROLES, Person, make_token
+from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
+from sfumato.interfaces.service.store import NotFoundError, Store, now
+from sfumato.interfaces.service.tasks import checked_task
+from sfumato.jobs.dummies import dummy_table
+from sfumato.storage.models import load
+from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["Office"]
+
+NAME = "letters, digits, '-', '_', '.' and '@', at most 64"
+HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
+
+
+class Office:
+    """The verbs of the service, each for a person with a role.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the service.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings.prepared()
+        self.store = Store(settings.store_address)
+        self.store.prepare()
+        self.ledger = Ledger(settings.ledger_address)
+        if not settings.signing_key.exists():
+            with suppress(ImportError, InvalidInputError):  # else nothing is signed
+                new_key(settings.signing_key)
+
+    # People ---------------------------------------------------------------------------------------
+
+    def first_officer(self) -> str | None:
+        """Give a one-time code for the first officer, if nobody is known yet."""
+        if self.store.people():
+            return None
+        self.store.add_person("service", "officer", "officer")
+        return make_token(
+            self.store, "service", "officer", hours=1, scope="one time", label="first start"
+        )
+
+    def add_person(self, who: Person, name: str, role: str) -> dict[str, Any]:
+        """Add a person (officers)."""
+        who.require("officer")
+        _check_name("name", name)
+        if role not in ROLES:
+            raise InvalidInputError(f"'role' must be one of {', '.join(ROLES)}.")
+        self.store.add_person(who.name, name, role)
+        return self.store.person(name)
+
+    def people(self, who: Person) -> list[dict[str, Any]]:
+        """List people and roles (officers and auditors)."""
+        who.require("officer", "auditor", writes=False)
+        return self.store.people()
+
+    def make_token(
+        self, who: Person, person: str, *, days: float, scope: str, label: str
+    ) -> dict[str, Any]:
+        """Make a token (officers for anybody, others a reading one for themselves)."""
+        if person != who.name or who.role == "auditor":
+            who.require("officer")
+        who.require(*ROLES)
+        if scope not in ("all", "read"):
+            raise InvalidInputError("'scope' must be 'all' or 'read'.")
+        text = make_token(self.store, who.name, person, hours=24 * days, scope=scope, label=label)
+        return {"token": text, "person": person, "scope": scope}
+
+    def tokens(self, who: Person) -> list[dict[str, Any]]:
+        """List tokens (officers and auditors all, analysts their own)."""
+        return self.store.tokens(None if who.role in ("officer", "auditor") else who.name)
+
+    def revoke_token(self, who: Person, identity: str) -> None:
+        """End a token (officers any, analysts their own)."""
+        found = self.store.token(identity)
+        if found is None or (who.role != "officer" and found["person"] != who.name):
+            raise NotFoundError(f"There is no token {identity!r}.")
+        who.require("officer", "analyst")
+        self.store.revoke_token(who.name, identity)
+
+    # Data sets ----------------------------------------------------------------------------------
+
+    def files(self, who: Person) -> list[str]:
+        """List what may be registered: names in the data folder (officers)."""
+        who.require("officer", writes=False)
+        root = Path(self.settings.data)
+        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        return sorted(str(path) for path in found if not path.name.startswith("."))[:1000]
+
+    def register(self, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Register a data set, and let a worker propose its bounds (officers).
+
+        Parameters
+        ----------
+        who : Person
+            Who asks.
+        asked : mapping
+            ``name``, ``path``, ``target``, ``unit``, ``relation``, ``protected``, ``why``,
+            ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another data set.
+
+        Returns
+        -------
+        dict
+            The data set.
+        """
+        who.require("officer")
+        name = asked["name"]
+        _check_name("name", name)
+        if any(one["name"] == name for one in self.store.datasets()):
+            raise InvalidInputError(f"There is a data set {name!r} already.")
+        path = self.settings.table(asked["path"])
+        if not path.exists():
+            raise InvalidInputError("'path' names no file of the data folder.")
+        budget = asked.get("budget") or name
+        if asked.get("budget"):  # people who are in both data sets have one budget
+            total = self.ledger.dataset(budget).total
+            words = {"unit": str(total.unit), "relation": str(total.relation)}
+        else:
+            words = {"unit": asked["unit"], "relation": asked["relation"]}
+            SharedBudget.create(
+                self.ledger,
+                budget,
+                epsilon=asked["epsilon"],
+                delta=asked["delta"],
+                kind=asked.get("kind"),
+                **words,
+            )
+        record = {
+            **{key: asked.get(key) for key in ("name", "path", "target", "protected", "why")},
+            **words,
+            "budget": budget,
+            "auto_approve": asked.get("auto_approve") or 0.0,
+            "bounds": None,
+            "confirmed": [],
+            "created": now(),
+            "by": who.name,
+        }
+        self.store.add_dataset(who.name, record, DatasetState.DESCRIBING)
+        self._queue(who, name, {"kind": "describe"}, "to propose bounds", 0.0, 0.0)
+        return self.dataset(who, name)
+
+    def datasets(self, who: Person) -> list[dict[str, Any]]:
+        """List the data sets that a person may see."""
+        return [self._seen(who, one) for one in self.store.datasets() if self._sees(who, one)]
+
+    def dataset(self, who: Person, name: str) -> dict[str, Any]:
+        """Give one data set: public facts and budgets, to officers also what is proposed."""
+        found = self.store.dataset(name)
+        if not self._sees(who, found):
+            raise NotFoundError(f"There is no data set {name!r}.")
+        return self._seen(who, found)
+
+    def confirm_column(
+        self, who: Person, name: str, column: str, facts: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Declare what is public about one column (officers).
+
+        Parameters
+        ----------
+        who : Person
+            Who asks.
+        name, column : str
+            The data set and its column; the target too.
+        facts : mapping
+            Keys as in a file of bounds, such as ``lower``, ``upper``, ``categories``, ``left_out``;
+            what is not given stays as proposed.
+
+        Returns
+        -------
+        dict
+            The data set.
+        """
+        who.require("officer")
+        found = self.store.dataset(name)
+        bounds = self._proposed(found)
+        is_target = bounds.target is not None and bounds.target.name == column
+        record = dict(found["bounds"])
+        if is_target:
+            record["target"] = {**record["target"], **facts}
+            Target.from_record(record["target"])
+        elif column == bounds.person:
+            changes = {key: facts[key] for key in ("person_rows", "per_person") if key in facts}
+            record |= changes
+        else:
+            if column not in record["columns"]:
+                raise NotFoundError(f"The data set {name!r} has no column {column!r}.")
+            changed = {**record["columns"][column], **facts}
+            changed = {key: value for key, value in changed.items() if value is not None}
+            Column.from_record(column, _as_tuples(changed))
+            record["columns"] = {**record["columns"], column: changed}
+        confirmed = sorted({*found["confirmed"], column})
+        self.store.change_dataset(
+            *(who.name, name, {"bounds": record, "confirmed": confirmed}),
+            action="confirm column",
+            detail={"column": column, "facts": dict(facts)},
+        )
+        return self.dataset(who, name)
+
+    def open_dataset(self, who: Person, name: str, *, one_row_per_person: bool) -> dict[str, Any]:
+        """Open a data set whose columns are all confirmed (officers)."""
+        who.require("officer")
+        found = self.store.dataset(name)
+        bounds = self._proposed(found)
+        missing = [one for one in _columns_of(bounds) if one not in found["confirmed"]]
+        if missing:
+            raise InvalidInputError(f"Not confirmed yet: {', '.join(missing)}.")
+        record = {**found["bounds"], "confirmed": True}
+        if one_row_per_person:
+            record["one_row_per_person"] = True
+        TableBounds.from_record(_as_tuples(record)).require_confirmed()
+        self.store.change_dataset(
+            *(who.name, name, {"bounds": record, "notes": {}}),
+            action="open",
+            state=DatasetState.OPEN,
+        )
+        return self.dataset(who, name)
+
+    def set_quota(
+        self, who: Person, name: str, analyst: str, *, epsilon: float, until: str | None
+    ) -> dict[str, Any]:
+        """Say what an analyst may spend on a data set's budget (officers)."""
+        who.require("officer")
+        found = self.store.dataset(name)
+        if self.store.person(analyst)["role"] != "analyst":
+            raise InvalidInputError(f"{analyst!r} is no analyst.")
+        SharedBudget(self.ledger, found["budget"]).set_quota(analyst, epsilon=epsilon, until=until)
+        detail = {"analyst": analyst, "epsilon": epsilon, "until": until}
+        self.store.note(who.name, "set quota", name, detail)
+        return self.dataset(who, name)
+
+    def set_auto_approval(self, who: Person, name: str, epsilon: float) -> dict[str, Any]:
+        """Approve requests up to an epsilon without an officer (officers)."""
+        who.require("officer")
+        self.store.change_dataset(
+            *(who.name, name, {"auto_approve": epsilon}),
+            action="set automatic approval",
+            detail={"epsilon": epsilon},
+        )
+        return self.dataset(who, name)
+
+    def retire(self, who: Person, name: str) -> dict[str, Any]:
+        """End a data set: no more releases, its rows deleted by a worker, the ledger kept."""
+        who.require("officer")
+        for job in self.store.jobs(dataset=name):
+            if job["state"] in (JobState.WAITING, JobState.QUEUED):
+                self.store.move_job(who.name, job["id"], JobState.CANCELLED, reason="retired")
+        self.store.change_dataset(
+            who.name, name, {"auto_approve": 0.0}, action="retire", state=DatasetState.RETIRED
+        )
+        self._queue(who, name, {"kind": "delete"}, "to delete its rows", 0.0, 0.0)
+        return self.dataset(who, name)
+
+    def dummy_rows(self, who: Person, name: str, n_rows: int) -> Any:
+        """Give rows made from the bounds alone, to try code out; nothing is charged."""
+        found = self._open(who, name)
+        return dummy_table(TableBounds.from_record(_as_tuples(found["bounds"])), n_rows)
+
+    def plan(self, who: Person, name: str, epsilon: float, delta: float | None) -> dict[str, Any]:
+        """Say what a request would cost, and what is left after it; nothing is read or charged.
+
+        The cost is that of a Gaussian release of this epsilon and delta, which most tasks are; the
+        charge itself is made by what is released.
+        """
+        found = self._open(who, name)
+        budget = SharedBudget(self.ledger, found["budget"])
+        total, *others = budget.holdings()
+        delta = total.filter.delta if delta is None else delta
+        mine = [one for one in others if one.holder == who.name]
+        event = GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
+        after = []
+        for held in (total, *mine):
+            cost = held.filter.cost([event])
+            later = replace(held, cost=held.cost.plus(cost))
+            after.append(
+                {
+                    **later.to_dict(),
+                    "fits": held.filter.admits(later.cost),
+                    "costs": held.filter.share(Cost(cost.amount)),
+                }
+            )
+        is_automatic = epsilon <= found["auto_approve"]
+        return {
+            "epsilon": epsilon,
+            "delta": delta,
+            "after": after,
+            "fits": all(one["fits"] for one in after) and bool(mine or who.role != "analyst"),
+            "needs_approval": not is_automatic,
+        }
+
+    # Jobs -----------------------------------------------------------------------------------------
+
+    def submit(
+        self, who: Person, name: str, asked: Mapping[str, Any], key: str | None
+    ) -> dict[str, Any]:
+        """Ask for a release (analysts); a repeated key gives the job that was submitted with it.
+
+        Parameters
+        ----------
+        who : Person
+            Who asks, and whose quota pays.
+        name : str
+            The data set.
+        asked : mapping
+            ``epsilon``, ``delta``, ``purpose``, and the task as `checked_task` takes it.
+        key : str or None
+            A text of the caller's that makes a retry harmless.
+
+        Returns
+        -------
+        dict
+            The job.
+        """
+        who.require("analyst")
+        found = self._open(who, name)
+        task = checked_task(asked)
+        planned = self.plan(who, name, asked["epsilon"], asked.get("delta"))
+        if not planned["fits"]:
+            raise BudgetExceededError(
+                "The budget or your quota does not allow a release of this epsilon. Nothing was "
+                "charged.",
+                spent=planned["after"][-1]["spent"],
+                asked=asked["epsilon"],
+                left=0.0,
+            )
+        state = JobState.WAITING if planned["needs_approval"] else JobState.QUEUED
+        return self._queue(
+            *(who, name, task, asked["purpose"], asked["epsilon"], planned["delta"]),
+            state=state,
+            key=None if key is None else f"{who.name} {found['name']} {key}",
+        )
+
+    def jobs(self, who: Person) -> list[dict[str, Any]]:
+        """List jobs: an analyst's own, or all."""
+        person = who.name if who.role == "analyst" else None
+        return [self._shown(job) for job in self.store.jobs(person=person)]
+
+    def job(self, who: Person, identity: str) -> dict[str, Any]:
+        """Give one job."""
+        found = self.store.job(identity)
+        if who.role == "analyst" and found["person"] != who.name:
+            raise NotFoundError(f"There is no job {identity!r}.")
+        return self._shown(found)
+
+    def decide(self, who: Person, identity: str, *, approved: bool, reason: str) -> dict[str, Any]:
+        """Approve or decline a request that waits (officers)."""
+        who.require("officer")
+        state = JobState.QUEUED if approved else JobState.DECLINED
+        return self.store.move_job(who.name, identity, state, reason=reason, decided_by=who.name)
+
+    def cancel(self, who: Person, identity: str) -> dict[str, Any]:
+        """End a job; what was charged stays charged."""
+        who.require("officer", "analyst")
+        job = self.job(who, identity)
+        if job["state"] in ENDED:
+            raise InvalidInputError(f"The job has ended: it is {job['state']}.")
+        if job["state"] == JobState.RUNNING:
+            return self._shown(self.store.ask_to_cancel(who.name, identity))
+        return self.store.move_job(who.name, identity, JobState.CANCELLED)
+
+    # Releases -------------------------------------------------------------------------------------
+
+    def releases(self, who: Person, dataset: str | None = None) -> list[dict[str, Any]]:
+        """List releases of the data sets that a person may see."""
+        names = {one["name"] for one in self.store.datasets() if self._sees(who, one)}
+        return [one for one in self.store.releases(dataset) if one["dataset"] in names]
+
+    def release(self, who: Person, identity: str) -> dict[str, Any]:
+        """Give one release."""
+        found = self.store.release(identity)
+        if not self._sees(who, self.store.dataset(found["dataset"])):
+            raise NotFoundError(f"There is no release {identity!r}.")
+        return found
+
+    def release_file(self, who: Person, identity: str, file: str) -> Path:
+        """Give the place of one file of a release."""
+        found = self.release(who, identity)
+        place = self.settings.releases / str(found["id"])
+        if file not in found["files"]:
+            raise NotFoundError(f"The release has no file {file!r}.")
+        return place / file
+
+    def ask(self, who: Person, identity: str, points: list[list[float]]) -> dict[str, Any]:
+        """Give values of a released function; they are computed from released numbers alone."""
+        model = load(self.release_file(who, identity, "model.sfumato"))
+        asked = np.asarray(points, dtype=np.float64)
+        width = 1 if hasattr(model, "curve") else model.n_features_in_
+        is_function = hasattr(model, "curve") or hasattr(model, "density")
+        if not is_function or asked.shape[1] != width or not np.isfinite(asked).all():
+            raise InvalidInputError(
+                "Only densities and curves are asked, at finite points with a number per axis."
+            )
+        values = model.curve(asked[:, 0]) if hasattr(model, "curve") else model.density(asked)
+        return {"points": points, "values": np.asarray(values).tolist()}
+
+    # Audit ----------------------------------------------------------------------------------------
+
+    def audit(self, who: Person, last: int = 500) -> list[dict[str, Any]]:
+        """List what was done, by whom (officers and auditors)."""
+        who.require("officer", "auditor", writes=False)
+        return self.store.audit(last=last)
+
+    def verify(self, who: Person) -> dict[str, Any]:
+        """Check the chain of the ledger, all sums, and the audit log (officers and auditors)."""
+        who.require("officer", "auditor", writes=False)
+        budgets = {one["budget"] for one in self.store.datasets()}
+        checked = self.ledger.verify() if budgets else None
+        for name in sorted(budgets):
+            SharedBudget(self.ledger, name).verify()
+        return {
+            "time": now(),
+            "charges": 0 if checked is None else checked.charges,
+            "heads": {} if checked is None else dict(checked.heads),
+            "audit_head": self.store.verify_audit(),
+        }
+
+    def statement(self, who: Person) -> dict[str, Any]:
+        """Give what was spent, the charges and the heads, signed (officers and auditors)."""
+        checked = self.verify(who)
+        content = {
+            **checked,
+            "budgets": self.budgets(who),
+            "charges_by_budget": {
+                name: [one.to_dict() for one in self.ledger.dataset(name).history()]
+                for name in checked["heads"]
+            },
+            "by": who.name,
+        }
+        if not self.settings.signing_key.exists():
+            return content
+        return signed(content, self.settings.signing_key)
+
+    def charges(self, who: Person, name: str) -> list[dict[str, Any]]:
+        """List the charges of a data set's budget (officers and auditors)."""
+        who.require("officer", "auditor", writes=False)
+        budget = self.ledger.dataset(self.store.dataset(name)["budget"])
+        return [one.to_dict() for one in budget.history()]
+
+    def budgets(self, who: Person) -> dict[str, list[dict[str, Any]]]:
+        """Give total and quotas of each budget that a person may see; an analyst, her own quota."""
+        names = {one["budget"] for one in self.store.datasets() if self._sees(who, one)}
+        return {name: self._holdings(who, name) for name in sorted(names)}
+
+    # Parts ----------------------------------------------------------------------------------------
+
+    def _queue(
+        self,
+        who: Person,
+        name: str,
+        task: Mapping[str, Any],
+        purpose: str,
+        epsilon: float,
+        delta: float,
+        *,
+        state: JobState = JobState.QUEUED,
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        record = {
+            "id": secrets.token_hex(8),
+            "dataset": name,
+            "person": who.name,
+            "purpose": purpose,
+            "epsilon": epsilon,
+            "delta": delta,
+            "task": dict(task),
+            "created": now(),
+        }
+        return self.store.add_job(record, state, key)
+
+    def _shown(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Give a job as it may be seen by now: an end is shown at its fixed time."""
+        if job["state"] in ENDED and job.get("shown", "") > now():
+            hidden = ("reason", "changed", "shown")
+            return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
+        return dict(job)
+
+    def _open(self, who: Person, name: str) -> dict[str, Any]:
+        found = self.store.dataset(name)
+        if not self._sees(who, found):
+            raise NotFoundError(f"There is no data set {name!r}.")
+        if found["state"] != DatasetState.OPEN:
+            raise InvalidInputError(f"The data set {name!r} is {found['state']}, not open.")
+        return found
+
+    def _proposed(self, found: Mapping[str, Any]) -> TableBounds:
+        if found["state"] != DatasetState.PROPOSED:
+            raise InvalidInputError(
+                f"The data set {found['name']!r} is {found['state']}; bounds are confirmed before "
+                "it is opened and never changed afterwards."
+            )
+        return TableBounds.from_record(_as_tuples(found["bounds"]))
+
+    def _sees(self, who: Person, dataset: Mapping[str, Any]) -> bool:
+        if who.role in ("officer", "auditor"):
+            return True
+        is_ready = dataset["state"] in (DatasetState.OPEN, DatasetState.RETIRED)
+        return is_ready and any(
+            held.holder == who.name
+            for held in SharedBudget(self.ledger, dataset["budget"]).holdings()
+        )
+
+    def _seen(self, who: Person, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        shown = dict(dataset)
+        if who.role != "officer":
+            shown = {key: value for key, value in shown.items() if key not in HIDDEN}
+        if who.role != "officer" and dataset["state"] == DatasetState.PROPOSED:
+            shown |= {"bounds": None, "n_rows": None}  # read off the rows, and not declared yet
+        if shown.get("bounds"):
+            bounds = TableBounds.from_record(_as_tuples(shown["bounds"]))
+            shown["columns"] = _columns_of(bounds)
+        return {**shown, "holdings": self._holdings(who, dataset["budget"])}
+
+    def _holdings(self, who: Person, budget: str) -> list[dict[str, Any]]:
+        held: list[Holding] = SharedBudget(self.ledger, budget).holdings()
+        return [
+            one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
+        ]
+
+
+def _columns_of(bounds: TableBounds) -> list[str]:
+    names = [column.name for column in bounds.columns]
+    extra = [bounds.person, None if bounds.target is None else bounds.target.name]
+    return [*names, *(name for name in extra if name is not None)]
+
+
+def _as_tuples(value: Any) -> Any:
+    """Give lists as tuples, as bounds have them."""
+    if isinstance(value, Mapping):
+        return {key: _as_tuples(part) for key, part in value.items()}
+    return tuple(_as_tuples(part) for part in value) if isinstance(value, list) else value
+
+
+def _check_name(what: str, name: str) -> None:
+    is_plain = name.isascii() and all(one.isalnum() or one in "-_.@" for one in name)
+    if not is_plain or not 0 < len(name) <= 64 or name.startswith("."):
+        raise InvalidInputError(f"'{what}' must be of {NAME}, and not begin with a dot.")

@@ -1,0 +1,121 @@
+"""Where a service keeps its state, which data it may read, and its limits."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.exceptions import InvalidInputError
+
+__all__ = ["Settings"]
+
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one service.
+
+    Parameters
+    ----------
+    state : Path
+        Folder of stores, releases and keys; made if it is missing.
+    data : Path
+        Folder of the tables that may be registered; nothing outside of it is read.
+    database : str, optional
+        URL of PostgreSQL for ledger and store; by default SQLite files in `state`.
+    workers : int, default=2
+        Jobs that run at once.
+    memory : int, default=4096
+        Megabytes of address space per job.
+    seconds : int, default=3600
+        Seconds of time per job.
+    show_every : int, default=0
+        Results are shown at multiples of so many seconds, so that a duration tells nothing; 0 shows
+        them when they are stored.
+    requests_per_second : float, default=50.0
+        Requests per person, and per address without one, on average.
+    secure_cookies : bool, default=False
+        Whether pages are reached by HTTPS only.
+    """
+
+    state: Path
+    data: Path
+    database: str | None = None
+    workers: int = 2
+    memory: int = 4096
+    seconds: int = 3600
+    show_every: int = 0
+    requests_per_second: float = 50.0
+    secure_cookies: bool = False
+
+    def prepared(self) -> Settings:
+        """Make the folders and keys that are missing."""
+        if not Path(self.data).is_dir():
+            raise InvalidInputError(f"The folder of data '{self.data}' does not exist.")
+        for folder in (self.state, self.releases):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.secret_file.exists():
+            place = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(place, "w") as file:
+                file.write(secrets.token_hex(32))
+        return self
+
+    @property
+    def releases(self) -> Path:
+        """Folder of released files, a folder per release."""
+        return self.state / "releases"
+
+    @property
+    def secret_file(self) -> Path:
+        """File of the secret that ties forms to sessions."""
+        return self.state / "secret.key"
+
+    @property
+    def signing_key(self) -> Path:
+        """File of the key that signs statements and certificates."""
+        return self.state / "signing.key"
+
+    @property
+    def ledger_address(self) -> str:
+        """Where the ledger is kept."""
+        return self.database or str(self.state / "ledger.db")
+
+    @property
+    def store_address(self) -> str:
+        """Where people, data sets and jobs are kept."""
+        return self.database or str(self.state / "service.db")
+
+    def table(self, relative: str) -> Path:
+        """Give a file of the data folder; anything outside of it is refused.
+
+        Parameters
+        ----------
+        relative : str
+            A path inside the data folder.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        root = Path(self.data).resolve()
+        try:
+            path = (root / relative).resolve()
+        except (OSError, ValueError):
+            path = root
+        if path == root or root not in path.parents:
+            raise InvalidInputError("'path' must name a file or folder inside of the data folder.")
+        return path
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Give the settings as plain values, for the processes of the service."""
+        return {key: str(v) if isinstance(v, Path) else v for key, v in asdict(self).items()}
+
+    @classmethod
+    def from_arguments(cls, values: dict[str, Any]) -> Settings:
+        """Read what `to_arguments` gave."""
+        return cls(**{**values, "state": Path(values["state"]), "data": Path(values["data"])})

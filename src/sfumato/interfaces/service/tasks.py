@@ -1,0 +1,332 @@
+"""What may be asked of a data set, and how a worker makes it.
+
+Estimators arrive as names and JSON parameters; both are checked against lists here. A task is
+rehearsed on dummy rows first: what is wrong with it is found, and told in full, before a row is
+read.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sfumato.accounting.receipt import Receipt
+from sfumato.certificates import CertificateError, certificate_of, signed, written
+from sfumato.events import Event
+from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.jobs.dummies import dummy_table
+from sfumato.jobs.pipeline import (
+    MODELS,
+    PrivacyRequest,
+    fabricate_table,
+    fit_table,
+    make_model,
+    public_class,
+)
+from sfumato.jobs.publishing import FUNCTIONS, grid_table, release_table
+from sfumato.storage.models import save
+from sfumato.tables.files import TableFile, write_table
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["ESTIMATORS", "KINDS", "checked_task", "describe", "make_release", "rehearsed"]
+
+MODEL_OF = {kind: name for name, kind in MODELS.items()}
+# What a job may be, and the estimators that it may name.
+ESTIMATORS: dict[str, tuple[str, ...]] = {
+    "fit": tuple(MODEL_OF),
+    "search": tuple(MODEL_OF),
+    "fabricate": ("Fabricator",),
+    "density": (FUNCTIONS["density"],),
+    "curve": (FUNCTIONS["curve"],),
+    "moments": ("PrivateMoments", "PrivatePCA"),
+}
+KINDS = tuple(ESTIMATORS)
+# Parameters that are no settings of a model: who pays, what is promised, what the machine does.
+CLOSED = {
+    *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
+    *("device", "memory", "resume", "estimator", "param_grid", "scoring", "kernel", "features"),
+}
+MOST_ITEMS, DEEPEST, LONGEST_TEXT = 1000, 4, 200
+REHEARSED_ROWS = 500
+GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
+
+
+def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Check what was asked, without any data; give it with nothing but known fields.
+
+    Parameters
+    ----------
+    record : mapping
+        Fields ``kind``, ``estimator``, ``parameters``, ``columns``, ``rows``, ``grid``.
+
+    Returns
+    -------
+    dict
+        The task.
+    """
+    kind = record.get("kind") or "fit"
+    if kind not in ESTIMATORS:
+        raise InvalidInputError(f"'kind' must be one of {', '.join(KINDS)}.")
+    offered = ESTIMATORS[kind]
+    estimator = record.get("estimator") or offered[0]
+    if estimator not in offered:
+        raise InvalidInputError(f"'estimator' of a {kind} must be one of {', '.join(offered)}.")
+    parameters = dict(record.get("parameters") or {})
+    known = set(public_class(estimator)().get_params(deep=False)) - CLOSED
+    for name, value in parameters.items():
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            raise InvalidInputError(
+                f"{estimator} has no parameter {name!r} here. It has: {listed}."
+            )
+        _check_value(name, value, 0)
+    grid = dict(record.get("grid") or {})
+    if bool(grid) != (kind == "search"):
+        raise InvalidInputError("A 'search', and only that, needs 'grid': values per parameter.")
+    for name, values in grid.items():
+        if name not in known or not isinstance(values, list) or not values:
+            raise InvalidInputError(f"'grid' must list values of parameters. Got {name!r}.")
+        _check_value(name, values, 0)
+    columns = list(record.get("columns") or [])
+    if columns and kind not in ("density", "curve"):
+        raise InvalidInputError("'columns' are chosen for a density or a curve only.")
+    return {
+        "kind": kind,
+        "estimator": estimator,
+        "parameters": parameters,
+        "grid": grid,
+        "columns": [str(name) for name in columns],
+        "rows": record.get("rows") if kind == "fabricate" else None,
+    }
+
+
+def _check_value(name: str, value: Any, depth: int) -> None:
+    """Take plain JSON of a bounded size."""
+    if isinstance(value, Mapping | list) and depth < DEEPEST and len(value) <= MOST_ITEMS:
+        parts = value.values() if isinstance(value, Mapping) else value
+        for part in parts:
+            _check_value(name, part, depth + 1)
+        return
+    is_text = isinstance(value, str) and len(value) <= LONGEST_TEXT
+    is_number = isinstance(value, int | float) and abs(value) <= 1e12
+    if not (value is None or is_text or is_number):
+        raise InvalidInputError(
+            f"The value of {name!r} is too large, too deep or of no known kind."
+        )
+
+
+class _WouldChargeError(Exception):
+    """Ends a rehearsal at the moment at which it would pay."""
+
+
+class _Rehearsal:
+    """Stands for the ledger in a rehearsal: notes what would be charged, and ends it."""
+
+    def __init__(self) -> None:
+        self.events: tuple[Event, ...] = ()
+
+    def charge(self, *events: Event, **words: Any) -> Receipt:  # noqa: ARG002 - the ledger's
+        self.events = events
+        raise _WouldChargeError
+
+
+def rehearsed(
+    dataset: Mapping[str, Any], job: Mapping[str, Any], folder: Path
+) -> tuple[Event, ...]:
+    """Run a task on dummy rows up to its charge, and give the events that it would pay for.
+
+    Parameters
+    ----------
+    dataset, job : mapping
+        As the store has them.
+    folder : Path
+        Where dummy rows may be written.
+
+    Returns
+    -------
+    tuple of Event
+        What would be charged. No row was read, so errors may be told as they are.
+    """
+    bounds = TableBounds.from_record(dataset["bounds"])
+    number = dataset.get("n_rows") or REHEARSED_ROWS
+    path = folder / "dummy.parquet"
+    write_table(dummy_table(bounds, min(number, REHEARSED_ROWS)), path)
+    payer = _Rehearsal()
+    try:
+        _made(TableFile(path), bounds, dataset, job, payer)
+    except _WouldChargeError:
+        return payer.events
+    finally:
+        path.unlink(missing_ok=True)
+    raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
+
+
+def make_release(
+    dataset: Mapping[str, Any],
+    job: Mapping[str, Any],
+    table: Path,
+    payer: Any,
+    folder: Path,
+    signing_key: Path | None,
+) -> dict[str, Any]:
+    """Charge, draw and write the files of a release.
+
+    Parameters
+    ----------
+    dataset, job : mapping
+        As the store has them.
+    table : Path
+        The rows.
+    payer : Payer
+        Who pays, before anything is drawn.
+    folder : Path
+        Where to write.
+    signing_key : Path or None
+        The key for the certificate.
+
+    Returns
+    -------
+    dict
+        The record of the release.
+    """
+    bounds = TableBounds.from_record(dataset["bounds"])
+    model, made = _made(TableFile(table), bounds, dataset, job, payer)
+    files = {"model.sfumato": "the model"}
+    save(model, folder / "model.sfumato")
+    if made is not None:
+        named = {"fabricate": ("table", "fabricated rows")}
+        name, what = named.get(job["task"]["kind"], ("grid", "its values on a grid"))
+        record = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict()}
+        for ending in ("parquet", "csv"):
+            write_table(made, folder / f"{name}.{ending}", record)
+            files[f"{name}.{ending}"] = what
+    (folder / "guarantee.json").write_text(json.dumps(model.guarantee_.to_dict(), indent=1))
+    files["guarantee.json"] = "the guarantee"
+    certificate = _certificate(folder / "model.sfumato", job, payer, signing_key)
+    if certificate is not None:
+        (folder / "certificate.json").write_text(certificate)
+        files["certificate.json"] = "the signed certificate"
+    return {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict(), "files": files}
+
+
+def _made(
+    source: TableFile,
+    bounds: TableBounds,
+    dataset: Mapping[str, Any],
+    job: Mapping[str, Any],
+    payer: Any,
+) -> tuple[Any, Any]:
+    """Give the fitted model, and the table that goes with it if there is one."""
+    task = job["task"]
+    promise = PrivacyRequest(
+        job["epsilon"], job["delta"], dataset["unit"], dataset["relation"], payer
+    )
+    makers: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "fit": lambda: (_fitted(source, bounds, promise, task), None),
+        "search": lambda: (_searched(source, bounds, promise, task), None),
+        "fabricate": lambda: _fabricated(source, bounds, promise, task),
+        "moments": lambda: (_moments(source, bounds, promise, task), None),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if task["kind"] in makers:
+            return makers[task["kind"]]()
+        return _function(source, bounds, promise, task)
+
+
+def _fitted(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
+    return fit_table(
+        source, bounds, promise, model=MODEL_OF[task["estimator"]], options=task["parameters"]
+    )
+
+
+def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
+    bounds.require_confirmed()
+    plain = PrivacyRequest(promise.epsilon, promise.delta, promise.unit, promise.relation)
+    model = make_model(public_class(task["estimator"]), plain, bounds, task["parameters"])
+    search = public_class("PrivateSearchCV")(
+        model,
+        task["grid"],
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        ledger=promise.ledger,
+    )
+    rows = source.declared(bounds.types(), bounds.text).read(list(bounds.types()))
+    found = search.fit(rows).best_estimator_
+    found.guarantee_ = search.guarantee_
+    return found
+
+
+def _fabricated(
+    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any
+) -> tuple[Any, Any]:
+    table, model = fabricate_table(
+        source, bounds, promise, n_rows=task["rows"], options=task["parameters"]
+    )
+    return model, table
+
+
+def _moments(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
+    bounds.require_confirmed()
+    model = make_model(public_class(task["estimator"]), promise, bounds, task["parameters"])
+    may_be_empty = promise.relation == "add_or_remove_one"
+    source = source.declared(bounds.types(), bounds.text)
+    return model.fit(source.read(list(bounds.types()), may_be_empty=may_be_empty))
+
+
+def _function(
+    source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any
+) -> tuple[Any, Any]:
+    model = release_table(
+        source,
+        bounds,
+        promise,
+        function=task["kind"],
+        columns=tuple(task["columns"]),
+        options=task["parameters"],
+    )
+    axes = 1 if task["kind"] == "curve" else model.n_features_in_
+    return model, grid_table(model, GRID[axes]) if axes in GRID else None
+
+
+def _certificate(
+    file: Path, job: Mapping[str, Any], payer: Any, signing_key: Path | None
+) -> str | None:
+    if signing_key is None or not signing_key.exists():
+        return None
+    try:
+        content = certificate_of(
+            file, budget=payer.budget.dataset, purpose=job["purpose"], by=job["person"]
+        )
+        return written(signed(content, signing_key))
+    except (CertificateError, SfumatoError):
+        return None
+
+
+def describe(table: Path, target: str | None) -> dict[str, Any]:
+    """Read a table and propose its bounds; the proposal is for officers only.
+
+    Parameters
+    ----------
+    table : Path
+        The rows.
+    target : str or None
+        The column to predict.
+
+    Returns
+    -------
+    dict
+        ``bounds`` (not confirmed), ``notes`` by column, ``n_rows``.
+    """
+    from sfumato.tables.proposal import describe_table
+
+    found = describe_table(TableFile.sniffed(table), target)
+    notes = {column.name: column.note for column in found.bounds.columns if column.note}
+    return {
+        "bounds": json.loads(json.dumps(found.bounds.to_record(), default=list)),
+        "notes": notes,
+        "n_rows": found.n_rows,
+    }

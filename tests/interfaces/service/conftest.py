@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs sfumato[service]")
+
+from tests.interfaces.service.house import House
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A service with one open data set."""
+    made = House(tmp_path_factory.mktemp("service"))
+    made.open(epsilon=20.0)
+    yield made
+    made.close()
