@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, LinearClassifier, PrivateAffineHullClassifier, PrivateLinearClassifier
 from sfumato.federated import HullTask, LinearTask, Party, make_parties, simulate
-from sfumato.federated.coordination import Federation
+from sfumato.federated.coordination import FederatedResult
 from sfumato.papers.data import unit_rows
 
 DELTA = 1e-5
@@ -96,7 +96,7 @@ def merged(
         )
         found, time = timed(lambda: simulate(parties, HullTask("mnist", estimator)))
         sent = sum(path.stat().st_size for path in Path(folder).glob("*/*.release"))
-    assert isinstance(found, Federation)
+    assert isinstance(found, FederatedResult)
     numbers = {
         "parties": len(parties),
         "accuracy": round(float(np.mean(found.model.predict(X_test) == y_test)), 4),

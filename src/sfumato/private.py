@@ -432,7 +432,7 @@ class PrivateEstimator(BaseEstimator):
             status=noise_status(),
             public=self._public_facts() + public,
             events=receipt.events,
-        )
+        ).only_if(*receipt.conditions)
 
     @property
     def _most_rows(self) -> int:

@@ -67,6 +67,7 @@ class Receipt:
         self.events = tuple(events)
         self.unit = None if unit is None else Unit(unit)
         self.relation = None if relation is None else Relation(relation)
+        self.conditions: tuple[str, ...] = ()
         self._unused = flatten(self.events)
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -92,6 +93,10 @@ class Receipt:
                     raise LedgerError(_unpaid(event, times, self._unused.get(event, 0)))
             self._unused = left
         return Receipt(events, unit=self.unit, relation=self.relation)
+
+    def only_if(self, *conditions: str) -> None:
+        """Note under which conditions a draw was made; a guarantee of the draws lists them."""
+        self.conditions = tuple(dict.fromkeys((*self.conditions, *conditions)))
 
     def unused(self) -> tuple[Event, ...]:
         """List the paid events whose draw has not been made."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.composition import compose
 from sfumato.bounds import Bounds
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.fabrication.public_rules import PublicScale
 from sfumato.hulls.branch import Branch
@@ -23,6 +23,7 @@ from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
+from sfumato.sums.records import Records
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]
@@ -193,13 +194,13 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
         """Release private rows and fit one wide hull a class on them.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
+        X : array-like of shape (n_samples, n_features), or Records
+            Rows; records bring their labels along, for method "moments" of unit "record".
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -210,14 +211,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         """
         bounds = self._check_promise()
         parameters = self._hull_parameters()
-        rows = self._check_rows(X)
-        codes, labels = self._check_labels(rows, self._target(X, y), self._listed(bounds))
+        records, rows, codes, labels = self._given(X, y, bounds)
         if len(labels) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."
             )
-        records = self._array_records(rows, codes, None)
-        scale = PublicScale(bounds, rows.shape[1])
+        scale = PublicScale(bounds, records.width)
 
         released = None
         if self._draws_rows:
@@ -235,6 +234,22 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             branches, private, self.classes_, self.n_features_in_, **shared
         )
         return self
+
+    def _given(
+        self, X: Any, y: Any, bounds: Bounds
+    ) -> tuple[Records, NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
+        """Give records, and the rows and codes of an array, and the label set."""
+        if isinstance(X, Records):
+            if not self._draws_rows:
+                raise UnsupportedModeError(
+                    "Private rows are made of rows in memory; records that lie elsewhere are "
+                    "added up: unit='record' with method='moments'."
+                )
+            records, labels = self._records(X, None, bounds)
+            return records, np.empty((0, records.width)), np.empty(0, dtype=np.intp), labels
+        rows = self._check_rows(X)
+        codes, labels = self._check_labels(rows, self._target(X, y), self._listed(bounds))
+        return self._array_records(rows, codes, None), rows, codes, labels
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
         """Give the label of the nearest hull.

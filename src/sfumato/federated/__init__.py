@@ -1,20 +1,23 @@
 """Learning among parties that share no rows: private hulls and private linear classifiers."""
 
-from sfumato.federated.coordination import Federation
+from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import HullTask, RemoteHulls
 from sfumato.federated.linear import LinearTask
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
+from sfumato.federated.records import Federation, SumRound
 from sfumato.federated.scenarios import spread
 from sfumato.federated.simulation import make_parties, simulate
 from sfumato.federated.terms import Terms
 
 __all__ = [
+    "FederatedResult",
     "Federation",
     "HullTask",
     "LinearTask",
     "Party",
     "RemoteHulls",
+    "SumRound",
     "Terms",
     "make_parties",
     "read_party",

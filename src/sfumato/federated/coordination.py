@@ -18,7 +18,7 @@ from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request, promised_in
 from sfumato.guarantee import Guarantee
 
-__all__ = ["ONE_PARTY_EACH", "Federation", "Round", "run_task"]
+__all__ = ["ONE_PARTY_EACH", "FederatedResult", "Round", "run_task"]
 
 Ask = Callable[[Request], list[Reply]]
 Task = HullTask | LinearTask
@@ -40,7 +40,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Federation:
+class FederatedResult:
     """What a federated task gives.
 
     Parameters
@@ -63,7 +63,7 @@ class Federation:
 
 def run_task(
     task: Task, ask: Ask, *, min_parties: int = 1, conditions: tuple[str, ...] = ()
-) -> Federation:
+) -> FederatedResult:
     """Run all rounds of a task and make the global model.
 
     Parameters
@@ -101,7 +101,7 @@ def run_task(
     total = parallel(*guarantees.values(), condition=ONE_PARTY_EACH)
     if hasattr(model, "guarantee_"):
         model.guarantee_ = total
-    return Federation(model, guarantees, total, tuple(rounds))
+    return FederatedResult(model, guarantees, total, tuple(rounds))
 
 
 def _run_hulls(task: HullTask, ask: Ask, ask_usable: Any) -> tuple[Any, dict[str, Guarantee]]:

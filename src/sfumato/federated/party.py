@@ -17,6 +17,8 @@ from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
 from sfumato.federated import hulls, linear
 from sfumato.federated.messages import Arrays, Reply, Request, model_from
 from sfumato.federated.release_store import ReleaseStore
+from sfumato.federated.secure import Identity
+from sfumato.federated.sums import PartySums
 from sfumato.federated.terms import Terms
 from sfumato.private import PrivateEstimator
 
@@ -56,6 +58,11 @@ class Party:
         How this party runs an estimator, such as ``{"n_jobs": 2}``.
     conditions : sequence of str, optional
         What else must hold for a promise about its rows, such as how a simulation dealt them.
+    identity : Identity, optional
+        Its key for secure sums; by default a new one, for simulations.
+    registered : mapping of str to str, optional
+        Public keys of the other parties, by name; by default those that a coordinator sends are
+        believed, for simulations.
     """
 
     def __init__(
@@ -68,6 +75,8 @@ class Party:
         terms: Terms | None = None,
         execution: Mapping[str, Any] | None = None,
         conditions: Sequence[str] = (),
+        identity: Identity | None = None,
+        registered: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.load = load
@@ -76,6 +85,9 @@ class Party:
         self.terms = Terms() if terms is None else terms
         self.execution = dict(execution or {})
         self.conditions = tuple(conditions)
+        self.sums = PartySums(
+            name, self._rows, self.store, ledger, self.terms, identity, registered
+        )
 
     @classmethod
     def of_rows(
@@ -126,6 +138,8 @@ class Party:
         return reply
 
     def _answer(self, request: Request) -> Reply:
+        if request.phase.startswith("sums."):
+            return self.sums.answer(request)
         if request.phase in RELEASES:
             made = self.store.released(request, lambda: self._release(request))
             return _without_model(made) if request.settings.get("serve") == "distances" else made

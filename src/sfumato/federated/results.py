@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.exceptions import FederationError
-from sfumato.federated.coordination import Federation
+from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import RemoteHulls
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.storage.models import save
@@ -19,7 +19,7 @@ __all__ = ["summary", "write_failure", "write_result"]
 FAILED = "failed.json"
 
 
-def write_result(federation: Federation, config: dict[str, Any]) -> None:
+def write_result(federation: FederatedResult, config: dict[str, Any]) -> None:
     """Write the global model (or the labels of the query points) and what happened.
 
     ``out`` names a folder of the coordinator: ``global.sfumato`` or ``predictions.npz``, and
@@ -44,7 +44,7 @@ def write_failure(error: FederationError, config: dict[str, Any]) -> None:
         file.write(json.dumps({"task": config["task"], "failed": str(error)}, indent=2).encode())
 
 
-def summary(federation: Federation) -> dict[str, Any]:
+def summary(federation: FederatedResult) -> dict[str, Any]:
     """Give guarantees and rounds as JSON."""
     return {
         "total": federation.total.to_dict(),

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.cells import as_cells, as_rows
-from sfumato.federated.coordination import Federation, Task, run_task
+from sfumato.federated.coordination import FederatedResult, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import BY_LABEL, spread
@@ -118,7 +118,7 @@ def simulate(
     min_parties: int = 1,
     n_jobs: int | None = None,
     verbose: bool = False,
-) -> Federation:
+) -> FederatedResult:
     """Run a federated task in this process.
 
     Parameters
@@ -136,7 +136,7 @@ def simulate(
 
     Returns
     -------
-    Federation
+    FederatedResult
         The global model, the guarantee of each party, and their total by parallel composition,
         on condition that each person has records at one party only.
 

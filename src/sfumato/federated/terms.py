@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sfumato.accounting.composition import epsilon_spent
 from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.events import Event
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Relation, Unit
 from sfumato.private import PrivateEstimator
@@ -52,6 +54,51 @@ class Terms:
             Whose terms they are, for the message.
         """
         for holds, why in self._checks(estimator):
+            if not holds:
+                raise FederationError(f"{party} refuses: {why}")
+
+    def require_sums(
+        self, events: tuple[Event, ...], bounds: Any, unit: Unit, relation: Relation, party: str
+    ) -> None:
+        """Raise unless the sums of a task keep the terms.
+
+        Parameters
+        ----------
+        events : tuple of Event
+            All that the task would release.
+        bounds : Bounds
+            Public bounds of the rows.
+        unit, relation : str
+            What the releases would protect.
+        party : str
+            Whose terms they are, for the message.
+        """
+        cost = epsilon_spent(events, min(self.max_delta, 0.5), relation, enough=self.max_epsilon)
+        checks = [
+            (
+                isinstance(bounds, Bounds) and bounds.labels != PUBLIC_LABELS,
+                "the labels must be listed, not read off the data.",
+            ),
+            (
+                self.bounds is None or bounds == self.bounds,
+                "the task's bounds are not those that were agreed on.",
+            ),
+            (
+                cost <= self.max_epsilon,
+                f"the task costs epsilon {cost:g} at delta {self.max_delta:g}, given is at most "
+                f"{self.max_epsilon:g}.",
+            ),
+            (unit is Unit.RECORD, "sums among parties protect records."),
+            (
+                self.unit is None or unit == Unit(self.unit),
+                f"the unit must be '{self.unit}'.",
+            ),
+            (
+                self.relation is None or relation == Relation(self.relation),
+                f"the relation must be '{self.relation}'.",
+            ),
+        ]
+        for holds, why in checks:
             if not holds:
                 raise FederationError(f"{party} refuses: {why}")
 

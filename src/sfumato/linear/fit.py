@@ -156,7 +156,9 @@ def release_projection(
     moment = records.release(SecondMoment(records.width), plan.first, receipt)
     kept = plan.settings.n_components
     if plan.settings.whiten:
-        return whitening_projection(moment, kept, math.sqrt(plan.first.variance()), device)
+        return whitening_projection(
+            moment, kept, math.sqrt(records.variance_of(plan.first)), device
+        )
     return top_eigenvectors(moment, kept)[1]
 
 
@@ -230,17 +232,16 @@ def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> W
 
     shape = (plan.loss.n_scores, records.width)
     longest = plan.budget.slope_limit(max_gradient_norm)
-    descent = _descent(plan.settings, longest, gradients, n_rows)
+    noise = math.sqrt(records.variance_of(gradients)) / n_rows
+    descent = _descent(plan.settings, longest, noise)
     return descend(released_gradient, shape, n_rows, descent)
 
 
-def _descent(
-    settings: LinearSettings, max_gradient_norm: float, gradients: GaussianMechanism, n_rows: float
-) -> Descent:
+def _descent(settings: LinearSettings, max_gradient_norm: float, noise: float) -> Descent:
     """The step by a public rule: noise moves the score of a unit row by SCORE_NOISE."""
     found = Descent.by_noise(
         settings.n_steps,
-        math.sqrt(gradients.variance()) / n_rows,
+        noise,
         score_noise=SCORE_NOISE,
         largest=LARGEST_STEP / max_gradient_norm,
         momentum=settings.momentum,

@@ -136,7 +136,7 @@ class PrivateMoments(PrivateEstimator):
         noisy = statistic.unweighted(records.release(statistic, mechanism, receipt))
 
         gaussians = gaussians_from_moments(  # [M4] no rows
-            noisy, mechanism.variance() ** 0.5, n_rows=records.public_rows
+            noisy, records.variance_of(mechanism) ** 0.5, n_rows=records.public_rows
         )
         centre, radius = bounds.ball(records.width)
         self.counts_ = gaussians.counts

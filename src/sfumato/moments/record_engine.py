@@ -219,7 +219,7 @@ def _release_mean(
     noisy = records.release(MeanAndSquares(records.width), mechanism, receipt)
     n_rows = float(records.public_rows or max(noisy[-1], 1.0))
     mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
-    noise = mechanism.variance() / n_rows**2
+    noise = records.variance_of(mechanism) / n_rows**2
     # The noise adds to the length of the mean what it has itself; take that away again.
     length = float(mean @ mean)
     mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
@@ -250,7 +250,7 @@ def _release_moments(
     statistic = ClassMoments(plan.n_classes, records.width, CONSTANT, parts)
     noisy = statistic.unweighted(records.release(statistic, mechanism, receipt))
     return gaussians_from_moments(
-        noisy, math.sqrt(mechanism.variance()), n_rows=records.public_rows
+        noisy, math.sqrt(records.variance_of(mechanism)), n_rows=records.public_rows
     )
 
 

@@ -140,6 +140,21 @@ class Records(ABC):
         released: NDArray[np.float64] = draw(total, ledger=receipt)
         return released
 
+    def variance_of(self, mechanism: Any) -> float:
+        """Variance of the noise that `mechanism` leaves on a released number of these records.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            The mechanism of a release.
+
+        Returns
+        -------
+        float
+            Its own variance; more where several parties add noise.
+        """
+        return float(mechanism.variance())
+
     def mapped(self, row_map: RowMap) -> Records:
         """Give the records seen through a public map, computed block by block on each pass.
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated import Federation, HullTask, LinearTask, make_parties, simulate
+from sfumato.federated import FederatedResult, HullTask, LinearTask, make_parties, simulate
 from sfumato.federated.results import summary
 from sfumato.federated.scenarios import SCENARIOS
 from sfumato.guarantee import Relation, Unit
@@ -166,12 +166,12 @@ def _rows(
     return all_labelled_rows(source, known)
 
 
-def _score(found: Federation, test: Path, known: TableBounds, target: str | None) -> float:
+def _score(found: FederatedResult, test: Path, known: TableBounds, target: str | None) -> float:
     rows, labels = _rows(TableFile(test, known.types(), known.text), known, target)
     return float(np.mean(found.model.predict(rows) == labels))
 
 
-def _stated(found: Federation, score: float | None, *, as_json: bool) -> None:
+def _stated(found: FederatedResult, score: float | None, *, as_json: bool) -> None:
     if as_json:
         printed_json({**summary(found), "accuracy": score})
         return

@@ -1,0 +1,505 @@
+"""Federated records: rows at parties, of which only noisy sums can be had, wherever they are."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, runtime_checkable
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.receipt import Receipt
+from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.federated.coordination import ONE_PARTY_EACH
+from sfumato.federated.messages import Reply, Request
+from sfumato.federated.party import Party, check_parties
+from sfumato.federated.secure import Agreement, SumCoordinator
+from sfumato.federated.sums import BEGIN, CHECK, DESCRIBE, RELEASE, sum_digest
+from sfumato.federated.wire import packed
+from sfumato.guarantee import Relation
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.parallel import map_in_parallel
+from sfumato.sums.maps import RowMap
+from sfumato.sums.records import Block, Records
+from sfumato.sums.statistics import Statistic
+
+__all__ = ["TRUST", "Federation", "SumRound"]
+
+TRUST = ("noisy", "secure")
+SECURE_CONDITIONS = (
+    "at most {colluding} parties work with the coordinator",
+    "the others compute as told and have one another's true keys",
+    "X25519, HKDF-SHA-256, AES-256 and Ed25519 are secure",
+)
+
+
+@runtime_checkable
+class Carrier(Protocol):
+    """Who carries requests to parties and brings their replies; those who vanish are left out."""
+
+    names: Sequence[str]
+    conditions: Sequence[str]
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Carry a request to each of the parties named."""
+
+
+class _InThisProcess:
+    """Parties of a simulation."""
+
+    def __init__(self, parties: Iterable[Party], n_jobs: int | None) -> None:
+        self._parties = {party.name: party for party in check_parties(parties)}
+        self._n_jobs = n_jobs
+        self.names = list(self._parties)
+        listed = [each for party in self._parties.values() for each in party.conditions]
+        self.conditions = list(dict.fromkeys(listed))
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Let each party answer, in threads if there are several."""
+        replies = map_in_parallel(
+            lambda name: self._parties[name].answer(requests[name]),
+            list(requests),
+            n_jobs=self._n_jobs,
+        )
+        return dict(zip(requests, replies, strict=True))
+
+
+@dataclass(frozen=True)
+class SumRound:
+    """One sum: what was added up, by whom, how long it took and how many bytes each party sent.
+
+    Parameters
+    ----------
+    statistic : str
+        Name of what was added up.
+    size : int
+        Numbers that each party sent.
+    included : tuple of str
+        Whose records are in it.
+    seen : str
+        What the coordinator could see of a single party.
+    sent : int
+        Bytes that the largest reply of a party had.
+    """
+
+    statistic: str
+    size: int
+    included: tuple[str, ...]
+    seen: str
+    sent: int
+
+
+@dataclass
+class _Run:
+    """What a federation knows of one receipt: one fit."""
+
+    name: str
+    number: int = 0
+    begun: bool = False
+
+
+@dataclass
+class _Shared:
+    """What all views of a federation have in common."""
+
+    rows: dict[str, int | None]
+    keys: dict[str, str]
+    active: list[str]
+    runs: WeakKeyDictionary[Receipt, _Run] = field(default_factory=WeakKeyDictionary)
+    n_runs: int = 0
+    rounds: list[SumRound] = field(default_factory=list)
+
+
+class Federation(Records):
+    """Records at parties that share no rows: any estimator that learns from sums can be fitted.
+
+    Each party adds up its own rows. With trust "noisy" it adds all of the noise and sends the sum,
+    so that nothing is assumed about the coordinator; with "secure" it adds a share of the noise and
+    sends the sum under masks, so that the coordinator sees only the total.
+
+    Parameters
+    ----------
+    parties : sequence of Party, or Carrier
+        Who takes part; deployed, what carries requests to parties and brings their replies.
+    bounds : Bounds
+        Public bounds on which the parties agreed; they list the labels, if there are any.
+    trust : {"noisy", "secure"}, default="noisy"
+        What a coordinator can see: each party's noisy sum, or the noisy total.
+    task : str, optional
+        Name of the work: each party makes the sums of one name once, and a run of the same name
+        gets the same sums. By default a new name.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours.
+    colluding : int, default=1
+        With "secure": parties that may work with the coordinator without breaking the promise.
+    dropouts : int, default=0
+        Parties that may vanish in the middle.
+    n_jobs : int, optional
+        Threads in which parties answer in a simulation, see joblib.
+
+    Attributes
+    ----------
+    rounds : tuple of SumRound
+        What happened in the last fits.
+
+    Privacy
+    -------
+    Unit and relation : record; those of the estimator.
+    Released : per sum, each party's sum with noise ("noisy"), or the total with noise ("secure").
+    Sensitivity : of the statistic, over all parties: one change moves one party's sum.
+    Guarantee : that of the estimator, on condition that each person has records at one party only;
+        with "secure" also on the conditions that the guarantee lists.
+    Assumptions and numerics : proof sheets "federated-sums", "secure-sums", "noise-in-shares".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds, PrivateGaussianClassifier
+    >>> from sfumato.federated import Federation, make_parties
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(norm=64.0, labels=range(10))
+    >>> model = PrivateGaussianClassifier(epsilon=8.0, delta=1e-5, bounds=bounds)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parties = make_parties(X, y, folder, n_parties=5, random_state=0)
+    ...     model = model.fit(Federation(parties, bounds=bounds, trust="secure"))
+    >>> bool(model.score(X, y) > 0.8), model.guarantee_.status.value
+    (True, 'conditional')
+    """
+
+    def __init__(
+        self,
+        parties: Sequence[Party] | Carrier,
+        *,
+        bounds: Bounds,
+        trust: str = "noisy",
+        task: str | None = None,
+        relation: str = "replace_one",
+        colluding: int = 1,
+        dropouts: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        if trust not in TRUST:
+            raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {trust!r} instead.")
+        if bounds.labels == PUBLIC_LABELS:
+            raise InvalidInputError("The labels of a federation must be listed in its bounds.")
+        self.trust, self.bounds = trust, bounds
+        self.task = secrets.token_hex(8) if task is None else task
+        self.colluding = colluding if trust == "secure" else 0
+        self.dropouts = dropouts
+        here = None if isinstance(parties, Carrier) else _InThisProcess(parties, n_jobs)
+        self._carrier: Carrier = here or parties  # type: ignore[assignment]
+        replies = self._described(relation)
+        widths = {int(reply.fact("width")) for reply in replies.values()}
+        if len(widths) != 1:
+            raise FederationError(f"The parties have rows of different widths: {sorted(widths)}.")
+        is_public = Relation(relation) is Relation.REPLACE_ONE
+        rows = {n: int(r.fact("n_rows")) if is_public else None for n, r in replies.items()}
+        keys = {n: str(r.facts.get("key", "")) for n, r in replies.items()}
+        self._shared = _Shared(rows, keys, sorted(replies))
+        self._maps: tuple[RowMap, ...] = ()
+        self._held = ""
+        if trust == "secure":
+            self._agreement("", 0, 1, 0)  # refuses numbers of parties that prove nothing
+        number = sum(count for count in rows.values() if count) if is_public else None
+        super().__init__(widths.pop(), relation, number)
+
+    @property
+    def parties(self) -> list[str]:
+        """Names of those who still take part."""
+        return list(self._shared.active)
+
+    @property
+    def rounds(self) -> tuple[SumRound, ...]:
+        """What happened, sum by sum."""
+        return tuple(self._shared.rounds)
+
+    @property
+    def public_rows(self) -> int | None:
+        """Records of those who still take part, where their number is public."""
+        if self.relation is not Relation.REPLACE_ONE:
+            return None
+        return sum(self._shared.rows[name] or 0 for name in self._shared.active)
+
+    @public_rows.setter
+    def public_rows(self, number: int | None) -> None:
+        """Follow from the parties: what is set is what they say."""
+
+    def variance_of(self, mechanism: Any) -> float:
+        """Variance that the noise of all parties together has in a released sum.
+
+        Parameters
+        ----------
+        mechanism : GaussianMechanism
+            The mechanism of the release.
+
+        Returns
+        -------
+        float
+            The variance.
+        """
+        enough = self._n_shares if self.trust == "secure" else 1
+        return float(mechanism.variance()) * len(self._shared.active) / enough
+
+    @property
+    def _n_shares(self) -> int:
+        """Parties whose noise is counted on."""
+        return len(self._shared.rows) - self.dropouts - self.colluding
+
+    def mapped(self, row_map: RowMap) -> Records:
+        """Give the records seen through a public map, which is computed at the parties.
+
+        Parameters
+        ----------
+        row_map : RowMap
+            A map of blocks of rows.
+
+        Returns
+        -------
+        Records
+            The same records, mapped.
+        """
+        return self._seen(maps=(*self._maps, row_map), held="", width=row_map.width)
+
+    def kept(self) -> Records:
+        """Give the records with their maps computed once and kept at the parties.
+
+        Returns
+        -------
+        Records
+            The same records.
+        """
+        return self._seen(held="rows")
+
+    def kept_in_singles(self) -> Records:
+        """Do the same on the grid of `SingleRows`.
+
+        Returns
+        -------
+        Records
+            The same records.
+        """
+        return self._seen(held="singles")
+
+    def release(
+        self, statistic: Statistic, mechanism: Any, receipt: Receipt
+    ) -> NDArray[np.float64]:
+        """Let the parties add up a statistic, and give the noisy total.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is added up.
+        mechanism : GaussianMechanism
+            Whose noise the total carries, at least.
+        receipt : Receipt
+            What the fit has to pay for; each party pays it from its own ledger.
+
+        Returns
+        -------
+        ndarray
+            The noisy total.
+        """
+        if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
+            raise InvalidInputError(
+                "Parties release sums with Gaussian noise; this fit needs "
+                f"{type(mechanism).__name__}. Choose settings without it."
+            )
+        if mechanism.sensitivity < self.sensitivity(statistic):
+            raise InvalidInputError("The mechanism is made for a smaller sensitivity.")
+        run = self._run(receipt)
+        settings, arrays = self._asked(statistic, mechanism, run.number)
+        receipt.charge(mechanism.event())
+        total = (
+            self._noisy_total(run, settings, arrays, statistic)
+            if self.trust == "noisy"
+            else self._secure_total(run, settings, arrays, statistic, mechanism)
+        )
+        run.number += 1
+        receipt.only_if(*self.conditions)
+        return total
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What must hold for the promise of a fit."""
+        first = (ONE_PARTY_EACH,) if len(self._shared.active) > 1 else ()
+        if self.trust == "noisy":
+            return (*first, *self._carrier.conditions)
+        of_sums = (each.format(colluding=self.colluding) for each in SECURE_CONDITIONS)
+        return (*first, *of_sums, *self._carrier.conditions)
+
+    # Requests ---------------------------------------------------------------------------------
+
+    def _described(self, relation: str) -> dict[str, Reply]:
+        settings = {"relation": str(Relation(relation)), "trust": self.trust}
+        request = Request(self.task, DESCRIBE, settings)
+        return self._answers(list(self._carrier.names), request, may_miss=0)
+
+    def _answers(
+        self, names: Sequence[str], request: Request | Mapping[str, Request], *, may_miss: int
+    ) -> dict[str, Reply]:
+        """Ask parties, and leave out those that vanish; a refusal ends the run."""
+        requests = dict.fromkeys(names, request) if isinstance(request, Request) else request
+        replies = self._carrier.ask(requests)
+        refused = {n: r.refusal for n, r in replies.items() if r.refusal is not None}
+        if refused:
+            said = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items()))
+            raise FederationError(f"Not all parties agree. {said}")
+        missing = sorted(set(names) - set(replies))
+        if len(missing) > may_miss:
+            raise FederationError(
+                f"{', '.join(missing)} did not answer; at most {may_miss} may be missing here."
+            )
+        return {name: replies[name] for name in names if name in replies}
+
+    def _run(self, receipt: Receipt) -> _Run:
+        """Give what is known of a fit; its first sum lets every party agree and pay."""
+        shared = self._shared
+        run = shared.runs.get(receipt)
+        if run is None:
+            run = shared.runs[receipt] = _Run(f"{self.task}/{shared.n_runs}")
+            shared.n_runs += 1
+            settings = {
+                "events": [each.to_dict() for each in receipt.events],
+                "bounds": packed(self.bounds, {}),
+                "unit": str(receipt.unit or "record"),
+                "relation": str(self.relation),
+            }
+            names = shared.active
+            self._answers(names, Request(run.name, CHECK, settings), may_miss=0)
+            self._answers(names, Request(run.name, BEGIN, settings), may_miss=0)
+        return run
+
+    def _asked(
+        self, statistic: Statistic, mechanism: GaussianMechanism, number: int
+    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        arrays: dict[str, NDArray[Any]] = {}
+        settings = {
+            "number": number,
+            "maps": packed(self._maps, arrays),
+            "statistic": packed(statistic, arrays),
+            "mechanism": packed(mechanism, arrays),
+            "bounds": packed(self.bounds, {}),
+            "relation": str(self.relation),
+            "most_rows": self.most_rows,
+            "kept": self._held,
+        }
+        return settings, arrays
+
+    def _noisy_total(
+        self, run: _Run, settings: dict[str, Any], arrays: dict[str, Any], statistic: Statistic
+    ) -> NDArray[np.float64]:
+        request = Request(run.name, f"{RELEASE}.{run.number}", settings, arrays)
+        replies = self._answers(self._shared.active, request, may_miss=self.dropouts)
+        shape = statistic.shape
+        if statistic.is_symmetric:
+            shape = (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
+        sums = [reply.array("released", shape) for reply in replies.values()]
+        self._note(statistic, sums[0].size, replies, "its noisy sum", max(s.nbytes for s in sums))
+        total = np.sum(sums, axis=0)  # post-processing of what everybody may see
+        return _mirrored(total, statistic.shape) if statistic.is_symmetric else total
+
+    def _agreement(
+        self, task: str, number: int, size: int, largest: int, about: str = ""
+    ) -> Agreement:
+        shared = self._shared
+        gone = len(shared.rows) - len(shared.active)
+        return Agreement(
+            task=task,
+            number=number,
+            parties={name: shared.keys[name] for name in shared.active},
+            size=size,
+            largest=largest,
+            statistic=about,
+            colluding=self.colluding,
+            dropouts=self.dropouts - gone,
+        )
+
+    def _secure_total(
+        self,
+        run: _Run,
+        settings: dict[str, Any],
+        arrays: dict[str, Any],
+        statistic: Statistic,
+        mechanism: GaussianMechanism,
+    ) -> NDArray[np.float64]:
+        share = GaussianShareMechanism(mechanism, self._n_shares)
+        size = statistic.size
+        if statistic.is_symmetric:
+            size = size // statistic.shape[-1] * (statistic.shape[-1] + 1) // 2
+        largest = share.largest(statistic.size, statistic.largest_term * self.most_rows)
+        about = sum_digest(settings, arrays)
+        agreement = self._agreement(run.name, run.number, size, largest, about)
+        cells, included, sent = self._masked_total(run, agreement, settings, arrays)
+        self._note(statistic, size, included, "nothing but the total", sent)
+        return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
+
+    def _masked_total(
+        self, run: _Run, agreement: Agreement, asked: dict[str, Any], arrays: dict[str, Any]
+    ) -> tuple[NDArray[np.int64], list[str], int]:
+        """Carry the messages of a secure sum."""
+        session = SumCoordinator(agreement)
+        about = {"agreement": agreement.to_dict(), "session": secrets.token_hex(8)}
+
+        def ask(step: str, names: Iterable[str], more: Mapping[str, Any]) -> dict[str, Reply]:
+            phase, sent = f"sums.{step}.{run.number}", arrays if "sum" in more else {}
+            requests = {}
+            for name in names:
+                own = {key: each(name) if callable(each) else each for key, each in more.items()}
+                requests[name] = Request(run.name, phase, {**about, **own}, sent)
+            lost = len(agreement.parties) - len(requests)
+            return self._answers(list(requests), requests, may_miss=agreement.dropouts - lost)
+
+        found = ask("advertise", agreement.names, {})
+        self._require_all(found, agreement)
+        session.adverts = {name: reply.fact("advert") for name, reply in found.items()}
+        found = ask("share", agreement.names, {"adverts": session.adverts})
+        session.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
+        found = ask("mask", found, {"boxes": session.boxes_for, "sum": asked})
+        session.masked = {n: r.array("words", (agreement.size,), "u") for n, r in found.items()}
+        included = session.included()
+        found = ask("confirm", included, {"included": included})
+        signatures = {name: reply.fact("signature") for name, reply in found.items()}
+        found = ask("reveal", found, {"signatures": signatures})
+        total = session.total({name: reply.fact("shares") for name, reply in found.items()})
+        sent = max(words.nbytes for words in session.masked.values())
+        return total, included, sent
+
+    def _require_all(self, found: Mapping[str, Reply], agreement: Agreement) -> None:
+        if set(found) != set(agreement.parties):
+            missing = sorted(set(agreement.parties) - set(found))
+            raise FederationError(
+                f"{', '.join(missing)} did not send keys: a sum begins with all of its parties."
+            )
+
+    def _note(
+        self, statistic: Statistic, size: int, included: Iterable[str], seen: str, sent: int
+    ) -> None:
+        """Write a sum down; those who vanished in it are not asked again."""
+        self._shared.active = sorted(included)
+        name = type(statistic).__name__
+        self._shared.rounds.append(SumRound(name, size, tuple(self._shared.active), seen, sent))
+
+    def _seen(self, **changes: Any) -> Self:
+        view = copy.copy(self)
+        view._maps = changes.get("maps", self._maps)
+        view._held = changes.get("held", self._held)
+        view.width = changes.get("width", self.width)
+        return view
+
+    def _blocks(self) -> Iterator[Block]:
+        raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
+
+
+def _mirrored(triangles: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    rows, columns = np.triu_indices(shape[-1])
+    matrices = np.zeros(shape)
+    matrices[..., rows, columns] = triangles
+    matrices[..., columns, rows] = triangles
+    return matrices

@@ -1,0 +1,285 @@
+"""A party's answers about sums: what it holds, what it agrees to pay for, and each sum once.
+
+Phases of a task, in this order: ``sums.describe`` (public facts, nothing is paid), ``sums.check``
+(would it agree, nothing is paid), ``sums.begin`` (it pays for all sums of the task), then for each
+sum either ``sums.release`` (noise of its own) or the five steps of a secure sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.bounds import Bounds
+from sfumato.events import Event, event_from_dict, flatten
+from sfumato.exceptions import FederationError
+from sfumato.federated.messages import Reply, Request
+from sfumato.federated.release_store import ReleaseStore
+from sfumato.federated.secure import Agreement, Identity, Journal, Member
+from sfumato.federated.secure.agreement import digest
+from sfumato.federated.terms import Terms
+from sfumato.federated.wire import require_safe, unpacked
+from sfumato.guarantee import Relation, Unit
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.sums.records import ArrayRecords, Records
+
+__all__ = ["BEGIN", "CHECK", "DESCRIBE", "RELEASE", "STEPS", "PartySums", "sum_digest"]
+
+DESCRIBE, CHECK, BEGIN, RELEASE = "sums.describe", "sums.check", "sums.begin", "sums.release"
+STEPS = ("advertise", "share", "mask", "confirm", "reveal")
+
+
+class PartySums:
+    """The part of a party that answers about sums.
+
+    Parameters
+    ----------
+    name : str
+        The party.
+    load : callable
+        Gives rows and labels.
+    store : ReleaseStore
+        Where replies are kept.
+    ledger : DatasetBudget or None
+        Who pays.
+    terms : Terms
+        What the party agreed to.
+    identity : Identity, optional
+        Its key, for secure sums; by default a new one.
+    registered : mapping of str to str, optional
+        Keys of the other parties; by default those of the agreement are believed, which is for
+        simulations only.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
+        store: ReleaseStore,
+        ledger: Any,
+        terms: Terms,
+        identity: Identity | None = None,
+        registered: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.load, self.store, self.ledger, self.terms = name, load, store, ledger, terms
+        self.registered = registered
+        self._identity = identity
+        self._journal = Journal(store.folder / "journal")
+        self._members: dict[str, Member] = {}
+        self._cells: dict[str, NDArray[np.int64]] = {}
+        self._kept: tuple[str, Records] | None = None  # records as a task has mapped them
+
+    @property
+    def identity(self) -> Identity:
+        """The key of the party, made when it is first needed."""
+        if self._identity is None:
+            self._identity = Identity()
+        return self._identity
+
+    def answer(self, request: Request) -> Reply:
+        """Answer one request.
+
+        Parameters
+        ----------
+        request : Request
+            Of a phase that begins with "sums.".
+
+        Returns
+        -------
+        Reply
+            The answer.
+        """
+        settings = request.settings
+        if request.phase == DESCRIBE:
+            return self._describe(settings)
+        if request.phase == CHECK:
+            events = self._check_terms(settings)
+            if self.store.earlier(request, BEGIN) is None and hasattr(self.ledger, "ask"):
+                self.ledger.ask(*events, unit=settings["unit"], relation=settings["relation"])
+            return Reply(self.name)
+        if request.phase == BEGIN:
+            return self.store.released(request, lambda: self._begin(settings))
+        if request.phase.startswith(RELEASE):
+            return self.store.released(request, lambda: self._release(request))
+        step = request.phase.partition(".")[2].partition(".")[0]
+        if step in STEPS:
+            return self._secure_step(step, request)
+        raise FederationError(f"The phase '{request.phase}' is not known here.")
+
+    # What the party holds and pays ------------------------------------------------------------
+
+    def _describe(self, settings: Mapping[str, Any]) -> Reply:
+        rows, _ = self.load()
+        is_public = Relation(settings["relation"]) is Relation.REPLACE_ONE
+        facts: dict[str, Any] = {"width": int(rows.shape[1])}
+        if is_public:
+            facts["n_rows"] = len(rows)
+        if settings.get("trust") == "secure":
+            facts["key"] = self.identity.public
+        return Reply(self.name, facts)
+
+    def _check_terms(self, settings: Mapping[str, Any]) -> tuple[Event, ...]:
+        """Give the events of a task, or refuse them; nothing is paid."""
+        events = tuple(event_from_dict(each) for each in settings["events"])
+        bounds = unpacked(settings["bounds"], {})
+        self.terms.require_sums(
+            events, bounds, Unit(settings["unit"]), Relation(settings["relation"]), self.name
+        )
+        return events
+
+    def _begin(self, settings: Mapping[str, Any]) -> Reply:
+        events = self._check_terms(settings)
+        relation = Relation(settings["relation"])
+        prepay(self.ledger, *events, unit=settings["unit"], relation=relation)  # [Y1] all at once
+        return Reply(self.name, {"events": list(settings["events"])})
+
+    def _paid(self, request: Request, number: int, event: Event) -> Receipt:
+        """Give the receipt of sum `number`: paid for at the beginning, and drawn once."""
+        begun = self.store.earlier(request, BEGIN)
+        if begun is None:
+            raise FederationError(f"{self.name} has not agreed to the task '{request.task}'.")
+        left = flatten(event_from_dict(each) for each in begun.fact("events"))
+        if number > 0:
+            before = self.store.earlier(request, f"{RELEASE}.{number - 1}")
+            if before is None:
+                raise FederationError(f"Sum {number - 1} comes before sum {number}.")
+            for used, times in before.fact("used"):
+                left[event_from_dict(used)] -= times
+        if left.get(event, 0) < 1:  # [Y2] no more draws of an event than were paid for
+            raise FederationError(f"{self.name} was not asked to pay for sum {number}.")
+        return Receipt((event,))
+
+    def _used(self, request: Request, number: int, event: Event) -> list[Any]:
+        """List the events that were drawn, this one included."""
+        used: list[Any] = []
+        if number > 0:
+            before = self.store.earlier(request, f"{RELEASE}.{number - 1}")
+            used = [] if before is None else [list(each) for each in before.fact("used")]
+        name = event.to_dict()
+        for each in used:
+            if each[0] == name:
+                each[1] += 1
+                return used
+        return [*used, [name, 1]]
+
+    # Sums ---------------------------------------------------------------------------------------
+
+    def _records(self, request: Request) -> tuple[Records, Any, GaussianMechanism]:
+        """Give the mapped records, the statistic and the mechanism that were asked for."""
+        settings, arrays = request.settings, request.arrays
+        maps = unpacked(settings["maps"], arrays)
+        statistic = unpacked(settings["statistic"], arrays)
+        mechanism = unpacked(settings["mechanism"], arrays)
+        bounds = unpacked(settings["bounds"], {})
+        relation = Relation(settings["relation"])
+        require_safe(maps, statistic, bounds=self.terms.bounds, relation=relation)  # [Y3]
+        if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
+            raise FederationError("Sums among parties are released with Gaussian noise.")
+        records = self._mapped(request, bounds, relation, maps)
+        needed = statistic.sensitivity(relation, int(settings["most_rows"]))
+        if mechanism.sensitivity < max(needed, records.sensitivity(statistic)):  # [Y4]
+            raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
+        return records, statistic, mechanism.for_size(statistic.size)
+
+    def _mapped(
+        self, request: Request, bounds: Bounds, relation: Relation, maps: tuple[Any, ...]
+    ) -> Records:
+        wanted = str(request.settings["kept"])
+        places = [request.settings[name] for name in ("maps", "bounds")]
+        used = sorted(n for n in request.arrays if f'"{n}"' in str(places).replace("'", '"'))
+        name = digest([request.task, *places, wanted, [_array_digest(request, n) for n in used]])
+        if self._kept is not None and self._kept[0] == name:
+            return self._kept[1]
+        rows, labels = self.load()
+        codes = None if bounds.labels is None else bounds.clip_labels(np.asarray(labels))[0]
+        records: Records = ArrayRecords(np.asarray(rows), codes, relation=relation)
+        for each in maps:
+            records = records.mapped(each)
+        if wanted == "rows":
+            records = records.kept()
+        if wanted == "singles":
+            records = records.kept_in_singles()
+        self._kept = name, records
+        return records
+
+    def _release(self, request: Request) -> Reply:
+        number = int(request.settings["number"])
+        records, statistic, mechanism = self._records(request)
+        event = mechanism.event()
+        receipt = self._paid(request, number, event)
+        noisy = records.release(statistic, mechanism, receipt)  # [Y5] noise of its own
+        if statistic.is_symmetric:
+            noisy = noisy[..., *np.triu_indices(noisy.shape[-1])]
+        facts = {"used": self._used(request, number, event)}
+        return Reply(self.name, facts, {"released": noisy})
+
+    def _secure_step(self, step: str, request: Request) -> Reply:
+        settings = request.settings
+        agreement = Agreement.from_dict(settings["agreement"])
+        session = f"{agreement.digest()} {settings['session']}"
+        if session not in self._members:
+            known = agreement.parties if self.registered is None else self.registered
+            self._members[session] = Member(
+                self.name, self.identity, agreement, known, self._journal
+            )
+        member = self._members[session]
+        if step == "advertise":
+            return Reply(self.name, {"advert": member.advertise()})
+        if step == "share":
+            return Reply(self.name, {"boxes": member.share(settings["adverts"])})
+        if step == "mask":
+            cells = self._noisy_cells(request, agreement)
+            return Reply(self.name, {}, {"words": member.mask(settings["boxes"], cells)})
+        if step == "confirm":
+            return Reply(self.name, {"signature": member.confirm(settings["included"])})
+        return Reply(self.name, {"shares": member.reveal(settings["signatures"])})
+
+    def _noisy_cells(self, request: Request, agreement: Agreement) -> NDArray[np.int64]:
+        """Give the party's sum with its share of the noise: drawn once, in whatever session."""
+        wanted = Request(
+            request.task,
+            f"{RELEASE}.{agreement.number}",
+            {**request.settings["sum"], "agreement": agreement.to_dict()},
+            request.arrays,
+        )
+        return self.store.released(wanted, lambda: self._share_of_sum(wanted, agreement)).array(
+            "cells", (agreement.size,), "i"
+        )
+
+    def _share_of_sum(self, request: Request, agreement: Agreement) -> Reply:
+        if sum_digest(request.settings, request.arrays) != agreement.statistic:
+            raise FederationError("The agreement speaks of another sum.")
+        records, statistic, mechanism = self._records(request)
+        share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
+        event = share.event()
+        receipt = self._paid(request, agreement.number, event)
+        cells = records.release(statistic, share, receipt)
+        facts = {"used": self._used(request, agreement.number, event)}
+        return Reply(self.name, facts, {"cells": cells})
+
+
+def sum_digest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Digest of what a sum is about: maps, statistic, mechanism, bounds, relation."""
+    about = {name: settings[name] for name in SUM_SETTINGS}
+    return Request("sum", "sum", about, arrays).fingerprint()
+
+
+SUM_SETTINGS = (
+    "number",
+    "maps",
+    "statistic",
+    "mechanism",
+    "bounds",
+    "relation",
+    "most_rows",
+    "kept",
+)
+
+
+def _array_digest(request: Request, name: str) -> str:
+    return Request("array", name, {}, {name: request.arrays[name]}).fingerprint()

@@ -1,0 +1,406 @@
+"""Records at parties: the same algorithms over noisy and secure sums, each party paying once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from sfumato import (
+    Bounds,
+    Ledger,
+    PrivateAffineHullClassifier,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateMoments,
+    PrivatePCA,
+)
+from sfumato.accounting.receipt import prepay
+from sfumato.exceptions import (
+    BudgetExceededError,
+    FederationError,
+    InvalidInputError,
+    LedgerError,
+    UnsupportedModeError,
+)
+from sfumato.federated import Federation, Party, Terms, make_parties
+from sfumato.federated.messages import Reply, Request
+from sfumato.federated.sums import BEGIN, RELEASE
+from sfumato.federated.wire import packed, require_safe, unpacked
+from sfumato.guarantee import Relation, Status
+from sfumato.linear.rows import LinearRows
+from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
+from sfumato.sums import ArrayRecords, ClassMoments, CountTables, MeanAndSquares, SecondMoment
+from sfumato.sums.maps import Centred, IntoUnitBall, Projected
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:400], Y[:400]
+BOUNDS = Bounds(norm=80.0, labels=range(10))
+TRUSTS = ("noisy", "secure")
+BALL = IntoUnitBall(BOUNDS, 64)
+
+
+def parties_in(folder: Path, n_parties: int = 5, **options: Any) -> list[Party]:
+    return make_parties(X, Y, folder, n_parties=n_parties, random_state=0, bounds=BOUNDS, **options)
+
+
+def exact_sum(statistic: Any, folder: Path, trust: str) -> np.ndarray:
+    """A sum with hardly any noise, and no promise worth the name."""
+    mechanism = GaussianMechanism(2.5, 2.0**-16)
+    records = Federation(parties_in(folder), bounds=BOUNDS, trust=trust).mapped(BALL)
+    return records.release(statistic, mechanism, prepay(None, mechanism.event()))
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_the_sum_over_parties_is_the_sum_over_all_rows(trust: str, tmp_path: Path) -> None:
+    central = ArrayRecords(X, Y.astype(np.intp), relation="replace_one").mapped(BALL)
+    for statistic in (MeanAndSquares(64), SecondMoment(64), ClassMoments(10, 64, 0.5)):
+        found = exact_sum(statistic, tmp_path / type(statistic).__name__ / trust, trust)
+        mechanism = GaussianMechanism(2.5, 2.0**-16)
+        plain = central.release(statistic, mechanism, prepay(None, mechanism.event()))
+        assert found.shape == statistic.shape
+        assert np.abs(found - plain).max() < 2e-3  # 20 deviations of the noise
+
+
+ESTIMATORS = {
+    "pca": PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS),
+    "moments": PrivateMoments(epsilon=8.0, delta=1e-5, bounds=BOUNDS),
+    "gaussian": PrivateGaussianClassifier(n_components=10, epsilon=30.0, delta=1e-5, bounds=BOUNDS),
+    "linear": PrivateLinearClassifier(
+        algorithm="noisy-gd", n_steps=4, n_components=8, epsilon=30.0, delta=1e-5, bounds=BOUNDS
+    ),
+    "hulls": PrivateAffineHullClassifier(
+        n_layers=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_are_fitted_to_parties(name: str, tmp_path: Path, noise: None) -> None:
+    from sklearn.base import clone
+
+    for trust in TRUSTS:
+        federation = Federation(
+            parties_in(tmp_path / trust, 3), bounds=BOUNDS, trust=trust, colluding=0
+        )
+        model = clone(ESTIMATORS[name]).fit(federation)
+        assert model.guarantee_.epsilon == ESTIMATORS[name].epsilon
+        assert "each person has records at one party only" in model.guarantee_.conditions
+        assert any("AES" in each for each in model.guarantee_.conditions) is (trust == "secure")
+        assert len(federation.rounds) >= 1
+        assert {each.included for each in federation.rounds} == {("party-0", "party-1", "party-2")}
+        if hasattr(model, "predict") and name in ("gaussian", "hulls"):
+            assert model.score(X, Y) > 0.5
+
+
+def test_a_conditional_promise_outside_of_tests(tmp_path: Path) -> None:
+    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
+    model.fit(Federation(parties_in(tmp_path), bounds=BOUNDS, trust="secure"))
+    assert model.guarantee_.status is Status.CONDITIONAL
+    assert "at most 1 parties work with the coordinator" in model.guarantee_.conditions
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_each_party_pays_once_and_a_run_of_the_same_name_gets_the_same_sums(
+    trust: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(tmp_path / f"{trust}.db")
+    folder = tmp_path / trust
+    for number in range(3):
+        ledger.create(f"party-{number}", epsilon=2.0, delta=1e-5)
+    models = []
+    for _ in range(2):  # the second one is another process, as far as the parties can tell
+        parties = parties_in(folder, 3, ledger=ledger.dataset)
+        federation = Federation(
+            parties, bounds=BOUNDS, trust="noisy" if trust == "noisy" else "secure", task="pca"
+        )
+        if trust == "secure" and models:
+            with pytest.raises(FederationError):  # its list was signed; keys are new
+                PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS).fit(federation)
+            break
+        models.append(
+            PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS).fit(federation)
+        )
+    if trust == "noisy":
+        assert np.array_equal(models[0].components_, models[1].components_)
+    for number in range(3):
+        budget = ledger.dataset(f"party-{number}")
+        assert len(budget.events()) == 1
+        assert 1.99 < budget.spent() <= 2.0
+
+
+def test_a_party_that_cannot_pay_stops_the_fit_before_anybody_has(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    for number, epsilon in enumerate((2.0, 2.0, 0.5)):
+        ledger.create(f"party-{number}", epsilon=epsilon, delta=1e-5)
+    federation = Federation(parties_in(tmp_path, 3, ledger=ledger.dataset), bounds=BOUNDS)
+    with pytest.raises(FederationError, match="party-2"):
+        PrivatePCA(n_components=2, epsilon=2.0, delta=1e-5, bounds=BOUNDS).fit(federation)
+    assert [ledger.dataset(f"party-{number}").spent() for number in range(3)] == [0.0] * 3
+
+
+def terms_refuse(terms: Terms, folder: Path, **changes: Any) -> str:
+    party = Party.of_rows("one", X, Y, folder, terms=terms)
+    federation = Federation([party], bounds=changes.pop("bounds", BOUNDS), **changes)
+    with pytest.raises(FederationError) as raised:
+        PrivatePCA(
+            n_components=2,
+            epsilon=2.0,
+            delta=1e-5,
+            bounds=federation.bounds,
+            relation=str(federation.relation),
+        ).fit(federation)
+    return str(raised.value)
+
+
+def test_terms_of_a_party_are_kept(tmp_path: Path) -> None:
+    said = terms_refuse(Terms(max_epsilon=1.0, max_delta=1e-5), tmp_path)
+    assert "the task costs epsilon" in said
+    assert "agreed on" in terms_refuse(Terms(Bounds(norm=1.0)), tmp_path)
+    assert "the unit must be" in terms_refuse(Terms(unit="person"), tmp_path)
+    said = terms_refuse(Terms(relation="replace_one"), tmp_path, relation="add_or_remove_one")
+    assert "the relation must be" in said
+
+
+class Losing:
+    """A carrier that loses what some parties say, from some step on."""
+
+    def __init__(self, parties: list[Party], lost: Mapping[str, str]) -> None:
+        self.parties = {party.name: party for party in parties}
+        self.names, self.conditions, self.lost = list(self.parties), [], dict(lost)
+        self.gone: set[str] = set()
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        self.gone |= {
+            name
+            for name, phase in self.lost.items()
+            if name in requests and requests[name].phase.startswith(phase)
+        }
+        return {
+            name: self.parties[name].answer(request)
+            for name, request in requests.items()
+            if name not in self.gone
+        }
+
+
+@pytest.mark.parametrize(
+    "case", [("noisy", f"{RELEASE}.1"), ("secure", "sums.mask.1"), ("secure", "sums.reveal.1")]
+)
+def test_a_party_that_vanishes_is_left_out(case: tuple[str, str], tmp_path: Path) -> None:
+    trust, step = case
+    carrier = Losing(parties_in(tmp_path / trust / step), {"party-3": step})
+    federation = Federation(carrier, bounds=BOUNDS, trust=trust, colluding=0, dropouts=1)
+    assert federation.public_rows == 400
+    model = PrivateGaussianClassifier(
+        n_components=10, gaussians_per_class=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS
+    )
+    if step.startswith("sums.reveal"):  # its numbers are in the sum, and it is missed in the next
+        with pytest.raises(FederationError, match="party-3 did not send keys"):
+            model.fit(federation)
+        return
+    model.fit(federation)
+    assert [len(each.included) for each in federation.rounds] == [5, 4, 4]
+    assert federation.public_rows == 320
+    assert model.counts_.sum() == pytest.approx(320, abs=1)
+
+
+def test_more_missing_parties_than_agreed_end_the_fit(tmp_path: Path) -> None:
+    for trust in TRUSTS:
+        lost = dict.fromkeys(("party-1", "party-3"), RELEASE if trust == "noisy" else "sums.mask")
+        carrier = Losing(parties_in(tmp_path / trust), lost)
+        federation = Federation(carrier, bounds=BOUNDS, trust=trust, colluding=0, dropouts=1)
+        with pytest.raises(FederationError, match="party-1, party-3 did not answer"):
+            PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(federation)
+
+
+def test_the_noise_of_all_parties_is_told_to_algorithms(tmp_path: Path) -> None:
+    mechanism = GaussianMechanism(1.0, 2.0)
+    noisy = Federation(parties_in(tmp_path / "a"), bounds=BOUNDS)
+    assert noisy.variance_of(mechanism) == 5 * mechanism.variance()
+    secure = Federation(parties_in(tmp_path / "b"), bounds=BOUNDS, trust="secure", dropouts=1)
+    assert secure.mapped(BALL).variance_of(mechanism) == pytest.approx(5 / 3 * mechanism.variance())
+    arrays = ArrayRecords(X, relation="replace_one")
+    assert arrays.variance_of(mechanism) == mechanism.variance()
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_the_total_carries_the_noise_that_is_told(trust: str, tmp_path: Path) -> None:
+    from scipy.stats import chi2
+
+    from sfumato.testing import seeded_noise
+
+    mechanism = GaussianMechanism(2.5, 4.0)
+    federation = Federation(
+        parties_in(tmp_path / trust), bounds=BOUNDS, trust=trust, dropouts=int(trust == "secure")
+    )
+    with seeded_noise(0):
+        found = federation.mapped(BALL).release(
+            ClassMoments(10, 64, 0.5), mechanism, prepay(None, mechanism.event())
+        )
+    central = ArrayRecords(X, Y.astype(np.intp), relation="replace_one").mapped(BALL)
+    tiny = GaussianMechanism(2.5, 2.0**-16)
+    plain = central.release(ClassMoments(10, 64, 0.5), tiny, prepay(None, tiny.event()))
+    off = (found - plain)[:, *np.triu_indices(65, k=1)].ravel()
+    ratio = 2 * (off**2).sum() / federation.variance_of(mechanism)
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], off.size)
+    assert low < ratio < high
+    assert not low < ratio * 1.25 < high  # the test can fail
+
+
+def test_what_cannot_be_done_among_parties_is_refused(tmp_path: Path) -> None:
+    parties = parties_in(tmp_path)
+    with pytest.raises(InvalidInputError, match="'trust' must be one of"):
+        Federation(parties, bounds=BOUNDS, trust="blind")
+    with pytest.raises(InvalidInputError, match="listed"):
+        Federation(parties, bounds=Bounds(norm=1.0, labels="public"))
+    with pytest.raises(FederationError, match="cannot bear"):
+        Federation(parties, bounds=BOUNDS, trust="secure", dropouts=3)
+    federation = Federation(parties, bounds=BOUNDS)
+    laplace = LaplaceMechanism(1e9, 1.0)
+    with pytest.raises(InvalidInputError, match="Gaussian noise"):
+        federation.mapped(BALL).release(SecondMoment(64), laplace, prepay(None, laplace.event()))
+    weak = GaussianMechanism(0.1, 3.0)
+    with pytest.raises(InvalidInputError, match="smaller sensitivity"):
+        federation.mapped(BALL).release(SecondMoment(64), weak, prepay(None, weak.event()))
+    fine = GaussianMechanism(2.0, 1.0)
+    with pytest.raises(LedgerError):  # not what was declared
+        federation.mapped(BALL).release(SecondMoment(64), fine, prepay(None, weak.event()))
+    with pytest.raises(InvalidInputError, match="stay where they are"):
+        next(iter(federation._blocks()))
+    box = Bounds(lower=0.0, upper=16.0, labels=range(10))
+    entries = PrivateAffineHullClassifier(unit="entry", epsilon=1.0, bounds=box, n_layers=1)
+    with pytest.raises(UnsupportedModeError, match="added up"):
+        entries.fit(federation)
+    narrow = Party.of_rows("narrow", X[:, :3], Y, tmp_path / "narrow")
+    with pytest.raises(FederationError, match="different widths"):
+        Federation([parties[0], narrow], bounds=BOUNDS)
+
+
+# A coordinator that sends what it should not ------------------------------------------------------
+
+
+def begun(
+    folder: Path, mechanism: GaussianMechanism, **options: Any
+) -> tuple[Party, dict[str, Any]]:
+    party = Party.of_rows("one", X, Y, folder, terms=Terms(BOUNDS, max_epsilon=100.0), **options)
+    settings = {
+        "events": [mechanism.event().to_dict()],
+        "bounds": packed(BOUNDS, {}),
+        "unit": "record",
+        "relation": "replace_one",
+    }
+    assert party.answer(Request("t", BEGIN, settings)).refusal is None
+    return party, {
+        "number": 0,
+        "mechanism": packed(mechanism, {}),
+        "bounds": packed(BOUNDS, {}),
+        "relation": "replace_one",
+        "most_rows": 400,
+        "kept": "",
+    }
+
+
+def asked_for(
+    party: Party, settings: dict[str, Any], maps: Any, statistic: Any, **changes: Any
+) -> str | None:
+    arrays: dict[str, Any] = {}
+    record = {
+        **settings,
+        "maps": packed(tuple(maps), arrays),
+        "statistic": packed(statistic, arrays),
+        **changes,
+    }
+    return party.answer(Request("t", f"{RELEASE}.{record['number']}", record, arrays)).refusal
+
+
+def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -> None:
+    mechanism = GaussianMechanism(2.5, 1.0)
+    party, settings = begun(tmp_path, mechanism)
+    wide = 3 * np.eye(64)
+    outside = np.full(64, 1.0)
+    second = SecondMoment(64)
+    for maps, why in (
+        ((), "mapped into the unit ball"),
+        ((Centred(np.zeros(64), 1.0),), "by their bounds first"),
+        ((BALL, Projected(np.zeros(64), wide, 1.0)), "lengthens rows"),
+        ((BALL, Projected(outside, np.eye(64), 1.0)), "outside of the unit ball"),
+        ((BALL, Centred(np.zeros(64), 1e-9)), "radius"),
+        ((BALL, LinearRows(64, False, wide)), "lengthens rows"),
+    ):
+        assert why in str(asked_for(party, settings, maps, second))
+    assert asked_for(party, settings, (BALL,), second) is None  # nothing of it was stored
+
+
+def test_a_party_draws_no_more_than_was_paid_for(tmp_path: Path) -> None:
+    mechanism = GaussianMechanism(2.5, 1.0)
+    party, settings = begun(tmp_path, mechanism)
+    second = SecondMoment(64)
+    assert asked_for(party, settings, (BALL,), second) is None
+    assert asked_for(party, settings, (BALL,), second) is None  # the stored one again
+    assert "other settings" in str(asked_for(party, settings, (BALL,), MeanAndSquares(64)))
+    said = asked_for(party, settings, (BALL,), second, number=1)
+    assert "was not asked to pay" in str(said)
+    said = asked_for(party, settings, (BALL,), second, number=3)
+    assert "Sum 2 comes before sum 3" in str(said)
+    other = party.answer(Request("u", f"{RELEASE}.0", {**settings, "maps": {"list": []}}))
+    assert other.refusal is not None
+
+
+def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None:
+    mechanism = GaussianMechanism(0.5, 1.0)
+    party, settings = begun(tmp_path, mechanism)
+    said = asked_for(party, settings, (BALL,), SecondMoment(64))
+    assert "smaller sensitivity" in str(said)
+    other = packed(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
+    assert asked_for(party, settings, (BALL,), SecondMoment(64), mechanism=other) is None
+
+
+def test_only_listed_things_are_unpacked() -> None:
+    arrays: dict[str, Any] = {}
+    for thing in (BOUNDS, BALL, ClassMoments(3, 4, 0.5), GaussianMechanism(1.0, 0.3)):
+        assert unpacked(packed(thing, arrays), arrays) == thing
+    with pytest.raises(FederationError, match="cannot be sent"):
+        packed(CountTables((2,), ((0,),)), arrays)
+    nan = {"GaussianMechanism": {"sensitivity": {"float": "nan"}}}
+    for wrong in ({"Popen": {"args": "ls"}}, nan, {"array": "none"}, {"float": "x"}, 1.5, [1]):
+        with pytest.raises(FederationError):
+            unpacked(wrong, arrays)
+    bad = {"array-0": np.array([np.nan])}
+    with pytest.raises(FederationError, match="finite"):
+        unpacked({"array": "array-0"}, bad)
+    with pytest.raises(FederationError, match="not added up"):
+        require_safe((BALL,), BALL, bounds=None, relation=Relation.REPLACE_ONE)
+
+
+def test_no_row_is_in_any_message(tmp_path: Path) -> None:
+    parties = parties_in(tmp_path, 3)
+    carrier = Losing(parties, {})
+    seen: list[np.ndarray] = []
+    ask = carrier.ask
+
+    def watched(requests: Mapping[str, Request]) -> dict[str, Reply]:
+        replies = ask(requests)
+        seen.extend(array for reply in replies.values() for array in reply.arrays.values())
+        return replies
+
+    carrier.ask = watched  # type: ignore[method-assign]
+    PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS).fit(
+        Federation(carrier, bounds=BOUNDS, trust="secure")
+    )
+    (words,) = {array.shape for array in seen}
+    assert words == (64 * 65 // 2,)
+    assert all(array.dtype == np.uint64 for array in seen)
+
+
+def test_a_budget_that_is_too_small_raises_before_the_parties_are_asked(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l.db")
+    budget = ledger.create("coordinator", epsilon=0.1, delta=1e-5)
+    model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS, ledger=budget)
+    federation = Federation(parties_in(tmp_path, 3), bounds=BOUNDS)
+    with pytest.raises(BudgetExceededError):
+        model.fit(federation)
+    assert federation.rounds == ()
