@@ -1,13 +1,17 @@
-"""Fabricated tables of peers: SmartNoise MST and AIM on the tables of `bench_fabricated_tables`.
+"""Fabricated tables of peers: MST, AIM and PrivBayes on the tables of `bench_fabricated_tables`.
 
 Peers see public bins, and a number is drawn evenly inside its bin. One record added or removed,
-epsilon 1, delta 1e-5; as many runs as fit into the seconds of each. Run as ``python -m
-benchmarks.bench_fabricated_peers``; SFUMATO_PEERS_PYTHON names a Python with smartnoise-synth.
+epsilon 1, delta 1e-5 (PrivBayes: pure epsilon); as many runs as fit into the seconds of each. Run
+as ``python -m benchmarks.bench_fabricated_peers [mst] [privbayes] [aim]``, which keeps what was
+measured of the others; SFUMATO_PEERS_PYTHON names Pythons with smartnoise-synth and
+DataSynthesizer.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +21,14 @@ import pandas as pd
 from benchmarks import bench_fabricated_tables as ours
 from benchmarks.peers import tables as adult_tables
 from benchmarks.peers.asking import ask
-from benchmarks.recording import write
+from benchmarks.recording import RESULTS, write
 
 SEED, EPSILON, DELTA = 0, 1.0, 1e-5
+PEERS = {
+    "mst": ("smartnoise-synth", "SmartNoise MST"),
+    "privbayes": ("datasynthesizer", "DataSynthesizer PrivBayes"),
+    "aim": ("smartnoise-synth", "SmartNoise AIM, 24 rounds"),
+}
 LIMIT = float(os.environ.get("SFUMATO_PEER_LIMIT", "3600"))  # wall-clock seconds
 SECONDS = float(os.environ.get("SFUMATO_PEER_SECONDS", "120"))  # CPU of one peer on one table
 
@@ -42,13 +51,15 @@ def decoded(codes: np.ndarray, facts: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(made)
 
 
-def measured(method: str, name: str, table: Any, facts: Any) -> dict[str, Any]:
+def measured(method: str, name: str, table: Any, facts: Any, label: str) -> dict[str, Any]:
     is_adult = name.startswith("Adult")
+    if not is_adult:
+        table, test = ours.parted(table)
     real, sizes = ours.codes(table, facts)
     if is_adult:
         real, sizes = adult_tables.codes(table), adult_tables.sizes()
     answer = ask(
-        *("smartnoise-synth", method),
+        *(PEERS[method][0], method),
         epsilon=EPSILON,
         delta=DELTA,
         runs=2,
@@ -57,7 +68,7 @@ def measured(method: str, name: str, table: Any, facts: Any) -> dict[str, Any]:
         table=real,
         sizes=np.array(sizes),
     )
-    found: dict[str, Any] = {"table": name, "method": f"SmartNoise {method.upper()}"}
+    found: dict[str, Any] = {"table": name, "method": PEERS[method][1]}
     if answer is None or "failed" in answer:
         return found | {"failed": "not installed" if answer is None else answer["failed"]}
     drawn = [np.array(each) for each in answer["releases"]]
@@ -76,17 +87,20 @@ def measured(method: str, name: str, table: Any, facts: Any) -> dict[str, Any]:
     if is_adult:
         scores = adult_tables.scores(made[0], table, adult_tables.adult("test"))
         forest, logistic = list(scores.values())[:2]
-        found |= {"forest": round(forest, 4), "logistic": round(logistic, 4), "learned_runs": 1}
-    return found
+    else:
+        forest, logistic = ours.learned_scores(made[0], test, facts, label)
+    return found | {"forest": round(forest, 4), "logistic": round(logistic, 4), "learned_runs": 1}
 
 
 def main() -> None:
-    numbers = []
-    for method in ("mst", "aim"):
-        for name, table, facts, _ in tables():
-            numbers.append(measured(method, name, table, facts))
+    path = RESULTS / "fabricated_tables_peers.json"
+    asked = [PEERS[name][1] for name in sys.argv[1:] or PEERS]
+    numbers = [n for n in json.loads(path.read_text())["numbers"] if n["method"] not in asked]
+    for method in sys.argv[1:] or PEERS:
+        for name, table, facts, label in tables():
+            numbers.append(measured(method, name, table, facts, label))
             print(numbers[-1], flush=True)
-    write("fabricated_tables_peers", numbers, seed=SEED, seconds_of_each=SECONDS)
+            write(path.stem, numbers, seed=SEED, seconds_of_each=SECONDS, limit_of_each=LIMIT)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ def pooled(images: np.ndarray) -> np.ndarray:
     return small / np.maximum(np.linalg.norm(small, axis=1, keepdims=True), 1e-9)
 
 
-def compared(k: int, score: Callable[[dict[str, Any], Any], float], bounds: Bounds) -> Any:
+def compared(
+    k: int, score: Callable[[dict[str, Any], Any], float], bounds: Bounds, runs: int = RUNS
+) -> Any:
     """Scores of the record unit at three epsilons and of both ways to add persons up."""
     group = epsilon_from_mu(mu_from_budget(EPSILON, DELTA) / k, DELTA)
     record = {"delta": DELTA, "bounds": bounds}
@@ -54,21 +56,24 @@ def compared(k: int, score: Callable[[dict[str, Any], Any], float], bounds: Boun
         tried[way] = {"epsilon": EPSILON, "delta": DELTA, "unit": "person", "bounds": known}
     found = {}
     for name, words in tried.items():
-        runs = [score(words, name in ("average", "sum")) for _ in range(RUNS)]
+        found_scores = [score(words, name in ("average", "sum")) for _ in range(runs)]
         found[name] = {
             "epsilon": round(words["epsilon"], 4),
-            "mean": round(float(np.mean(runs)), 4),
-            "std": round(float(np.std(runs)), 4),
+            "mean": round(float(np.mean(found_scores)), 4),
+            "std": round(float(np.std(found_scores)), 4),
         }
         print(name, found[name], flush=True)
     best = found["record"]["mean"]
     losses = {name: round(best - each["mean"], 4) for name, each in found.items()}
     better = min(losses["average"], losses["sum"])
+    of_group = round(better / max(losses["group"], 1e-12), 3)
     return {
         "rows_per_person": k,
+        "runs": runs,
         "scores": found,
         "losses": losses,
         "better_by_eps_over_k": round(better / max(losses["eps / k"], 1e-12), 3),
+        "better_by_group": of_group,
     }
 
 
@@ -116,7 +121,7 @@ def run_doctor() -> None:
             5, score_of_labels, bounds
         ),
         "additive regressor, share of variance explained": compared(
-            5, score, replace(bounds, labels=None)
+            5, score, replace(bounds, labels=None), runs=15
         ),
     }
     write("persons_doctor", numbers, seed=None, runs=RUNS, delta=DELTA)

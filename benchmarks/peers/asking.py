@@ -18,7 +18,11 @@ import numpy as np
 
 SCRIPTS = Path(__file__).parent / "scripts"
 # Where the name of a package is not that of its module.
-IMPORTED = {"smartnoise-synth": "snsynth", "adversarial-robustness-toolbox": "art"}
+IMPORTED = {
+    "adversarial-robustness-toolbox": "art",
+    "datasynthesizer": "DataSynthesizer",
+    "smartnoise-synth": "snsynth",
+}
 
 
 @cache

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import RegressorMixin
 
+from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.calibration import release_calibration
 from sfumato.additive.fit import fit_scores
@@ -30,10 +31,17 @@ __all__ = ["PrivateAdditiveRegressor"]
 
 Array = NDArray[np.float64]
 
-# Of the Gaussian part of mu²; chosen on held-out training rows of the diamonds.
-MOMENT_SHARE, COUNT_SHARE, CALIBRATION_SHARE = 0.3, 1e-3, 0.05
-SCORE_SHARE = 0.01  # of mu², for the spread of the scores
-TARGET_SHARE = 0.01  # of mu², for the middle and spread of the target where knots are public
+COUNT_SHARE = 1e-3  # of the Gaussian part of mu²
+# Of mu²: the middle and spread of the target where knots are public, and the spread of the scores;
+# of its Gaussian part: the moment and the last look. Where records are many, and where they are few
+# and the last look decides; chosen on held-out training rows of the diamonds.
+TARGET_SHARE, SCORE_SHARE, MOMENT_SHARE, CALIBRATION_SHARE = (
+    (0.01, 0.03),
+    (0.01, 0.05),
+    (0.3, 0.15),
+    (0.05, 0.6),
+)
+MANY, FEW = 4000.0, 800.0  # records, or persons with one vote each, times mu
 SCORE_NOISE = 0.4  # spreads of the target by which noise alone moves the score of a unit row
 
 
@@ -252,12 +260,10 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
             records,
             columns,
             ResidualSum(longest, np.zeros((1, width)), Joined.usual(records.person, longest)),
-            Shares(
-                rule.share or TARGET_SHARE,
-                MOMENT_SHARE,
+            self._shares(
+                records.public_rows or self.expected_rows,
+                rule.share,
                 COUNT_SHARE if rule.enough_rows or pairs.enough_rows else 0.0,
-                CALIBRATION_SHARE,
-                SCORE_SHARE,
             ),
             cut=(*(columns.numeric if rule.share else ()), len(columns)),
             knots=rule,
@@ -276,6 +282,24 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         targets = as_numbers(self._check_column(cells, y))
         places = np.where(np.isfinite(targets), np.clip(targets, low, high), np.nan)
         return np.column_stack([cells, (places - low) / (high - low)]), None
+
+    def _shares(self, n_rows: int | None, knots: float, count: float) -> Shares:
+        """Divide the budget by the public or expected number of records; many where it is none."""
+        signal = MANY
+        if n_rows is not None and math.isfinite(self.epsilon):
+            signal = n_rows * mu_from_budget(self.epsilon, self.delta)
+        few = math.log(MANY / min(max(signal, FEW), MANY)) / math.log(MANY / FEW)
+
+        def between(shares: tuple[float, float]) -> float:
+            return float(shares[0] ** (1 - few) * shares[1] ** few)
+
+        return Shares(
+            knots or between(TARGET_SHARE),
+            between(MOMENT_SHARE),
+            count,
+            between(CALIBRATION_SHARE),
+            between(SCORE_SHARE),
+        )
 
     def _target_range(self) -> tuple[float, float]:
         given = self.target_bounds
