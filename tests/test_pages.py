@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interfaces.running import confirmed, done, patients
+from tests.interfaces.running import confirmed, done, patients, typed
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Each block that runs: Python, or commands ("sh" bare, "console" behind a prompt). What must not
@@ -55,7 +55,9 @@ def run_commands(text: str, kind: str) -> None:
         output = None
         if ">" in words:
             output, words = words[words.index(">") + 1], words[: words.index(">")]
-        if words and words[0] == "sfumato":
+        if words[:2] == ["sfumato", "confirm"]:
+            assert typed(*words[1:]).exit_code == 0
+        elif words and words[0] == "sfumato":
             said = done(*words[1:])
             if output is not None:
                 Path(output).write_text(said)

@@ -1,8 +1,31 @@
-"""``python -m sfumato``: the command line."""
+"""``python -m sfumato`` and ``sfumato``: the command line.
 
-from sfumato.interfaces.cli.main import app
+Until a command begins, Ctrl-C ends the process at once: libraries are still being imported, and an
+exception in the middle of that shows tracebacks that nobody can read.
+"""
 
-__all__: list[str] = []
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell ignores it
+        signal.signal(signal.SIGINT, _leave_at_once)
+    from sfumato.interfaces.cli.main import app
+
+    app(prog_name="sfumato")
+
+
+def _leave_at_once(*_: Any) -> NoReturn:
+    sys.stderr.write("sfumato: interrupted; nothing was charged and no output was written.\n")
+    sys.stderr.flush()
+    os._exit(130)
+
 
 if __name__ == "__main__":
-    app(prog_name="sfumato")
+    main()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,13 @@ def done(*words: object) -> str:
     result = run(*words)
     assert result.exit_code == 0, (result.output, result.exception)
     return str(result.stdout)
+
+
+def typed(*words: object, answers: str = "yes\n" * 200) -> Any:
+    """Run a command at whose questions a person types answers."""
+    words = tuple(str(word) for word in words)
+    with mock.patch("sfumato.interfaces.cli.confirm.at_terminal", return_value=True):
+        return CliRunner().invoke(app, words, input=answers)
 
 
 def refused(*words: object, code: int = 2) -> str:

@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fitted(table: str, bounds: str = "patients.toml") -> tuple[Any, ...]:
     usual = ("fit", table, "--model", "gaussian", "--epsilon", "1")  # which charges, then reads
     words = (*usual, "--bounds", bounds, "-o", "model.sfumato")
-    return (*words, "--ledger", "budget.db")
+    return (*words, "--ledger", "budget.db", "--force")
 
 
 def spent() -> float:

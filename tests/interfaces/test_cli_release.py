@@ -93,7 +93,7 @@ def test_transfer(bounds: Path, tmp_path: Path) -> None:
     assert "PrivateTransferClassifier" in print_lines
     assert "CONDITIONAL" in print_lines
     assert "the rows and labels of the target are not protected" in print_lines
-    assert "The target is not protected" in run(*words, "-o", "clinic.sfumato").stderr
+    assert "The target is not protected" in run(*words, "-o", "clinic.sfumato", "--force").stderr
     assert "120 predictions" in done("predict", "clinic.sfumato", "clinic.csv", "-o", "out.csv")
     assert "no file" in refused(
         "transfer", "patients.csv", "no.csv", *USUAL, "--bounds", bounds, "-o", "x.sfumato"
@@ -105,7 +105,7 @@ def test_transfer_to_a_protected_target(bounds: Path, tmp_path: Path) -> None:
     for name in ("ward", "clinic"):
         done("budget", "create", f"{name}.db", name, "--epsilon", "9", "--delta", "1e-4")
     words = ("transfer", "patients.csv", "clinic.csv", *USUAL, "--bounds", bounds)
-    words = (*words, "-o", "clinic.sfumato")
+    words = (*words, "-o", "clinic.sfumato", "--force")
     guarded = (*words, "--protect-target", "--target-epsilon", "8")
     for wrong, sentence in (
         ((*words, "--target-ledger", "clinic.db"), "--protect-target"),

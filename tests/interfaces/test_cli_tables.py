@@ -107,7 +107,8 @@ def test_a_model_learns_predicts_and_states_itself(table: Path) -> None:
     print_lines = json.loads(
         done("predict", "m.sfumato", table, "-o", "out.parquet", "--keep", "ill", "--json")
     )
-    assert print_lines == {"output": "out.parquet", "rows": 400, "columns": ["ill", "prediction"]}
+    told = {"output": "out.parquet", "rows": 400, "columns": ["ill", "prediction"]}
+    assert print_lines == {**told, "new_categories": {}}
     found = TableFile("out.parquet").read()
     # Who is ill is a matter of two columns together, which an additive model sees in part.
     assert np.mean(np.asarray(found["ill"]) == np.asarray(found["prediction"])) > 0.65

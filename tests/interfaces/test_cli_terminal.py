@@ -36,7 +36,7 @@ def test_a_terminal_shows_colours_bars_and_tables(tmp_path: Path) -> None:
     text = plain(shown)
     assert "─────" in text
     assert "target: no, yes" in text
-    assert "confirmed = true" in text
+    assert "sfumato confirm" in text
 
 
 def test_fit_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:

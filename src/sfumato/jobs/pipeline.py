@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +29,7 @@ from sfumato.jobs.streaming import fit_in_batches
 from sfumato.moments import PrivateGaussianClassifier
 from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
-from sfumato.tables.columns import arrow, arrow_kind, read_as
+from sfumato.tables.columns import arrow, arrow_kind, codes_of, read_as
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
@@ -275,7 +276,12 @@ def _listed(source: TableFile, bounds: TableBounds) -> TableBounds:
 
 
 def predict_table(
-    model: Any, source: TableFile, *, probabilities: bool = False, keep: tuple[str, ...] = ()
+    model: Any,
+    source: TableFile,
+    *,
+    probabilities: bool = False,
+    keep: tuple[str, ...] = (),
+    new_categories: Counter[str] | None = None,
 ) -> Any:
     """Predict the label of every row of a table; the rows are read batch by batch.
 
@@ -289,6 +295,9 @@ def predict_table(
         Add one column per label with its probability.
     keep : tuple of str
         Columns to copy beside the predictions.
+    new_categories : Counter, optional
+        Is told, by column, how many cells hold a category that was never declared; they count as
+        missing.
 
     Returns
     -------
@@ -304,6 +313,8 @@ def predict_table(
     tables = []
     for batch in source.batches(list(dict.fromkeys([*columns, *keep]))):
         rows = rows_of(batch.select(columns))
+        if new_categories is not None:
+            new_categories.update(_new_categories(model, batch))
         found = {name: batch[name] for name in keep} | {"prediction": model.predict(rows)}
         if probabilities:
             shares = model.predict_proba(rows).T
@@ -492,6 +503,20 @@ def _reader_of(model: Any, source: TableFile) -> tuple[list[str], Callable[[Any]
     return columns, lambda batch: np.column_stack(
         [np.asarray(batch[name].cast("float64")) for name in columns]
     )
+
+
+def _new_categories(model: Any, batch: Any) -> dict[str, int]:
+    """Count the cells of each column that are none of its declared categories."""
+    bounds = getattr(model, "bounds", None)
+    if not isinstance(bounds, TableBounds):
+        return {}
+    counts = {
+        column.name: int((codes_of(batch[column.name], column.categories) < 0).sum())
+        - batch[column.name].null_count
+        for column in bounds.used
+        if column.categories is not None
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _column(values: Any) -> Any:

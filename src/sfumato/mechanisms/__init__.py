@@ -6,6 +6,7 @@ operating system's entropy the rounding of exact real noise (see `sfumato.mechan
 
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.entropy import fault_of_entropy
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gamma import GammaMechanism
@@ -29,4 +30,5 @@ __all__ = [
     "RandomizedResponseMechanism",
     "SecondParentsMechanism",
     "SpanningTreeMechanism",
+    "fault_of_entropy",
 ]

@@ -23,7 +23,7 @@ HEAD = """\
 # Bounds are facts that are known WITHOUT the data: the scale of a form, a physical range, a list of
 # codes. Where a figure below was proposed by `sfumato describe`, it was read off the data, and
 # nothing protects it. Replace every figure by what you know; a value outside its bounds is moved to
-# them. When every line is public knowledge, set confirmed = true.
+# them. `sfumato confirm` asks you column by column and then sets confirmed = true.
 #
 # person      the column of IDs where a person has several rows (then fit with --unit person), and
 # person_rows the most rows of a person that are used; or one_row_per_person = true

@@ -162,7 +162,8 @@ class TableBounds:
         if not self.confirmed:
             raise MissingBoundsError(
                 "The bounds are proposals that were read off the data, and nobody has confirmed "
-                "them. Replace each by what is known without the data, then set confirmed = true."
+                "them. Go through them, column by column, with `sfumato confirm`; it sets "
+                "confirmed = true."
             )
         if self.looks_like_ids and self.person is None and not self.one_row_per_person:
             raise MissingBoundsError(

@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
+from sfumato.interfaces.cli.exit_codes import expect
 
 __all__ = [
     "console_table",
@@ -88,6 +89,7 @@ def ready_to_write(path: Path, *suffixes: str) -> None:
         raise InvalidInputError(
             f"The output must be a file in a folder that exists. Got '{path}' instead."
         )
+    expect(path)
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free

@@ -36,7 +36,7 @@ def describe(
     """Show the columns of a table and propose public bounds, to be confirmed by you.
 
     What is shown is read off the rows and is not private. The bounds file is a proposal: replace
-    each figure by what is known without the data, then set confirmed = true in it.
+    each figure by what is known without the data; `sfumato confirm` asks you column by column.
 
     Example: sfumato describe patients.csv --target diagnosis -o bounds.toml
     """
@@ -66,8 +66,8 @@ def describe(
     if output is not None:
         print_lines(
             f"Proposed bounds: {output}. They were read off the data. Replace them by what is "
-            "known without the data,",
-            "then set confirmed = true in that file.",
+            "known without the data:",
+            f"  sfumato confirm {output}",
         )
 
 

@@ -7,22 +7,40 @@ code  meaning
 2     the command cannot be carried out as given, or its files cannot be used
 3     refused: the budget is spent, the ledger does not hold, an audit refuted a promise
       or a certificate does not hold
-130   interrupted with Ctrl-C; no output was written, what was charged stays charged
+130   interrupted with Ctrl-C; says what was charged, which stays charged, and what exists
 ====  ==================================================================================
 """
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, NoReturn
 
 import typer
 
-from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, SfumatoError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    LedgerTamperedError,
+    SfumatoError,
+)
 
-__all__ = ["INTERRUPTED", "REFUSED", "USER_ERROR", "leave", "plain_errors", "watch"]
+__all__ = [
+    "INTERRUPTED",
+    "REFUSED",
+    "USER_ERROR",
+    "allow_replacing",
+    "expect",
+    "leave",
+    "plain_errors",
+    "plain_interrupts",
+    "watch",
+]
 
 USER_ERROR = 2
 REFUSED = 3
@@ -35,6 +53,7 @@ def plain_errors() -> Iterator[None]:
 
     A fault of Sfumato itself keeps its traceback.
     """
+    _listen_to_interrupts()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -46,30 +65,76 @@ def plain_errors() -> Iterator[None]:
     except OSError as error:
         place = f"'{error.filename}'" if error.filename else "A file"
         leave(f"{place} cannot be used: {error.strerror or type(error).__name__}.", USER_ERROR)
-    except KeyboardInterrupt:
-        leave(f"interrupted; no output was written. {_charged()}", INTERRUPTED)
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             _say(f"warning: {warning.message}")
 
 
+def _listen_to_interrupts() -> None:
+    """From here on Ctrl-C is an exception; before, it ended the process at once."""
+    if callable(signal.getsignal(signal.SIGINT)) and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What an interruption must say: budgets and how many charges they had, outputs and what was there.
+_budgets: list[tuple[Any, int]] = []
+_outputs: dict[Path, int | None] = {}
+_forced: list[bool] = []
+
+
+@contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Turn Ctrl-C into one line: what was charged, and what exists."""
+    _budgets.clear()
+    _outputs.clear()
+    _forced.clear()
+    try:
+        yield
+    except KeyboardInterrupt:
+        leave(f"interrupted. {_charged()} {_existing()}", INTERRUPTED)
+
+
 def watch(budget: Any) -> None:
     """Remember a budget as it is now, so that an interruption can say what was charged since."""
-    _watched.append((budget, budget.statement().charges))
+    _budgets.append((budget, budget.statement().charges))
 
 
-_watched: list[tuple[Any, int]] = []
+def allow_replacing(wanted: bool) -> None:
+    """Take note of --force."""
+    _forced.append(wanted)
+
+
+def expect(output: Path) -> None:
+    """Remember an output before it is written; refuse to replace one unless --force was given.
+
+    An interruption says whether it was written.
+    """
+    if output.exists() and not any(_forced):
+        raise InvalidInputError(
+            f"The output '{output}' exists. Choose another name, or replace it with '--force'."
+        )
+    _outputs[output] = _written_at(output)
+
+
+def _written_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def _charged() -> str:
     """Say what a run has charged before it was interrupted; it stays charged."""
     told = []
-    for budget, before in _watched:
+    for budget, before in _budgets:
         past = [each for each in budget.history() if each.position > before]
         told += [f"'{budget.name}' was charged epsilon {each.epsilon:.4g}" for each in past]
     if not told:
-        return "Nothing was charged." if _watched else "What was charged stays charged."
+        return "Nothing was charged."
     return f"What was charged stays charged: {'; '.join(told)}."
+
+
+def _existing() -> str:
+    """Say which outputs were written."""
+    written = [str(path) for path, before in _outputs.items() if _written_at(path) != before]
+    return f"Written: {', '.join(written)}." if written else "No output was written."
 
 
 def leave(error: SfumatoError | str, code: int) -> NoReturn:

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 import sfumato
+from sfumato.interfaces.cli.exit_codes import allow_replacing, plain_interrupts
 
 __all__ = ["app"]
 
@@ -16,6 +17,7 @@ __all__ = ["app"]
 COMMANDS = {
     "demo": "demo:demo",
     "describe": "describe:describe",
+    "confirm": "confirm:confirm",
     "plan": "plan:plan",
     "fit": "fit:fit",
     "predict": "predict:predict",
@@ -31,6 +33,7 @@ COMMANDS = {
     "query": "query:query",
     "transfer": "transfer:transfer",
     "migrate": "migrate:migrate",
+    "doctor": "doctor:doctor",
     "budget": "budget:budget_app",
     "datasets": "datasets:datasets_app",
     "federate": "federate:federate_app",
@@ -57,7 +60,29 @@ class LateCommands(TyperGroup):
             group.command()(found)
         command = typer.main.get_command(group)
         command.name = cmd_name
+        for each in getattr(command, "commands", {"": command}).values():
+            _offer_force(each)
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an interruption ends it with one line."""
+        with plain_interrupts():
+            return super().invoke(ctx)
+
+
+def _offer_force(command: Any) -> None:
+    """Add --force to a command that writes a file; `ready_to_write` asks for it."""
+    if any("--output" in each.opts and each.default is None for each in command.params):
+        told = "Replace a file that exists; a model that was paid for cannot be drawn again."
+        command.params.append(
+            TyperOption(
+                param_decls=["--force"],
+                is_flag=True,
+                expose_value=False,
+                help=told,
+                callback=lambda _context, _option, wanted: allow_replacing(wanted),
+            )
+        )
 
 
 app = typer.Typer(

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sfumato.interfaces.cli.console import print_lines, printed_json, progress_bar, ready_to_write
+from sfumato.interfaces.cli.console import (
+    print_lines,
+    printed_json,
+    progress_bar,
+    ready_to_write,
+    remark,
+)
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json, Reading, TablePath, reading_from
 from sfumato.jobs.images import predict_images
@@ -45,17 +52,27 @@ def predict(
     """
     with plain_errors():
         ready_to_write(output, *FORMATS)
-        loaded = load(model)
+        loaded, new = load(model), Counter[str]()
         with progress_bar(f"predicting {table}"):
             if isinstance(loaded, PrivateImageClassifier):
                 found = predict_images(loaded, table, probabilities=probabilities)
             else:
                 source = table_for(loaded, table, **reading_from(reading))
                 found = predict_table(
-                    loaded, source, probabilities=probabilities, keep=tuple(keep or ())
+                    loaded,
+                    source,
+                    probabilities=probabilities,
+                    keep=tuple(keep or ()),
+                    new_categories=new,
                 )
         write_table(found, output)
     if as_json:
-        printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})
-    else:
-        print_lines(f"{output}: {len(found)} predictions.")
+        told = {"output": str(output), "rows": len(found), "columns": found.column_names}
+        printed_json({**told, "new_categories": dict(new)})
+        return
+    print_lines(f"{output}: {len(found)} predictions.")
+    for name, count in new.items():
+        remark(
+            f"{name!r}: {count} of {len(found)} cells hold a category that the bounds do not list; "
+            "they count as missing."
+        )

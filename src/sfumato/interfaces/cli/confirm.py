@@ -1,0 +1,207 @@
+"""``sfumato confirm``: a person goes through a file of bounds and says what is public."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.interfaces.cli.console import print_lines, printed_json, remark
+from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.options import Json
+from sfumato.tables.facts import Column, Target
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["confirm"]
+
+QUESTION = "Would you know this had you never seen the table? yes, or {}"
+ANSWERS = {
+    "range": "the range you know (such as 0 120), out to leave it out, quit",
+    "list": "the values you know with commas between, out to leave it out, quit",
+    "date": "the first and the last day you know (1990-01-01 2030-01-01), out, quit",
+    "labels": "the labels or the range you know, quit",
+}
+
+
+def confirm(
+    bounds: Annotated[
+        Path, typer.Argument(metavar="BOUNDS", help="The file that `sfumato describe` wrote.")
+    ],
+    by: Annotated[str | None, typer.Option("--by", help="Who confirms; kept in the file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Go through proposed bounds column by column, and confirm them as public knowledge.
+
+    A person types yes, or what is known instead. Columns that stand side by side and say the same
+    are asked once. Nothing is written before the last answer; quit, or Ctrl-C, changes nothing.
+
+    Example: sfumato confirm bounds.toml --by "A. Meier"
+    """
+    with plain_errors():
+        found = TableBounds.read(bounds)
+        if found.confirmed:
+            raise InvalidInputError(f"'{bounds}' is confirmed already.")
+        if not at_terminal():
+            raise InvalidInputError(
+                "'confirm' asks a person at a terminal, column by column, and takes no answers "
+                "from a file or a pipe."
+            )
+        note = f"confirmed {date.today().isoformat()}" + (f" by {by}" if by else "")
+        target = None if found.target is None else _asked_target(found.target, note)
+        columns = tuple(
+            column for group in _groups(found.columns) for column in _asked(group, note)
+        )
+        found = replace(_asked_person(found), target=target, columns=columns)
+        n_used = len(found.used)
+        _last_word(n_used, n_left_out=len(columns) - n_used)
+        found = replace(found, confirmed=True)
+        TableBounds.from_record(found.to_record()).require_confirmed()
+        found.write(bounds)
+    if as_json:
+        printed_json({"bounds": str(bounds), "confirmed": True, "used": n_used, "by": by})
+    else:
+        print_lines(f"{bounds}: confirmed, {n_used} columns are used.")
+
+
+def at_terminal() -> bool:
+    """Whether a person can answer."""
+    return sys.stdin.isatty()
+
+
+def _groups(columns: Sequence[Column]) -> Iterator[list[Column]]:
+    """Give columns side by side that say the same, such as the pixels of an image."""
+    for _, group in groupby(columns, key=lambda each: replace(each, name="", note="")):
+        yield list(group)
+
+
+def _asked(group: list[Column], note: str) -> list[Column]:
+    """Ask about columns that say the same; gives them as they were answered."""
+    first = group[0]
+    title = (
+        first.name
+        if len(group) == 1
+        else f"{first.name} ... {group[-1].name} ({len(group)} columns)"
+    )
+    if first.left_out:
+        remark(f"\n{title}: not read. {first.note}")
+        return [replace(each, note=note) for each in group]
+    remark(f"\n{title}: {_facts(first)}")
+    kind = "list" if first.categories is not None else "date" if first.parts else "range"
+    while True:
+        answer = _answer(QUESTION.format(ANSWERS[kind]))
+        try:
+            return [replace(_answered(each, answer, kind), note=note) for each in group]
+        except SfumatoError as error:
+            remark(str(error))
+
+
+def _answered(column: Column, answer: str, kind: str) -> Column:
+    """Give the column as it was answered; raises where that makes no sense."""
+    if answer == "yes":
+        return column
+    if answer == "out":
+        return Column(column.name, column.type, left_out=True)
+    if kind == "list":
+        record: dict[str, Any] = {"categories": _values(answer, column.categories)}
+    else:
+        lower, upper = _pair(answer, is_date=kind == "date")
+        record = {"lower": lower, "upper": upper}
+    return Column.from_record(column.name, {**column.to_record(), **record})
+
+
+def _asked_target(target: Target, note: str) -> Target:
+    remark(f"\n{target.name}, which is to be predicted: {_facts(target)}")
+    while True:
+        answer = _answer(QUESTION.format(ANSWERS["labels"]))
+        try:
+            if answer == "yes":
+                return replace(target, note=note)
+            record = target.to_record()
+            if target.labels is None:
+                record["lower"], record["upper"] = _pair(answer, is_date=False)
+            else:
+                record["labels"] = _values(answer, target.labels)
+            return replace(Target.from_record(record), note=note)
+        except SfumatoError as error:
+            remark(str(error))
+
+
+def _asked_person(found: TableBounds) -> TableBounds:
+    """Ask whom a row belongs to, where values repeat as IDs do."""
+    if not found.looks_like_ids:
+        return found
+    remark(f"\n{', '.join(found.looks_like_ids)}: values repeat as IDs do.")
+    while True:
+        answer = _answer("Can a person have several rows? yes, no, or quit")
+        if answer == "yes" and found.person is not None:
+            rows = found.person_rows
+            remark(
+                f"Each {found.person} is protected as a whole, at most {rows} rows of it are used."
+            )
+            return found
+        if answer == "no":
+            return replace(found, person=None, person_rows=None, one_row_per_person=True)
+
+
+def _last_word(n_used: int, *, n_left_out: int) -> None:
+    remark(f"\n{n_used} columns are used, {n_left_out} are left out.")
+    while _answer("All that is declared is known without the data: yes, or quit") != "yes":
+        pass
+
+
+def _answer(question: str) -> str:
+    typer.echo(f"{question}: ", err=True, nl=False)
+    try:
+        answer = input().strip()
+    except EOFError:
+        answer = "quit"
+    if answer.lower() in ("quit", "q"):
+        raise InvalidInputError("Nothing was confirmed; the file is as it was.")
+    return answer.lower() if answer.lower() in ("yes", "no", "out") else answer
+
+
+def _pair(answer: str, *, is_date: bool) -> tuple[Any, Any]:
+    ends = answer.replace(" to ", " ").replace(",", " ").split()
+    if len(ends) == 2:
+        try:
+            return (ends[0], ends[1]) if is_date else (_number(ends[0]), _number(ends[1]))
+        except ValueError:
+            pass
+    raise InvalidInputError("Type yes, or two values with a blank between, such as 0 120.")
+
+
+def _number(text: str) -> float:
+    return float(text) if not text.lstrip("+-").isdigit() else int(text)
+
+
+def _values(answer: str, known: Any) -> list[Any]:
+    found: list[Any] = [each.strip() for each in answer.split(",") if each.strip()]
+    if isinstance(known, tuple) and all(isinstance(each, int | float) for each in known):
+        try:
+            return [_number(each) for each in found]
+        except ValueError:
+            raise InvalidInputError("The values of this column are numbers.") from None
+    return found
+
+
+def _facts(column: Column | Target) -> str:
+    """Say what is declared, and why it was proposed."""
+    values = getattr(column, "categories", None) or getattr(column, "labels", None)
+    if isinstance(values, tuple):
+        told = f"one of {', '.join(map(str, values))}"
+    elif values is not None:
+        told = f"labels {values}"
+    else:
+        told = f"{column.type}, {column.lower} to {column.upper}"
+    parts = getattr(column, "parts", ())
+    used = f", used by {', '.join(parts)}" if parts else ""
+    marked = ", missing cells are marked" if getattr(column, "missing", False) else ""
+    log = ", as its logarithm" if getattr(column, "log", False) else ""
+    return f"{told}{used}{log}{marked}"

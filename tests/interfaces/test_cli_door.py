@@ -1,0 +1,263 @@
+"""What a newcomer meets: questions about bounds, files that are kept, Ctrl-C, a doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato import Ledger, TableBounds
+from sfumato.interfaces.cli import doctor as doctor_command
+from sfumato.interfaces.cli import fit as fit_command
+from sfumato.mechanisms.entropy import seeded
+from tests.interfaces.running import COMMAND, confirmed, done, patients, plain, refused, run, typed
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    patients(tmp_path)
+    done("describe", "patients.csv", "--target", "ill", "-o", "bounds.toml")
+    return tmp_path
+
+
+# Confirming -----------------------------------------------------------------------------------
+
+
+def test_yes_to_all_confirms_what_was_proposed(folder: Path) -> None:
+    before = TableBounds.read("bounds.toml")
+    answer = typed("confirm", "bounds.toml", "--by", "A. Meier")
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout == "bounds.toml: confirmed, 4 columns are used.\n"
+    after = TableBounds.read("bounds.toml")
+    assert after.confirmed
+    assert after.columns == before.columns
+    assert after.target == before.target
+    assert after.text == before.text
+    assert "by A. Meier" in Path("bounds.toml").read_text()
+    assert "already" in refused("confirm", "bounds.toml")
+    done("fit", "patients.csv", "--epsilon", "1", "--bounds", "bounds.toml", "-o", "m.sfumato")
+
+
+def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:
+    # labels, age, pressure (after two mistakes), ward (after one), smoker, the last word
+    answers = ["yes", "0 120", "40", "a b", "0.5 to 250", "north, east", "out", "yes"]
+    answer = typed("confirm", "bounds.toml", "--json", answers="\n".join(answers) + "\n")
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["used"] == 3
+    assert answer.stderr.count("such as 0 120.") >= 2
+    columns = {each.name: each for each in TableBounds.read("bounds.toml").columns}
+    assert (columns["age"].lower, columns["age"].upper) == (0, 120)
+    assert (columns["pressure"].lower, columns["pressure"].upper) == (0.5, 250.0)
+    assert columns["ward"].categories == ("north", "east")
+    assert columns["smoker"].left_out
+
+
+@pytest.mark.parametrize("last", ["quit\n", "yes\nquit\n", "yes\n" * 5 + "quit\n", ""])
+def test_whoever_stops_has_confirmed_nothing(folder: Path, last: str) -> None:
+    before = Path("bounds.toml").read_bytes()
+    answer = typed("confirm", "bounds.toml", answers=last)
+    assert answer.exit_code != 0
+    assert Path("bounds.toml").read_bytes() == before
+
+
+def test_a_pipe_is_no_person(folder: Path) -> None:
+    assert "a person at a terminal" in refused("confirm", "bounds.toml")
+    ended = subprocess.run([*COMMAND, "confirm", "bounds.toml"], input="yes\n" * 99, text=True)
+    assert ended.returncode == 2
+    assert not TableBounds.read("bounds.toml").confirmed
+
+
+def test_a_person_at_a_terminal(folder: Path) -> None:
+    owner, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "confirm", "bounds.toml"], stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    os.write(owner, b"yes\n" * 6)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(owner, 4096)
+        except OSError:
+            break
+    os.close(owner)
+    assert process.wait() == 0, plain(shown.decode())
+    assert TableBounds.read("bounds.toml").confirmed
+
+
+def test_ids_and_equal_columns_are_asked_once(folder: Path) -> None:
+    who = [f"P{i // 2:05}" for i in range(400)]
+    same = {f"pixel{i}": [0.0, 16.0] * 200 for i in range(30)}
+    patients(folder, "visits.csv", id=None, patient=who, **same)
+    done("describe", "visits.csv", "--target", "ill", "-o", "visits.toml")
+    # labels, age, pressure, ward, smoker, 30 pixels at once, whether persons repeat, the last word
+    answer = typed("confirm", "visits.toml", answers="yes\n" * 6 + "no\nyes\n")
+    assert answer.exit_code == 0, answer.output
+    assert "(30 columns)" in answer.stderr
+    found = TableBounds.read("visits.toml")
+    assert found.one_row_per_person
+    assert found.person is None
+    done("describe", "visits.csv", "--target", "ill", "-o", "visits.toml", "--force")
+    assert typed("confirm", "visits.toml", answers="yes\n" * 8).exit_code == 0
+    assert TableBounds.read("visits.toml").person == "patient"
+
+
+# Files that exist -----------------------------------------------------------------------------
+
+
+def test_a_file_that_exists_is_kept_without_force(folder: Path) -> None:
+    typed("confirm", "bounds.toml")
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-5")
+    fit = ("fit", "patients.csv", "--model", "gaussian", "--epsilon", "1", "--ledger", "budget.db")
+    fit = (*fit, "--bounds", "bounds.toml", "-o", "m.sfumato")
+    done(*fit)
+    model, spent = Path("m.sfumato").read_bytes(), Ledger("budget.db").dataset("ward").spent()
+    assert "'m.sfumato' exists" in refused(*fit)
+    assert Path("m.sfumato").read_bytes() == model
+    assert Ledger("budget.db").dataset("ward").spent() == spent
+    for words in (
+        ("describe", "patients.csv", "-o", "bounds.toml"),
+        ("predict", "m.sfumato", "patients.csv", "-o", "patients.csv"),
+        ("fabricate", "patients.csv", "-e", "1", "-b", "bounds.toml", "-o", "patients.csv"),
+        ("datasets", "fetch", "breast-cancer", "-o", "patients.csv"),
+    ):
+        assert "--force" in refused(*words)
+    done(*fit, "--force")
+    assert Path("m.sfumato").read_bytes() != model
+    assert "'m.sfumato' exists" in refused(*fit)  # force is forgotten
+
+
+# Ctrl-C ---------------------------------------------------------------------------------------
+
+EARLY = """
+import builtins, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+real, left = builtins.__import__, int(sys.argv.pop(1))
+def counting(*words, **more):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(*words, **more)
+builtins.__import__ = counting
+from sfumato.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("place", [400, 4000, 9000])
+def test_ctrl_c_while_libraries_are_loaded(folder: Path, place: int) -> None:
+    """The signal arrives at the n-th import; from the 400th on the command line is at work."""
+    ended = subprocess.run(
+        [sys.executable, "-c", EARLY, str(place), "describe", "patients.csv", "-o", "x.toml"],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("sfumato: interrupted")
+    assert ended.stdout == ""
+    assert not Path("x.toml").exists()
+
+
+@pytest.mark.parametrize("when", ["save", "stated"])
+def test_an_interruption_says_what_was_charged_and_what_exists(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    typed("confirm", "bounds.toml")
+    done("budget", "create", "budget.db", "ward", "--epsilon", "9", "--delta", "1e-5")
+    monkeypatch.setattr(fit_command, when, interrupted)
+    fit = ("fit", "patients.csv", "--model", "gaussian", "--epsilon", "1", "--ledger", "budget.db")
+    ended = run(*fit, "--bounds", "bounds.toml", "-o", "m.sfumato")
+    assert ended.exit_code == 130
+    last = ended.stderr.splitlines()[-1]
+    assert "What was charged stays charged: 'ward' was charged epsilon" in last
+    assert ("Written: m.sfumato." in last) == (when == "stated")
+    assert ("No output was written." in last) == (when == "save")
+    assert Path("m.sfumato").exists() == (when == "stated")
+
+
+def test_ctrl_c_at_a_question(folder: Path) -> None:
+    owner, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", EARLY.replace("left == 0", "False"), "0", "confirm", "bounds.toml"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    shown = b""
+    while b"yes, or" not in shown:
+        shown += os.read(owner, 4096)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    while True:
+        try:
+            shown += os.read(owner, 4096)
+        except OSError:
+            break
+    os.close(owner)
+    assert process.wait() == 130, plain(shown.decode())
+    assert "interrupted. Nothing was charged. No output was written." in plain(shown.decode())
+    assert not TableBounds.read("bounds.toml").confirmed
+
+
+# Predicting on new tables, and the machine --------------------------------------------------------
+
+
+def test_new_categories_are_counted(folder: Path) -> None:
+    bounds = confirmed(Path("patients.csv"))
+    done("fit", "patients.csv", "--epsilon", "1", "--bounds", bounds, "-o", "m.sfumato")
+    patients(folder, "new.csv", 10, ward=["east", "mars", "venus", "", "west"] * 2)
+    ended = run("predict", "m.sfumato", "new.csv", "-o", "out.csv")
+    assert ended.exit_code == 0
+    assert "'ward': 4 of 10 cells hold a category that the bounds do not list" in ended.stderr
+    told = json.loads(done("predict", "m.sfumato", "new.csv", "-o", "out2.csv", "--json"))
+    assert told["new_categories"] == {"ward": 4}
+
+
+def test_another_text_format_can_be_said(folder: Path) -> None:
+    bounds = confirmed(Path("patients.csv"))
+    done("fit", "patients.csv", "--epsilon", "1", "--bounds", bounds, "-o", "m.sfumato")
+    lines = Path("patients.csv").read_text().replace(".", "#").replace(",", ";").replace("#", ",")
+    Path("german.csv").write_text(lines)
+    assert "no column" in refused("predict", "m.sfumato", "german.csv", "-o", "a.csv")
+    reading = ("--read", "delimiter=;", "--read", "decimal=,")
+    done("predict", "m.sfumato", "german.csv", "-o", "a.csv", *reading)
+    done("predict", "m.sfumato", "patients.csv", "-o", "b.csv")
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    fit = ("fit", "german.csv", "--epsilon", "1", "--bounds", bounds, "-o", "g.sfumato")
+    assert "no column" in refused(*fit)  # a fit never guesses
+    done(*fit, *reading)
+    assert "one ASCII character" in refused(*fit, "--force", "--read", "delimiter=;;")
+    assert "NAME=VALUE" in refused(*fit, "--force", "--read", "delimiter")
+
+
+def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {each["subject"]: each for each in json.loads(done("doctor", "--json"))}
+    wanted = {"Python", "sfumato", "random numbers", "file locks", "ledger", "disk", "GPU"}
+    assert wanted <= set(found)
+    assert {each["state"] for each in found.values()} <= {"ok", "absent"}
+    assert "All that is needed" in done("doctor", folder)
+    assert list(folder.glob(".sfumato-doctor*")) == []
+    with seeded(0):
+        ended = run("doctor")
+    assert ended.exit_code == 2
+    assert "a seeded source is in force" in ended.stdout
+    monkeypatch.setattr(doctor_command.fcntl, "flock", lambda *_: None)
+    ended = run("doctor")
+    assert ended.exit_code == 2
+    assert "two writers hold one lock" in " ".join(ended.stdout.split())
