@@ -1,7 +1,274 @@
-"""A real cluster of Dask: worker processes, lost and killed, and what leaves them."""
+"""A real cluster of Dask: worker processes, killed and lost, and what leaves them."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
 import pytest
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
+from sfumato import (
+    Bounds,
+    Ledger,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivateMoments,
+)
+from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.mechanisms.tape import taped
+from tests.engines.sources import in_parts, messy_table, same_bits, table_bounds
+from tests.engines.test_same_bits import ESTIMATORS, PERSONS
+
+distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
+dd = pytest.importorskip("dask.dataframe")
+da = pytest.importorskip("dask.array")
+delayed = pytest.importorskip("dask").delayed
+pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("dask")]
+
+CANARY = 7.770133771e-5  # a value of one record, whose bytes must not leave a worker
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cluster = distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            host="127.0.0.1",
+        )
+        with cluster, distributed.Client(cluster) as found:
+            yield found
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dask's own, of sizes of graphs and of sockets
+        yield
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return messy_table()
+
+
+def _frame(table: pd.DataFrame, n_parts: int) -> Any:
+    return _lazy([_Given(part) for part in in_parts(table, n_parts)], table)
+
+
+@pytest.mark.parametrize(
+    "name", ["moments", "gaussian", "linear", "additive with knots", "tree", "grid density"]
+)
+def test_bits_do_not_depend_on_partitions(name: str, client: Any, table: pd.DataFrame) -> None:
+    assert client.status == "running"
+    counts = (1, 2, 7) if name in ("moments", "linear") else (2,)
+    same_bits(ESTIMATORS[name], table, {str(n): _frame(table, n) for n in counts})
+
+
+def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) -> None:
+    assert client.status == "running"
+    bounds = table_bounds("bought", **PERSONS)
+    make = lambda: PrivateLinearClassifier(  # noqa: E731
+        bounds=bounds, unit="person", delta=1e-5, n_steps=2
+    )
+    same_bits(make, table, {"persons": _frame(table, 3)})
+
+
+def test_arrays(client: Any) -> None:
+    assert client.status == "running"
+    rows = np.random.default_rng(0).uniform(size=(500, 4))
+    labels = (rows[:, 0] > 0.5).astype(int)
+    make = lambda: PrivateGaussianClassifier(  # noqa: E731
+        bounds=Bounds(norm=2.0, labels=[0, 1]), delta=1e-5
+    )
+    with taped() as tape:
+        first = make().fit(rows, labels)
+    with taped(playback=tape):
+        other = make().fit(
+            da.from_array(rows, chunks=(130, 3)), da.from_array(labels, chunks=(77,))
+        )
+    np.testing.assert_array_equal(first.means_, other.means_)
+    with pytest.raises(InvalidInputError, match="inconsistent"):
+        make().fit(da.from_array(rows, chunks=100), da.from_array(labels[:99], chunks=33))
+
+
+def test_without_a_cluster_dask_computes_here(table: pd.DataFrame) -> None:
+    import dask
+
+    with dask.config.set(scheduler="threads"):
+        make = ESTIMATORS["moments"]
+        same_bits(make, table, {"threads": _frame(table, 3)})
+
+
+# What leaves a worker -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Every frame that comes into this process, where client and scheduler are."""
+    from distributed.comm import tcp
+
+    frames: list[bytes] = []
+    plain = tcp.from_frames
+
+    async def overheard(given: Any, **options: Any) -> Any:
+        frames.extend(bytes(frame) for frame in given)
+        return await plain(given, **options)
+
+    monkeypatch.setattr(tcp, "from_frames", overheard)
+    return frames
+
+
+def test_only_sums_leave_the_workers(
+    client: Any, table: pd.DataFrame, received: list[bytes], tmp_path: Path
+) -> None:
+    marked = table.assign(age=np.where(np.arange(len(table)) == 7, CANARY, table["age"]))
+    marked.loc[8, "town"] = "a town nobody knows"
+    secrets = [np.array([CANARY]).tobytes(), b"a town nobody knows"]
+    marked.to_parquet(tmp_path / "table")
+    parts = [_Third(tmp_path / "table", i) for i in range(3)]
+    for name in ("moments", "linear", "tree"):
+        ESTIMATORS[name]().fit(_lazy(parts, table))
+    assert b"sfumato partial sum" in b"".join(received)
+    assert not any(secret in b"".join(received) for secret in secrets)
+    for part in parts[1:]:
+        client.gather(client.submit(_cells, part, pure=False))  # to hear that we would hear it
+    assert all(secret in b"".join(received) for secret in secrets)
+
+
+class _Third:
+    def __init__(self, path: Path, number: int) -> None:
+        self.path, self.number = path, number
+
+    def __call__(self) -> pd.DataFrame:
+        return pd.read_parquet(self.path).iloc[self.number :: 3]
+
+
+def _cells(part: Any) -> list[Any]:
+    return [np.array(part()["age"]), part()["town"].tolist()]
+
+
+# Faults ---------------------------------------------------------------------------------------
+
+
+class _Given:
+    def __init__(self, part: pd.DataFrame) -> None:
+        self.part = part
+
+    def __call__(self) -> pd.DataFrame:
+        return self.part
+
+
+class _KillsOnce(_Given):
+    """A reader of a part that kills its worker the first time, as the kernel kills for memory."""
+
+    def __init__(self, part: pd.DataFrame, mark: Path) -> None:
+        super().__init__(part)
+        self.mark = mark
+
+    def __call__(self) -> pd.DataFrame:
+        if not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.part
+
+
+class _Unreadable:
+    def __call__(self) -> pd.DataFrame:
+        raise OSError("secret cell 4711")
+
+
+def _lazy(readers: list[Any], table: pd.DataFrame) -> Any:
+    parts = [delayed(reader, pure=False)() for reader in readers]
+    return dd.from_delayed(parts, meta=table.iloc[:0], verify_meta=False)
+
+
+def test_a_killed_worker_changes_no_bit_and_no_charge(
+    client: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    assert client.status == "running"
+    words = {"relation": "add_or_remove_one"}
+    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4, **words)
+    make = lambda **how: PrivateLinearClassifier(  # noqa: E731
+        bounds=table_bounds("bought"), delta=1e-5, n_steps=3, **words, **how
+    )
+    with taped() as tape:
+        make().fit(table)
+    parts = in_parts(table, 4)
+    killer = _KillsOnce(parts[0], tmp_path / "killed")
+    with taped(playback=tape) as played:
+        make(ledger=budget).fit(_lazy([killer, *map(_Given, parts[1:])], table))
+    assert killer.mark.exists()
+    assert len(budget.history()) == 1
+    for mine, theirs in zip(tape.releases, played.releases, strict=True):
+        np.testing.assert_array_equal(mine.statistic, theirs.statistic)
+
+
+def test_a_partition_that_cannot_be_read(client: Any, table: pd.DataFrame) -> None:
+    assert client.status == "running"
+    frame = _lazy([_Unreadable(), *map(_Given, in_parts(table, 2))], table)
+    with pytest.raises(EngineError, match="not added up") as caught:
+        PrivateMoments(bounds=table_bounds("bought"), delta=1e-5).fit(frame)
+    assert "4711" not in str(caught.value)
+
+
+class _Waits(_Given):
+    def __init__(self, part: pd.DataFrame, mark: Path) -> None:
+        super().__init__(part)
+        self.mark = mark
+
+    def __call__(self) -> pd.DataFrame:
+        self.mark.touch()
+        time.sleep(600)  # until its worker is ended
+        return self.part
+
+
+def test_a_lost_scheduler(table: pd.DataFrame, tmp_path: Path) -> None:
+    words: Any = {"relation": "add_or_remove_one"}
+    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4, **words)
+    model = PrivateMoments(bounds=table_bounds("bought"), delta=1e-5, ledger=budget, **words)
+    address = tmp_path / "scheduler.json"
+    run = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+    options = ["--port", "0", "--no-dashboard", "--scheduler-file", str(address)]
+    works = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(address)]
+    few = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    started = [
+        subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+        for command in ([*run, *options], [*works, *few])
+    ]
+    try:
+        _wait_for(address)
+        with distributed.Client(scheduler_file=str(address), set_as_default=False) as lost:
+            frame = _lazy([_Waits(table, tmp_path / "waits")], table)
+            end = threading.Thread(
+                target=lambda: (_wait_for(tmp_path / "waits"), started[0].kill())
+            )
+            end.start()
+            with lost.as_current(), pytest.raises(EngineError, match=r"call fit again"):
+                model.fit(frame)
+            end.join()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert len(budget.history()) == 1
+    model.fit(table)  # on the charge of the fit that has failed
+    assert len(budget.history()) == 1
+
+
+def _wait_for(path: Path) -> None:
+    while not path.exists() or (path.suffix and not path.stat().st_size):
+        time.sleep(0.05)
