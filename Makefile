@@ -8,13 +8,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # One worker more where deployments of Flower, which mostly wait, hold one of them.
 ONE_MORE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help demo test test-everything check test-torch test-browser test-servers test-oldest lint repin format docs docs-check linkcheck bench clean
+.PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    all that needs Python alone    make lint  formatting, rules, types"
 	@echo "make test-everything  the groups below too, where this machine has what they need"
 	@echo "make check   the daily round      make repin  after a proof sheet was read again"
-	@echo "make test-torch, test-browser, test-servers  one group, with what it needs"
+	@echo "make test-torch, test-browser, test-servers, test-spark  one group, with what it needs"
 	@echo "make docs    build the pages      make bench  run the benchmarks"
 	@echo "make docs-check  look at the pages in a browser    make linkcheck  links to other sites"
 
@@ -37,7 +37,7 @@ demo: $(STAMPS)/core
 # All that needs Python alone; what is skipped is counted at the end.
 test: $(STAMPS)/test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup \
-	  -m "not torch and not browser and not servers"
+	  -m "not torch and not browser and not servers and not spark"
 
 # Every group at once, as before a change lands; what this machine lacks is skipped.
 test-everything: $(STAMPS)/test $(STAMPS)/federated
@@ -46,7 +46,7 @@ test-everything: $(STAMPS)/test $(STAMPS)/federated
 # The daily round: formatting, rules, types, and the tests that take no time.
 check: lint $(STAMPS)/test
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n auto --dist loadgroup tests \
-	  -m "not slow and not torch and not browser and not servers"
+	  -m "not slow and not torch and not browser and not servers and not spark"
 
 # One group each, with what it needs; here a skipped test is a failure.
 test-torch: $(STAMPS)/test $(STAMPS)/test-torch
@@ -57,6 +57,11 @@ test-browser: $(STAMPS)/test $(STAMPS)/browser
 
 test-servers: $(STAMPS)/test $(STAMPS)/federated
 	SFUMATO_REQUIRE=servers $(ONE_THREAD) $(BIN)/python -m pytest -m servers tests
+
+# Needs Java 17 or newer (apt-get install openjdk-17-jre-headless).
+test-spark: $(STAMPS)/test
+	$(BIN)/python -m pip install --quiet --editable ".[spark]"
+	SFUMATO_REQUIRE=spark $(ONE_THREAD) $(BIN)/python -m pytest -m spark tests
 
 # A browser of this machine, or one that is fetched.
 $(STAMPS)/browser: | $(STAMPS)/test

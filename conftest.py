@@ -1,6 +1,6 @@
 """Which tests run where, and a count of those that were skipped.
 
-Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`. Without
+Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`, `spark`. Without
 what they need they are skipped. SFUMATO_REQUIRE names groups that must run ("torch,browser"): then
 a skipped test of theirs, or none that ran, is a failure.
 
@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent
-GROUPS = ("torch", "browser", "servers")
+GROUPS = ("torch", "browser", "servers", "spark")
 # What `make check` runs: a minute of two cores. All other modules are marked `slow`.
 QUICK = (
     "tests/accounting/test_bounded_range.py",
