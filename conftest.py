@@ -1,8 +1,8 @@
 """Which tests run where, and a count of those that were skipped.
 
-Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`, `spark`. Without
-what they need they are skipped. SFUMATO_REQUIRE names groups that must run ("torch,browser"): then
-a skipped test of theirs, or none that ran, is a failure.
+Tests that need more than Python are in a group, by marker: `torch`, `browser`, `servers`, `spark`.
+Without what they need they are skipped. SFUMATO_REQUIRE names groups that must run
+("torch,browser"): then a skipped test of theirs, or none that ran, is a failure.
 
 Every test and every shared fixture draws its noise by its own name, so equal code gives equal
 verdicts, in any order and on any number of workers. SFUMATO_FRESH=1 leaves the operating system's.

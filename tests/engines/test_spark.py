@@ -91,9 +91,7 @@ def test_persons_are_moved_to_one_partition(
     same_bits(make, table, {"persons": session.read.parquet(str(folder))})
 
 
-def test_a_partition_that_cannot_be_read(
-    session: Any, table: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_partition_that_cannot_be_read(session: Any, table: pd.DataFrame, tmp_path: Path) -> None:
     for number in range(2):
         table.iloc[number::2].to_parquet(tmp_path / f"{number}.parquet")
     frame = session.read.parquet(str(tmp_path))
