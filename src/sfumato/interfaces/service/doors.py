@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -138,6 +138,8 @@ def install(app: FastAPI) -> None:
 
     async def told(request: Request, error: Exception) -> Response:
         status, word = next((s, w) for kind, s, w in TABLE if isinstance(error, kind))
+        if status == 401 and not request.url.path.startswith("/api/"):
+            return RedirectResponse("/sign-in", 303, HEADERS)
         return answer(request, status, word, str(error))
 
     async def invalid(request: Request, error: Exception) -> Response:

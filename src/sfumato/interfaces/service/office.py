@@ -239,6 +239,8 @@ class Office:
             action="open",
             state=DatasetState.OPEN,
         )
+        if self.settings.simulate and found.get("n_rows") and bounds.target is not None:
+            self._queue(who, name, {"kind": "simulate"}, "to simulate accuracies", 0.0, 0.0)
         return self.dataset(who, name)
 
     def set_quota(
@@ -311,6 +313,18 @@ class Office:
             "after": after,
             "fits": all(one["fits"] for one in after) and bool(mine or who.role != "analyst"),
             "needs_approval": not is_automatic,
+        }
+
+    def expected_accuracy(self, who: Person, name: str, epsilon: float) -> dict[str, float] | None:
+        """Give the accuracy to expect at an epsilon, between those that were simulated."""
+        expected = self._open(who, name).get("expected")
+        if not expected or epsilon <= 0:
+            return None
+        at = np.log([one["epsilon"] for one in expected])
+        keys = ("accuracy", "low", "high", "without", "majority")
+        return {
+            key: float(np.interp(np.log(epsilon), at, [one[key] for one in expected]))
+            for key in keys
         }
 
     # Jobs -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.settings import Settings, forbid_reading
 from sfumato.interfaces.service.workers import Workers, end_with_parent
 
 __all__ = ["PARTS", "first_link", "main", "serve_parts"]
@@ -99,7 +99,7 @@ def main(part: str, parent: int) -> None:
 def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
     import uvicorn
 
-    from sfumato.interfaces.service.web import create_app, forbid_reading
+    from sfumato.interfaces.service.web import create_app
 
     app = create_app(settings)
     forbid_reading(Path(settings.data))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "forbid_reading"]
 
 MEGABYTE = 2**20
 
@@ -40,6 +41,8 @@ class Settings:
         Requests per person, and per address without one, on average.
     secure_cookies : bool, default=False
         Whether pages are reached by HTTPS only.
+    simulate : bool, default=True
+        Whether expected accuracies are simulated, from public numbers, when a data set is opened.
     """
 
     state: Path
@@ -51,6 +54,7 @@ class Settings:
     show_every: int = 0
     requests_per_second: float = 50.0
     secure_cookies: bool = False
+    simulate: bool = True
 
     def prepared(self) -> Settings:
         """Make the folders and keys that are missing."""
@@ -119,3 +123,23 @@ class Settings:
     def from_arguments(cls, values: dict[str, Any]) -> Settings:
         """Read what `to_arguments` gave."""
         return cls(**{**values, "state": Path(values["state"]), "data": Path(values["data"])})
+
+
+def forbid_reading(folder: Path) -> None:
+    """Refuse, in this process and for good, that Python opens a file of the data folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The data folder.
+    """
+    root = str(Path(folder).resolve())
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | bytes):
+            return
+        name = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
+        if root in name or str(Path(name).resolve()).startswith(f"{root}/"):
+            raise PermissionError("The web process does not read rows.")
+
+    sys.addaudithook(refuse)

@@ -27,11 +27,21 @@ from sfumato.jobs.pipeline import (
     public_class,
 )
 from sfumato.jobs.publishing import FUNCTIONS, grid_table, release_table
+from sfumato.planning import plan
 from sfumato.storage.models import save
+from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["ESTIMATORS", "KINDS", "checked_task", "describe", "make_release", "rehearsed"]
+__all__ = [
+    "ESTIMATORS",
+    "KINDS",
+    "checked_task",
+    "describe",
+    "make_release",
+    "rehearsed",
+    "simulated",
+]
 
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators that it may name.
@@ -51,6 +61,7 @@ CLOSED = {
 }
 MOST_ITEMS, DEEPEST, LONGEST_TEXT = 1000, 4, 200
 REHEARSED_ROWS = 500
+SIMULATED = (0.1, 0.5, 2.0, 8.0)  # epsilons; others lie between
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
@@ -330,3 +341,36 @@ def describe(table: Path, target: str | None) -> dict[str, Any]:
         "notes": notes,
         "n_rows": found.n_rows,
     }
+
+
+def simulated(dataset: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Simulate what accuracy budgets give, from the shape of a data set alone.
+
+    Parameters
+    ----------
+    dataset : mapping
+        As the store has it; with labels, and a public number of rows.
+
+    Returns
+    -------
+    list of dict
+        Accuracies at a few epsilons; empty where there is no classification.
+    """
+    bounds = TableBounds.from_record(dataset["bounds"])
+    labels = None if bounds.target is None else bounds.target.labels
+    if not isinstance(labels, tuple | list) or not dataset.get("n_rows"):
+        return []
+    found = []
+    for epsilon in SIMULATED:
+        made = plan(
+            max(2, min(dataset["n_rows"], 20_000)),
+            TableEncoder(bounds).width,
+            epsilon=epsilon,
+            delta=1e-6,
+            n_classes=len(labels),
+        )
+        best = max(made.models, key=lambda one: one.accuracy)
+        figures = {"accuracy": best.accuracy, "low": best.interval[0], "high": best.interval[1]}
+        figures |= {"without": made.without_privacy, "majority": made.majority}
+        found.append({"epsilon": epsilon, **{key: float(v) for key, v in figures.items()}})
+    return found

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Any
-
 from fastapi import FastAPI
 
 from sfumato.interfaces.service import api, doors
 from sfumato.interfaces.service.access import Limiter
 from sfumato.interfaces.service.office import Office
 from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.studio import pages
 
-__all__ = ["create_app", "forbid_reading"]
+__all__ = ["create_app"]
 
 ABOUT = """One privacy budget that officers, analysts and auditors share.
 
@@ -47,8 +44,12 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.office = Office(settings)
     app.state.limiter = Limiter(settings.requests_per_second)
+    app.state.failures = Limiter(0.5)  # wrong tokens per address
+    app.state.secret = settings.secret_file.read_bytes()
+    app.state.sign_on = None
     doors.install(app)
     app.include_router(api.router)
+    pages.install(app)
 
     @app.get("/api/health", tags=["service"])
     def health() -> dict[str, str]:
@@ -57,23 +58,3 @@ def create_app(settings: Settings) -> FastAPI:
         return {"status": "ok"}
 
     return app
-
-
-def forbid_reading(folder: Path) -> None:
-    """Refuse, in this process and for good, that Python opens a file of the data folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The data folder.
-    """
-    root = str(Path(folder).resolve())
-
-    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or not isinstance(arguments[0], str | bytes):
-            return
-        name = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
-        if root in name or str(Path(name).resolve()).startswith(f"{root}/"):
-            raise PermissionError("The web process does not read rows.")
-
-    sys.addaudithook(refuse)

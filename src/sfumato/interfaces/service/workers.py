@@ -183,7 +183,13 @@ def _delete(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> Non
     store.note("worker", "delete rows", dataset["name"], {})
 
 
-CHORES = {"describe": _describe, "delete": _delete}
+def _simulate(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:  # noqa: ARG001
+    """Store what accuracies to expect; no row is read."""
+    expected = tasks.simulated(dataset)
+    store.change_dataset("worker", dataset["name"], {"expected": expected}, action="simulate")
+
+
+CHORES = {"describe": _describe, "delete": _delete, "simulate": _simulate}
 
 
 def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:

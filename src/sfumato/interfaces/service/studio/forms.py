@@ -1,0 +1,132 @@
+"""What the fields of forms mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.tables.columns import arrow_kind
+
+__all__ = ["column_facts", "columns_to_confirm", "new_job"]
+
+
+def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Give the columns of a proposal as the page shows them.
+
+    Parameters
+    ----------
+    dataset : mapping
+        As an officer sees it.
+
+    Returns
+    -------
+    list of dict
+        A form's worth of values per column.
+    """
+    bounds, notes = dataset["bounds"], dataset.get("notes") or {}
+    found = [(name, record, False) for name, record in bounds["columns"].items()]
+    if bounds.get("target"):
+        found.append((bounds["target"]["column"], bounds["target"], True))
+    if bounds.get("person"):
+        found.append((bounds["person"], {"type": "ID of a person", "left_out": True}, False))
+    return [
+        {
+            "name": name,
+            "type": record["type"],
+            "is_target": is_target,
+            "confirmed": name in dataset["confirmed"],
+            "note": notes.get(name, ""),
+            "left_out": record.get("left_out", False),
+            "lower": record.get("lower", ""),
+            "upper": record.get("upper", ""),
+            "listed": _values(record),
+        }
+        for name, record, is_target in found
+    ]
+
+
+def _values(record: Mapping[str, Any]) -> list[Any] | None:
+    values = record.get("categories") or record.get("labels")
+    return list(values) if isinstance(values, list | tuple) else None
+
+
+def column_facts(
+    dataset: Mapping[str, Any], column: str, form: Mapping[str, str]
+) -> dict[str, Any]:
+    """Give what a form declares about a column, in the types of the column.
+
+    Parameters
+    ----------
+    dataset : mapping
+        As an officer sees it.
+    column : str
+        The column.
+    form : mapping
+        The fields.
+
+    Returns
+    -------
+    dict
+        For `Office.confirm_column`.
+    """
+    bounds = dataset["bounds"]
+    is_target = bool(bounds.get("target")) and bounds["target"]["column"] == column
+    record = bounds["target"] if is_target else bounds["columns"].get(column, {})
+    kind = arrow_kind(str(record.get("type", "")))
+    told: dict[str, Any] = {}
+    if not is_target:
+        told["left_out"] = "left_out" in form
+    if form.get("values", "").strip():
+        lines = [line.strip() for line in form["values"].splitlines() if line.strip()]
+        told["labels" if is_target else "categories"] = [_typed(one, kind) for one in lines]
+    for key in ("lower", "upper"):
+        if form.get(key, "").strip():
+            told[key] = _typed(form[key].strip(), kind)
+    return told
+
+
+def _typed(text: str, kind: str) -> Any:
+    if not kind:
+        return text
+    if kind == "b":
+        return text.lower() in ("true", "1", "yes")
+    try:
+        number = float(text)
+    except ValueError:
+        raise InvalidInputError(f"{text!r} is no number.") from None
+    return int(number) if kind in ("i", "u") and number.is_integer() else number
+
+
+def new_job(form: Mapping[str, str]) -> dict[str, Any]:
+    """Give the request that a form makes.
+
+    Parameters
+    ----------
+    form : mapping
+        The fields.
+
+    Returns
+    -------
+    dict
+        The body of a new job.
+    """
+    kind = form.get("kind", "fit")
+    asked: dict[str, Any] = {
+        "kind": kind,
+        "epsilon": form.get("epsilon", ""),
+        "purpose": form.get("purpose", ""),
+    }
+    try:
+        asked["parameters"] = json.loads(form.get("parameters") or "{}")
+    except json.JSONDecodeError:
+        raise InvalidInputError("The settings of the model are no JSON.") from None
+    if kind == "fit":
+        asked["estimator"] = form.get("estimator")
+    if kind in ("density", "curve"):
+        names = form.get("columns", "").split(",")
+        asked["columns"] = [name.strip() for name in names if name.strip()]
+    if kind == "fabricate" and form.get("rows", "").strip():
+        asked["rows"] = form["rows"].strip()
+    return asked
