@@ -99,11 +99,12 @@ class House:
         self.call("olga", "POST", "/datasets", body | asked, status=201)
         self.work()
         facts: dict[str, dict[str, Any]] = {
-            "age": {"lower": 0, "upper": 120},
-            "bmi": {"type": "double", "lower": 10, "upper": 60, "categories": None},
-            "town": {"categories": ["Ghent", "Ypres", "Mons"]},
-            "ill": {"labels": ["no", "yes"]},
+            "age": {"type": "int64", "lower": 0, "upper": 120},
+            "bmi": {"type": "double", "lower": 10, "upper": 60, "missing": True},
+            "town": {"type": "string", "categories": ["Ghent", "Ypres", "Mons"]},
+            "ill": {"type": "string", "labels": ["no", "yes"]},
         }
+        self.call("olga", "PUT", f"/datasets/{name}/format", {"missing": ["n/a"]})
         for column, told in facts.items():
             self.call("olga", "PUT", f"/datasets/{name}/columns/{column}", told)
         self.call("olga", "POST", f"/datasets/{name}/open", {"one_row_per_person": True})

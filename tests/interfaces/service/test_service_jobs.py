@@ -296,11 +296,17 @@ def test_bounds_are_confirmed_column_by_column(tmp_path: Path) -> None:
     assert "path" not in hidden
     refused = house.call("olga", "POST", "/datasets/new/open", {}, status=422)
     assert "age" in refused["message"]
-    house.call("olga", "PUT", "/datasets/new/columns/age", {"lower": 9, "upper": 1}, status=422)
+    wrong = {"type": "int64", "lower": 9, "upper": 1}
+    house.call("olga", "PUT", "/datasets/new/columns/age", wrong, status=422)
+    told = house.call("olga", "PUT", "/datasets/new/columns/age", {"lower": 0}, status=422)
+    assert "'type'" in told["message"]
     house.call("olga", "PUT", "/datasets/new/columns/nobody", {}, status=404)
     for column in ("age", "bmi", "town", "ill"):
-        facts = {"left_out": True} if column == "bmi" else {}
+        facts = {"type": "double", "left_out": True} if column == "bmi" else {}
         house.call("olga", "PUT", f"/datasets/new/columns/{column}", facts)
+    refused = house.call("olga", "POST", "/datasets/new/open", {}, status=422)
+    assert "how the file is written" in refused["message"]
+    house.call("olga", "PUT", "/datasets/new/format", {})
     house.call("olga", "POST", "/datasets/new/open", {"one_row_per_person": True})
     house.call("olga", "PUT", "/datasets/new/columns/age", {"lower": 9}, status=422)
     house.close()

@@ -113,18 +113,20 @@ def test_the_way_of_an_officer_and_an_analyst(tmp_path: Any) -> None:
     checked(olga.get("/datasets/clinic"))
     house.work()
     text = checked(olga.get("/datasets/clinic/confirm"))
-    assert "Still to confirm: age, bmi, town, ill" in text
+    assert "Still to confirm: age, bmi, town, ill, how the file" in text
     assert "bmi" in checked(olga.post("/datasets/clinic/open", 422).text)
     wrong = {"column": "age", "lower": "9", "upper": "old"}
     assert "is no number" in checked(olga.post("/datasets/clinic/columns", 422, **wrong).text)
     declared = {
-        "age": {"lower": "0", "upper": "120"},
+        "age": {"type": "int64", "lower": "0", "upper": "120"},
         "bmi": {"left_out": "1"},
-        "town": {"values": "Ghent\nYpres\nMons"},
+        "town": {"type": "string", "values": "Ghent\nYpres\nMons"},
         "ill": {"values": "no\nyes"},
     }
     for column, fields in declared.items():
         olga.post("/datasets/clinic/columns", column=column, **fields)
+    olga.post("/datasets/clinic/format", delimiter=",", words="n/a")
+    checked(olga.get("/datasets/clinic/confirm"))
     olga.post("/datasets/clinic/open", one_row_per_person="1")
     ada.get("/datasets/clinic", 404)
     olga.post("/datasets/clinic/quota", analyst="ada", epsilon="3", until="")

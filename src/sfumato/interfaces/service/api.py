@@ -94,6 +94,12 @@ def confirm_column(
     return office_of(request).confirm_column(who, name, column, body.given())
 
 
+@router.put("/datasets/{name}/format", tags=["data sets"])
+def confirm_format(who: Officer, name: str, body: bodies.FileFormat, request: Request) -> Record:
+    """Declare how the file is written, its words for "missing" among it."""
+    return office_of(request).confirm_format(who, name, body.given())
+
+
 @router.post("/datasets/{name}/open", tags=["data sets"])
 def open_dataset(who: Officer, name: str, body: bodies.OpenDataset, request: Request) -> Record:
     """Open a data set whose columns are all confirmed."""

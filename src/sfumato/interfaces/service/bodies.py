@@ -10,6 +10,7 @@ __all__ = [
     "AutoApproval",
     "ColumnFacts",
     "Decision",
+    "FileFormat",
     "NewDataset",
     "NewJob",
     "NewPerson",
@@ -63,7 +64,7 @@ class NewDataset(_Body):
 
 
 class ColumnFacts(_Body):
-    """What is public about a column, as in a file of bounds; what is left out stays as proposed."""
+    """All that is public about a column, as in a file of bounds; empty: as it was proposed."""
 
     type: Line | None = None
     lower: Value = None
@@ -79,6 +80,21 @@ class ColumnFacts(_Body):
     format: Line | None = None
     person_rows: int | None = Field(default=None, ge=1, le=10**6)
     per_person: Literal["average", "sum"] | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Give what was said."""
+        return {key: getattr(self, key) for key in self.model_fields_set}
+
+
+class FileFormat(_Body):
+    """How the file is written as text, all of it; empty: as it was proposed."""
+
+    delimiter: str | None = Field(default=None, max_length=4)
+    quote: str | None = Field(default=None, max_length=4)
+    decimal: str | None = Field(default=None, max_length=4)
+    thousands: str | None = Field(default=None, max_length=4)
+    encoding: str | None = Field(default=None, max_length=40)
+    missing: list[str] | None = Field(default=None, max_length=100)
 
     def given(self) -> dict[str, Any]:
         """Give what was said."""

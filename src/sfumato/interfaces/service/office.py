@@ -30,6 +30,7 @@ from sfumato.jobs.dummies import dummy_table
 from sfumato.storage.models import load
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import TextFormat
 
 __all__ = ["Office"]
 
@@ -188,8 +189,9 @@ class Office:
         name, column : str
             The data set and its column; the target too.
         facts : mapping
-            Keys as in a file of bounds, such as ``lower``, ``upper``, ``categories``, ``left_out``;
-            what is not given stays as proposed.
+            All that is declared, with the keys of a file of bounds: ``type``, ``lower``, ``upper``,
+            ``categories``, ``left_out`` and so on. What is not named is not declared: nothing of
+            the proposal, which was read off the rows, stays unseen. Empty: the proposal as it is.
 
         Returns
         -------
@@ -201,17 +203,19 @@ class Office:
         bounds = self._proposed(found)
         is_target = bounds.target is not None and bounds.target.name == column
         record = dict(found["bounds"])
+        facts = {key: value for key, value in facts.items() if value is not None}
+        if facts and column != bounds.person and not facts.get("type"):
+            raise InvalidInputError("State the 'type' too: the proposed one was read off the rows.")
         if is_target:
-            record["target"] = {**record["target"], **facts}
-            Target.from_record(record["target"])
+            record["target"] = {"column": column, **facts} if facts else record["target"]
+            Target.from_record(_as_tuples(record["target"]))
         elif column == bounds.person:
             changes = {key: facts[key] for key in ("person_rows", "per_person") if key in facts}
             record |= changes
         else:
             if column not in record["columns"]:
                 raise NotFoundError(f"The data set {name!r} has no column {column!r}.")
-            changed = {**record["columns"][column], **facts}
-            changed = {key: value for key, value in changed.items() if value is not None}
+            changed = dict(facts) if facts else record["columns"][column]
             Column.from_record(column, _as_tuples(changed))
             record["columns"] = {**record["columns"], column: changed}
         confirmed = sorted({*found["confirmed"], column})
@@ -222,18 +226,40 @@ class Office:
         )
         return self.dataset(who, name)
 
+    def confirm_format(self, who: Person, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Declare how the file is written, all of it (officers); empty: as proposed.
+
+        Words for "missing" are proposed from cells, so they are confirmed like columns.
+        """
+        who.require("officer")
+        found = self.store.dataset(name)
+        self._proposed(found)
+        record = dict(found["bounds"])
+        if facts:
+            record["file"] = {key: value for key, value in facts.items() if value is not None}
+            TextFormat.from_record(_as_tuples(record["file"]))
+        self.store.change_dataset(
+            *(who.name, name, {"bounds": record, "format_confirmed": True}),
+            action="confirm format",
+            detail=dict(facts),
+        )
+        return self.dataset(who, name)
+
     def open_dataset(self, who: Person, name: str, *, one_row_per_person: bool) -> dict[str, Any]:
         """Open a data set whose columns are all confirmed (officers)."""
         who.require("officer")
         found = self.store.dataset(name)
         bounds = self._proposed(found)
         missing = [one for one in _columns_of(bounds) if one not in found["confirmed"]]
+        if bounds.text is not None and not found.get("format_confirmed"):
+            missing.append("how the file is written")
         if missing:
             raise InvalidInputError(f"Not confirmed yet: {', '.join(missing)}.")
         record = {**found["bounds"], "confirmed": True}
         if one_row_per_person:
             record["one_row_per_person"] = True
         TableBounds.from_record(_as_tuples(record)).require_confirmed()
+        record.pop("looks_like_ids", None)  # read off the rows, and answered by now
         self.store.change_dataset(
             *(who.name, name, {"bounds": record, "notes": {}}),
             action="open",

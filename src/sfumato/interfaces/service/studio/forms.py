@@ -9,7 +9,9 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow_kind
 
-__all__ = ["column_facts", "columns_to_confirm", "new_job"]
+__all__ = ["TYPES", "column_facts", "columns_to_confirm", "file_format", "new_job"]
+
+TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
 
 
 def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -42,6 +44,11 @@ def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
             "lower": record.get("lower", ""),
             "upper": record.get("upper", ""),
             "listed": _values(record),
+            "is_number": bool(arrow_kind(str(record["type"]))),
+            "log": record.get("log", False),
+            "missing": record.get("missing", False),
+            "parts": ", ".join(record.get("parts", ())),
+            "format": record.get("format", ""),
         }
         for name, record, is_target in found
     ]
@@ -73,11 +80,19 @@ def column_facts(
     """
     bounds = dataset["bounds"]
     is_target = bool(bounds.get("target")) and bounds["target"]["column"] == column
+    if column == bounds.get("person"):
+        return {}
     record = bounds["target"] if is_target else bounds["columns"].get(column, {})
-    kind = arrow_kind(str(record.get("type", "")))
-    told: dict[str, Any] = {}
+    declared = form.get("type", "").strip() or str(record.get("type", ""))
+    kind = arrow_kind(declared) if declared in TYPES else ""
+    told: dict[str, Any] = {"type": declared}
+    if "left_out" in form and not is_target:
+        return told | {"left_out": True}
     if not is_target:
-        told["left_out"] = "left_out" in form
+        told |= {key: True for key in ("log", "missing") if key in form}
+        parts = [part.strip() for part in form.get("parts", "").split(",") if part.strip()]
+        told |= {"parts": parts} if parts else {}
+        told |= {"format": form["format"].strip()} if form.get("format", "").strip() else {}
     if form.get("values", "").strip():
         lines = [line.strip() for line in form["values"].splitlines() if line.strip()]
         told["labels" if is_target else "categories"] = [_typed(one, kind) for one in lines]
@@ -85,6 +100,25 @@ def column_facts(
         if form.get(key, "").strip():
             told[key] = _typed(form[key].strip(), kind)
     return told
+
+
+def file_format(form: Mapping[str, str]) -> dict[str, Any]:
+    """Give what a form declares about how the file is written.
+
+    Parameters
+    ----------
+    form : mapping
+        The fields.
+
+    Returns
+    -------
+    dict
+        For `Office.confirm_format`.
+    """
+    names = ("delimiter", "quote", "decimal", "thousands", "encoding")
+    told: dict[str, Any] = {key: form[key] for key in names if form.get(key)}
+    words = [line.strip() for line in form.get("words", "").splitlines() if line.strip()]
+    return told | {"missing": words}
 
 
 def _typed(text: str, kind: str) -> Any:

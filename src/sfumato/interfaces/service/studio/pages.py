@@ -28,7 +28,13 @@ from sfumato.interfaces.service.bodies import NewDataset, NewJob
 from sfumato.interfaces.service.doors import office_of
 from sfumato.interfaces.service.store import now
 from sfumato.interfaces.service.studio.drawing import drawn
-from sfumato.interfaces.service.studio.forms import column_facts, columns_to_confirm, new_job
+from sfumato.interfaces.service.studio.forms import (
+    TYPES,
+    column_facts,
+    columns_to_confirm,
+    file_format,
+    new_job,
+)
 from sfumato.interfaces.service.studio.sessions import (
     COOKIE,
     Analyst,
@@ -215,6 +221,9 @@ def _confirm(request: Request, who: Person, name: str, problem: str = "") -> Res
     if found["state"] != "proposed":
         return to(f"/datasets/{name}")
     missing = [one for one in found["columns"] if one not in found["confirmed"]]
+    written = found["bounds"].get("file")
+    if written is not None and not found.get("format_confirmed"):
+        missing.append("how the file is written")
     return page(
         request,
         "confirm.html",
@@ -222,6 +231,9 @@ def _confirm(request: Request, who: Person, name: str, problem: str = "") -> Res
         status=422 if problem else 200,
         dataset=found,
         columns=columns_to_confirm(found),
+        types=TYPES,
+        written=written,
+        format_confirmed=bool(found.get("format_confirmed")),
         missing=missing,
         problem=problem,
     )
@@ -234,6 +246,16 @@ def confirm_column(who: Officer, name: str, form: Form, request: Request) -> Res
     try:
         stated = column_facts(office.dataset(who, name), column, form)
         office.confirm_column(who, name, column, stated)
+    except InvalidInputError as error:
+        return _confirm(request, who, name, str(error))
+    return to(f"/datasets/{name}/confirm")
+
+
+@router.post("/datasets/{name}/format")
+def confirm_format(who: Officer, name: str, form: Form, request: Request) -> Response:
+    """Confirm how the file is written."""
+    try:
+        office_of(request).confirm_format(who, name, file_format(form))
     except InvalidInputError as error:
         return _confirm(request, who, name, str(error))
     return to(f"/datasets/{name}/confirm")

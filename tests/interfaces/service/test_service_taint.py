@@ -1,0 +1,102 @@
+"""With the released values held fixed, nothing that comes over HTTP may depend on the rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato.interfaces.service import tasks, workers
+from sfumato.mechanisms.tape import Tape, taped
+from sfumato.testing import seeded_noise
+from tests.interfaces.service.house import TABLE, House, write_table
+
+TASKS: list[dict[str, Any]] = [
+    {"estimator": "PrivateGaussianClassifier"},
+    {"estimator": "PrivateAdditiveClassifier"},
+    {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
+    {"kind": "density", "estimator": "PrivateDensity", "columns": ["age"]},
+    {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
+]
+PLACES = ("/jobs", "/datasets", "/budgets", "/releases", "/datasets/patients")
+# What is different in every run: times, random names, hashes and signatures that cover them.
+VARIABLE = re.compile(
+    r"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00)?|\b[0-9a-f]{64,128}\b|\b[0-9a-f]{16}\b|sfm_\w+"
+)
+
+
+def everything(
+    folder: Path, rows: str, tapes: list[Tape], caplog: pytest.LogCaptureFixture
+) -> list[str]:
+    """Go the whole way on some rows, in this process, and collect all that anybody can see."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / TABLE).write_text(rows)
+    house, seen = House(folder), []
+    caplog.clear()
+    caplog.set_level(logging.DEBUG)
+    house.open()
+    playback = list(tapes)
+    for asked in TASKS:
+        job = house.submit(**asked)
+        claimed = house.workers.store.claim_job()
+        assert claimed is not None
+        with seeded_noise(0), taped(playback=playback.pop(0) if playback else None) as tape:
+            workers.run_job(house.settings, claimed)
+        tapes.append(tape)
+        answer = house.call("ada", "GET", f"/jobs/{job['id']}")
+        seen.append(json.dumps(answer))
+        if answer["state"] != "released":
+            continue
+        release = house.call("ada", "GET", f"/releases/{job['id']}")
+        seen.append(json.dumps(release))
+        for name in release["files"]:
+            content = house.call("ada", "GET", f"/releases/{job['id']}/files/{name}")
+            text = content if isinstance(content, bytes) else json.dumps(content).encode()
+            is_text = name.endswith((".json", ".csv"))
+            seen.append(text.decode() if is_text else f"{name}: {len(text)} bytes")
+    for path in PLACES:
+        seen.append(json.dumps(house.call("ada", "GET", path)))
+    seen += [record.getMessage() for record in caplog.records if record.name != "asyncio"]
+    house.close()
+    return [VARIABLE.sub("#", text) for text in seen]
+
+
+def neighbours(folder: Path) -> tuple[str, str]:
+    """One row of the table is another: odd cells, far outside of the bounds, an unknown label."""
+    write_table(folder / "rows.csv")
+    lines = (folder / "rows.csv").read_text().splitlines()
+    other = [*lines[:7], '1e308,"heavy; 99",Lovelace,perhaps', *lines[8:]]
+    return "\n".join(lines) + "\n", "\n".join(other) + "\n"
+
+
+def test_answers_do_not_depend_on_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows, other = neighbours(tmp_path)
+    tapes: list[Tape] = []
+    first = everything(tmp_path / "a", rows, tapes, caplog)
+    assert sum('"state": "released"' in text for text in first) >= 4
+    again = everything(tmp_path / "b", other, list(tapes), caplog)
+    assert len(first) == len(again)
+    for one, two in zip(first, again, strict=True):
+        assert one == two
+
+
+def test_a_planted_leak_is_seen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: a worker that says how many lines have a town that nobody declared."""
+    rows, other = neighbours(tmp_path)
+    real = tasks.make_release
+
+    def leaking(dataset: Any, job: Any, table: Path, *rest: Any) -> dict[str, Any]:
+        record = real(dataset, job, table, *rest)
+        return record | {"odd": table.read_text().count("Lovelace")}
+
+    monkeypatch.setattr(tasks, "make_release", leaking)
+    monkeypatch.setattr(f"{__name__}.TASKS", TASKS[:1])
+    tapes: list[Tape] = []
+    first = everything(tmp_path / "a", rows, tapes, caplog)
+    assert first != everything(tmp_path / "b", other, list(tapes), caplog)
