@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import FileResponse, Response
 
-from sfumato.interfaces.service import bodies
+from sfumato.interfaces.service import bodies, curation
 from sfumato.interfaces.service.access import Person
 from sfumato.interfaces.service.doors import allowed, office_of
 
@@ -77,7 +77,7 @@ def datasets(who: Anybody, request: Request) -> list[Record]:
 @router.post("/datasets", tags=["data sets"], status_code=201)
 def register(who: Officer, body: bodies.NewDataset, request: Request) -> Record:
     """Register a data set; a worker then proposes its bounds."""
-    return office_of(request).register(who, body.model_dump())
+    return curation.register(office_of(request), who, body.model_dump())
 
 
 @router.get("/datasets/{name}", tags=["data sets"])
@@ -91,19 +91,21 @@ def confirm_column(
     who: Officer, name: str, column: str, body: bodies.ColumnFacts, request: Request
 ) -> Record:
     """Declare what is public about one column."""
-    return office_of(request).confirm_column(who, name, column, body.given())
+    return curation.confirm_column(office_of(request), who, name, column, body.given())
 
 
 @router.put("/datasets/{name}/format", tags=["data sets"])
 def confirm_format(who: Officer, name: str, body: bodies.FileFormat, request: Request) -> Record:
     """Declare how the file is written, its words for "missing" among it."""
-    return office_of(request).confirm_format(who, name, body.given())
+    return curation.confirm_format(office_of(request), who, name, body.given())
 
 
 @router.post("/datasets/{name}/open", tags=["data sets"])
 def open_dataset(who: Officer, name: str, body: bodies.OpenDataset, request: Request) -> Record:
     """Open a data set whose columns are all confirmed."""
-    return office_of(request).open_dataset(who, name, one_row_per_person=body.one_row_per_person)
+    return curation.open_dataset(
+        office_of(request), who, name, one_row_per_person=body.one_row_per_person
+    )
 
 
 @router.put("/datasets/{name}/quotas/{analyst}", tags=["data sets"])
@@ -111,7 +113,9 @@ def set_quota(
     who: Officer, name: str, analyst: str, body: bodies.Quota, request: Request
 ) -> Record:
     """Say what an analyst may spend, and until when."""
-    return office_of(request).set_quota(who, name, analyst, epsilon=body.epsilon, until=body.until)
+    return curation.set_quota(
+        office_of(request), who, name, analyst, epsilon=body.epsilon, until=body.until
+    )
 
 
 @router.put("/datasets/{name}/automatic-approval", tags=["data sets"])
@@ -119,13 +123,13 @@ def set_auto_approval(
     who: Officer, name: str, body: bodies.AutoApproval, request: Request
 ) -> Record:
     """Say up to which epsilon a request needs no officer."""
-    return office_of(request).set_auto_approval(who, name, body.epsilon)
+    return curation.set_auto_approval(office_of(request), who, name, body.epsilon)
 
 
 @router.post("/datasets/{name}/retire", tags=["data sets"])
 def retire(who: Officer, name: str, request: Request) -> Record:
     """End a data set: its rows are deleted, its ledger is kept."""
-    return office_of(request).retire(who, name)
+    return curation.retire(office_of(request), who, name)
 
 
 @router.get("/datasets/{name}/charges", tags=["data sets"])

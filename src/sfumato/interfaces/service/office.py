@@ -22,19 +22,17 @@ from sfumato.certificates import new_key, signed
 from sfumato.events import GaussianEvent, PureEvent
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.interfaces.service.access import ROLES, Person, make_token
+from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, Store, now
 from sfumato.interfaces.service.tasks import checked_task
 from sfumato.jobs.dummies import dummy_table
 from sfumato.storage.models import load
-from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
-from sfumato.tables.text import TextFormat
 
 __all__ = ["Office"]
 
-NAME = "letters, digits, '-', '_', '.' and '@', at most 64"
 HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 
 
@@ -70,7 +68,7 @@ class Office:
     def add_person(self, who: Person, name: str, role: str) -> dict[str, Any]:
         """Add a person (officers)."""
         who.require("officer")
-        _check_name("name", name)
+        check_name("name", name)
         if role not in ROLES:
             raise InvalidInputError(f"'role' must be one of {', '.join(ROLES)}.")
         self.store.add_person(who.name, name, role)
@@ -114,58 +112,6 @@ class Office:
         found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
         return sorted(str(path) for path in found if not path.name.startswith("."))[:1000]
 
-    def register(self, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Register a data set, and let a worker propose its bounds (officers).
-
-        Parameters
-        ----------
-        who : Person
-            Who asks.
-        asked : mapping
-            ``name``, ``path``, ``target``, ``unit``, ``relation``, ``protected``, ``why``,
-            ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another data set.
-
-        Returns
-        -------
-        dict
-            The data set.
-        """
-        who.require("officer")
-        name = asked["name"]
-        _check_name("name", name)
-        if any(one["name"] == name for one in self.store.datasets()):
-            raise InvalidInputError(f"There is a data set {name!r} already.")
-        path = self.settings.table(asked["path"])
-        if not path.exists():
-            raise InvalidInputError("'path' names no file of the data folder.")
-        budget = asked.get("budget") or name
-        if asked.get("budget"):  # people who are in both data sets have one budget
-            total = self.ledger.dataset(budget).total
-            words = {"unit": str(total.unit), "relation": str(total.relation)}
-        else:
-            words = {"unit": asked["unit"], "relation": asked["relation"]}
-            SharedBudget.create(
-                self.ledger,
-                budget,
-                epsilon=asked["epsilon"],
-                delta=asked["delta"],
-                kind=asked.get("kind"),
-                **words,
-            )
-        record = {
-            **{key: asked.get(key) for key in ("name", "path", "target", "protected", "why")},
-            **words,
-            "budget": budget,
-            "auto_approve": asked.get("auto_approve") or 0.0,
-            "bounds": None,
-            "confirmed": [],
-            "created": now(),
-            "by": who.name,
-        }
-        self.store.add_dataset(who.name, record, DatasetState.DESCRIBING)
-        self._queue(who, name, {"kind": "describe"}, "to propose bounds", 0.0, 0.0)
-        return self.dataset(who, name)
-
     def datasets(self, who: Person) -> list[dict[str, Any]]:
         """List the data sets that a person may see."""
         return [self._seen(who, one) for one in self.store.datasets() if self._sees(who, one)]
@@ -177,137 +123,10 @@ class Office:
             raise NotFoundError(f"There is no data set {name!r}.")
         return self._seen(who, found)
 
-    def confirm_column(
-        self, who: Person, name: str, column: str, facts: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Declare what is public about one column (officers).
-
-        Parameters
-        ----------
-        who : Person
-            Who asks.
-        name, column : str
-            The data set and its column; the target too.
-        facts : mapping
-            All that is declared, with the keys of a file of bounds: ``type``, ``lower``, ``upper``,
-            ``categories``, ``left_out`` and so on. What is not named is not declared: nothing of
-            the proposal, which was read off the rows, stays unseen. Empty: the proposal as it is.
-
-        Returns
-        -------
-        dict
-            The data set.
-        """
-        who.require("officer")
-        found = self.store.dataset(name)
-        bounds = self._proposed(found)
-        is_target = bounds.target is not None and bounds.target.name == column
-        record = dict(found["bounds"])
-        facts = {key: value for key, value in facts.items() if value is not None}
-        if facts and column != bounds.person and not facts.get("type"):
-            raise InvalidInputError("State the 'type' too: the proposed one was read off the rows.")
-        if is_target:
-            record["target"] = {"column": column, **facts} if facts else record["target"]
-            Target.from_record(_as_tuples(record["target"]))
-        elif column == bounds.person:
-            changes = {key: facts[key] for key in ("person_rows", "per_person") if key in facts}
-            record |= changes
-        else:
-            if column not in record["columns"]:
-                raise NotFoundError(f"The data set {name!r} has no column {column!r}.")
-            changed = dict(facts) if facts else record["columns"][column]
-            Column.from_record(column, _as_tuples(changed))
-            record["columns"] = {**record["columns"], column: changed}
-        confirmed = sorted({*found["confirmed"], column})
-        self.store.change_dataset(
-            *(who.name, name, {"bounds": record, "confirmed": confirmed}),
-            action="confirm column",
-            detail={"column": column, "facts": dict(facts)},
-        )
-        return self.dataset(who, name)
-
-    def confirm_format(self, who: Person, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Declare how the file is written, all of it (officers); empty: as proposed.
-
-        Words for "missing" are proposed from cells, so they are confirmed like columns.
-        """
-        who.require("officer")
-        found = self.store.dataset(name)
-        self._proposed(found)
-        record = dict(found["bounds"])
-        if facts:
-            record["file"] = {key: value for key, value in facts.items() if value is not None}
-            TextFormat.from_record(_as_tuples(record["file"]))
-        self.store.change_dataset(
-            *(who.name, name, {"bounds": record, "format_confirmed": True}),
-            action="confirm format",
-            detail=dict(facts),
-        )
-        return self.dataset(who, name)
-
-    def open_dataset(self, who: Person, name: str, *, one_row_per_person: bool) -> dict[str, Any]:
-        """Open a data set whose columns are all confirmed (officers)."""
-        who.require("officer")
-        found = self.store.dataset(name)
-        bounds = self._proposed(found)
-        missing = [one for one in _columns_of(bounds) if one not in found["confirmed"]]
-        if bounds.text is not None and not found.get("format_confirmed"):
-            missing.append("how the file is written")
-        if missing:
-            raise InvalidInputError(f"Not confirmed yet: {', '.join(missing)}.")
-        record = {**found["bounds"], "confirmed": True}
-        if one_row_per_person:
-            record["one_row_per_person"] = True
-        TableBounds.from_record(_as_tuples(record)).require_confirmed()
-        record.pop("looks_like_ids", None)  # read off the rows, and answered by now
-        self.store.change_dataset(
-            *(who.name, name, {"bounds": record, "notes": {}}),
-            action="open",
-            state=DatasetState.OPEN,
-        )
-        if self.settings.simulate and found.get("n_rows") and bounds.target is not None:
-            self._queue(who, name, {"kind": "simulate"}, "to simulate accuracies", 0.0, 0.0)
-        return self.dataset(who, name)
-
-    def set_quota(
-        self, who: Person, name: str, analyst: str, *, epsilon: float, until: str | None
-    ) -> dict[str, Any]:
-        """Say what an analyst may spend on a data set's budget (officers)."""
-        who.require("officer")
-        found = self.store.dataset(name)
-        if self.store.person(analyst)["role"] != "analyst":
-            raise InvalidInputError(f"{analyst!r} is no analyst.")
-        SharedBudget(self.ledger, found["budget"]).set_quota(analyst, epsilon=epsilon, until=until)
-        detail = {"analyst": analyst, "epsilon": epsilon, "until": until}
-        self.store.note(who.name, "set quota", name, detail)
-        return self.dataset(who, name)
-
-    def set_auto_approval(self, who: Person, name: str, epsilon: float) -> dict[str, Any]:
-        """Approve requests up to an epsilon without an officer (officers)."""
-        who.require("officer")
-        self.store.change_dataset(
-            *(who.name, name, {"auto_approve": epsilon}),
-            action="set automatic approval",
-            detail={"epsilon": epsilon},
-        )
-        return self.dataset(who, name)
-
-    def retire(self, who: Person, name: str) -> dict[str, Any]:
-        """End a data set: no more releases, its rows deleted by a worker, the ledger kept."""
-        who.require("officer")
-        for job in self.store.jobs(dataset=name):
-            if job["state"] in (JobState.WAITING, JobState.QUEUED):
-                self.store.move_job(who.name, job["id"], JobState.CANCELLED, reason="retired")
-        self.store.change_dataset(
-            who.name, name, {"auto_approve": 0.0}, action="retire", state=DatasetState.RETIRED
-        )
-        self._queue(who, name, {"kind": "delete"}, "to delete its rows", 0.0, 0.0)
-        return self.dataset(who, name)
-
     def dummy_rows(self, who: Person, name: str, n_rows: int) -> Any:
         """Give rows made from the bounds alone, to try code out; nothing is charged."""
         found = self._open(who, name)
-        return dummy_table(TableBounds.from_record(_as_tuples(found["bounds"])), n_rows)
+        return dummy_table(TableBounds.from_record(as_tuples(found["bounds"])), n_rows)
 
     def plan(self, who: Person, name: str, epsilon: float, delta: float | None) -> dict[str, Any]:
         """Say what a request would cost, and what is left after it; nothing is read or charged.
@@ -389,7 +208,7 @@ class Office:
                 left=0.0,
             )
         state = JobState.WAITING if planned["needs_approval"] else JobState.QUEUED
-        return self._queue(
+        return self.queue(
             *(who, name, task, asked["purpose"], asked["epsilon"], planned["delta"]),
             state=state,
             key=None if key is None else f"{who.name} {found['name']} {key}",
@@ -508,7 +327,7 @@ class Office:
 
     # Parts ----------------------------------------------------------------------------------------
 
-    def _queue(
+    def queue(
         self,
         who: Person,
         name: str,
@@ -520,6 +339,7 @@ class Office:
         state: JobState = JobState.QUEUED,
         key: str | None = None,
     ) -> dict[str, Any]:
+        """Write a job down for the workers, or for an officer first."""
         record = {
             "id": secrets.token_hex(8),
             "dataset": name,
@@ -547,14 +367,6 @@ class Office:
             raise InvalidInputError(f"The data set {name!r} is {found['state']}, not open.")
         return found
 
-    def _proposed(self, found: Mapping[str, Any]) -> TableBounds:
-        if found["state"] != DatasetState.PROPOSED:
-            raise InvalidInputError(
-                f"The data set {found['name']!r} is {found['state']}; bounds are confirmed before "
-                "it is opened and never changed afterwards."
-            )
-        return TableBounds.from_record(_as_tuples(found["bounds"]))
-
     def _sees(self, who: Person, dataset: Mapping[str, Any]) -> bool:
         if who.role in ("officer", "auditor"):
             return True
@@ -571,8 +383,8 @@ class Office:
         if who.role != "officer" and dataset["state"] == DatasetState.PROPOSED:
             shown |= {"bounds": None, "n_rows": None}  # read off the rows, and not declared yet
         if shown.get("bounds"):
-            bounds = TableBounds.from_record(_as_tuples(shown["bounds"]))
-            shown["columns"] = _columns_of(bounds)
+            bounds = TableBounds.from_record(as_tuples(shown["bounds"]))
+            shown["columns"] = columns_of(bounds)
         return {**shown, "holdings": self._holdings(who, dataset["budget"])}
 
     def _holdings(self, who: Person, budget: str) -> list[dict[str, Any]]:
@@ -580,22 +392,3 @@ class Office:
         return [
             one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
         ]
-
-
-def _columns_of(bounds: TableBounds) -> list[str]:
-    names = [column.name for column in bounds.columns]
-    extra = [bounds.person, None if bounds.target is None else bounds.target.name]
-    return [*names, *(name for name in extra if name is not None)]
-
-
-def _as_tuples(value: Any) -> Any:
-    """Give lists as tuples, as bounds have them."""
-    if isinstance(value, Mapping):
-        return {key: _as_tuples(part) for key, part in value.items()}
-    return tuple(_as_tuples(part) for part in value) if isinstance(value, list) else value
-
-
-def _check_name(what: str, name: str) -> None:
-    is_plain = name.isascii() and all(one.isalnum() or one in "-_.@" for one in name)
-    if not is_plain or not 0 < len(name) <= 64 or name.startswith("."):
-        raise InvalidInputError(f"'{what}' must be of {NAME}, and not begin with a dot.")

@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.guarantee import Guarantee
+from sfumato.interfaces.service import curation
 from sfumato.interfaces.service.access import (
     ForbiddenError,
     Person,
@@ -179,7 +180,7 @@ def register(who: Officer, form: Form, request: Request) -> Response:
     """Register a data set."""
     try:
         asked = NewDataset(**{key: value for key, value in form.items() if value != ""})
-        office_of(request).register(who, asked.model_dump())
+        curation.register(office_of(request), who, asked.model_dump())
     except (SfumatoError, ValueError) as error:
         return _wizard(request, who, form, told(error))
     return to(f"/datasets/{asked.name}")
@@ -245,7 +246,7 @@ def confirm_column(who: Officer, name: str, form: Form, request: Request) -> Res
     office, column = office_of(request), form.get("column", "")
     try:
         stated = column_facts(office.dataset(who, name), column, form)
-        office.confirm_column(who, name, column, stated)
+        curation.confirm_column(office, who, name, column, stated)
     except InvalidInputError as error:
         return _confirm(request, who, name, str(error))
     return to(f"/datasets/{name}/confirm")
@@ -255,7 +256,7 @@ def confirm_column(who: Officer, name: str, form: Form, request: Request) -> Res
 def confirm_format(who: Officer, name: str, form: Form, request: Request) -> Response:
     """Confirm how the file is written."""
     try:
-        office_of(request).confirm_format(who, name, file_format(form))
+        curation.confirm_format(office_of(request), who, name, file_format(form))
     except InvalidInputError as error:
         return _confirm(request, who, name, str(error))
     return to(f"/datasets/{name}/confirm")
@@ -265,7 +266,9 @@ def confirm_format(who: Officer, name: str, form: Form, request: Request) -> Res
 def open_dataset(who: Officer, name: str, form: Form, request: Request) -> Response:
     """Open a data set."""
     try:
-        office_of(request).open_dataset(who, name, one_row_per_person="one_row_per_person" in form)
+        curation.open_dataset(
+            office_of(request), who, name, one_row_per_person="one_row_per_person" in form
+        )
     except InvalidInputError as error:
         return _confirm(request, who, name, str(error))
     return to(f"/datasets/{name}")
@@ -274,7 +277,8 @@ def open_dataset(who: Officer, name: str, form: Form, request: Request) -> Respo
 @router.post("/datasets/{name}/quota")
 def set_quota(who: Officer, name: str, form: Form, request: Request) -> Response:
     """Set a quota."""
-    office_of(request).set_quota(
+    curation.set_quota(
+        office_of(request),
         who,
         name,
         form.get("analyst", ""),
@@ -287,7 +291,7 @@ def set_quota(who: Officer, name: str, form: Form, request: Request) -> Response
 @router.post("/datasets/{name}/automatic")
 def set_automatic(who: Officer, name: str, form: Form, request: Request) -> Response:
     """Set the limit of automatic approval."""
-    office_of(request).set_auto_approval(who, name, _number("epsilon", form))
+    curation.set_auto_approval(office_of(request), who, name, _number("epsilon", form))
     return to(f"/datasets/{name}")
 
 
@@ -296,7 +300,7 @@ def retire(who: Officer, name: str, form: Form, request: Request) -> Response:
     """Retire a data set, if its name was typed."""
     if form.get("sure") != name:
         raise InvalidInputError("Type the name of the data set to retire it.")
-    office_of(request).retire(who, name)
+    curation.retire(office_of(request), who, name)
     return to(f"/datasets/{name}")
 
 

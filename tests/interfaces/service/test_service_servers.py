@@ -1,0 +1,71 @@
+"""Many at once, on SQLite and on PostgreSQL; the whole command, killed and started again."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfumato import Ledger
+from sfumato.accounting.shared_budget import SharedBudget
+from sfumato.exceptions import BudgetExceededError
+from sfumato.interfaces.service.access import Person
+from sfumato.interfaces.service.office import Office
+from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
+from tests.interfaces.service.house import House
+
+pytestmark = pytest.mark.servers
+ANALYSTS = 20
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str | None:
+    if request.param == "sqlite":
+        return None
+    address: str = request.getfixturevalue("server")
+    run_sql(address, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return address
+
+
+def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | None) -> None:
+    house = House(tmp_path, database=database)
+    house.open(epsilon=1.0, auto_approve=1.0)
+    shared = SharedBudget(Ledger(house.settings.ledger_address), "patients")
+    people = [f"analyst{place}" for place in range(ANALYSTS)]
+    for name in people:
+        house.office.store.add_person("test", name, "analyst")
+        shared.set_quota(name, epsilon=0.35)
+    offices = [Office(house.settings) for _ in range(4)]
+
+    def submit(number: int) -> str | None:
+        name = people[number % ANALYSTS]
+        who = Person(name, "analyst", "all", "test")
+        body: dict[str, Any] = {"kind": "moments", "estimator": "PrivateMoments"}
+        body |= {"epsilon": 0.2, "delta": None, "purpose": "a test"}
+        try:
+            job = offices[number % 4].submit(who, "patients", body, f"key {number % 40}")
+        except BudgetExceededError:
+            return None
+        return str(job["id"])
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(submit, range(200)))
+    accepted = {one for one in found if one is not None}
+    house.work(900)
+    states = {one: house.office.store.job(one)["state"] for one in accepted}
+    assert set(states.values()) <= {"released", "refused"}
+    released = {one for one, state in states.items() if state == "released"}
+    assert {one["id"] for one in house.office.store.releases()} == released
+    references = [line.note.reference for line in shared.dataset.lines()]
+    assert sorted(references) == sorted(released), "charged once, and released once"
+    total, *quotas = shared.holdings()
+    assert total.filter.admits(total.cost)
+    assert all(one.filter.admits(one.cost) for one in quotas)
+    assert len(released) >= 10
+    shared.verify()
+    house.office.store.verify_audit()
+    for office in offices:
+        office.store.close()
+    house.close()
