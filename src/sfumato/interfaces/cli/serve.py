@@ -42,6 +42,10 @@ def serve(
     show_every: Annotated[
         int, typer.Option(help="Show results at multiples of so many seconds only.", min=0)
     ] = 0,
+    heads: Annotated[
+        Path | None,
+        typer.Option(help="A signed statement from before: refuse a ledger that has lost charges."),
+    ] = None,
     part: Annotated[
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
@@ -72,6 +76,8 @@ def serve(
             secure_cookies=behind_proxy or certificate is not None,
         ).prepared()
         address = f"{'http' if certificate is None else 'https'}://{host}:{port}"
+        if heads is not None:
+            _refuse_older_ledger(settings.ledger_address, heads)
         link = None if part == "workers" else first_link(settings, address)
         print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
         if link is not None:
@@ -83,6 +89,19 @@ def serve(
             "key": None if key is None else str(key),
         }
         serve_parts(settings, options, (part,) if part else PARTS)
+
+
+def _refuse_older_ledger(address: str, statement: Path) -> None:
+    """Compare the ledger with the heads of a statement that was kept elsewhere."""
+    import json
+
+    from sfumato.accounting.ledger import Ledger
+
+    try:
+        noted = json.loads(statement.read_text())["heads"]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInputError(f"'{statement}' is no statement of this service.") from None
+    Ledger(address).verify(noted)
 
 
 def _require_packages() -> None:

@@ -20,7 +20,7 @@ from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.shared_budget import Holding, SharedBudget
 from sfumato.certificates import new_key, signed
 from sfumato.events import GaussianEvent, PureEvent
-from sfumato.exceptions import BudgetExceededError, InvalidInputError
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerTamperedError
 from sfumato.interfaces.service.access import ROLES, Person, make_token
 from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
 from sfumato.interfaces.service.settings import Settings
@@ -289,8 +289,17 @@ class Office:
         who.require("officer", "auditor", writes=False)
         budgets = {one["budget"] for one in self.store.datasets()}
         checked = self.ledger.verify() if budgets else None
+        paid: set[str | None] = set()
         for name in sorted(budgets):
-            SharedBudget(self.ledger, name).verify()
+            budget = SharedBudget(self.ledger, name)
+            budget.verify()
+            paid |= {line.note.reference for line in budget.dataset.lines()}
+        for release in self.store.releases():
+            if release["id"] not in paid:
+                raise LedgerTamperedError(
+                    f"The ledger has no charge for the release {release['id']}: it was put back "
+                    "to an older copy. Stop releasing and restore the newest one."
+                )
         return {
             "time": now(),
             "charges": 0 if checked is None else checked.charges,

@@ -61,7 +61,7 @@ class Settings:
         if not Path(self.data).is_dir():
             raise InvalidInputError(f"The folder of data '{self.data}' does not exist.")
         for folder in (self.state, self.releases):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o770, parents=True, exist_ok=True)
         if not self.secret_file.exists():
             place = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(place, "w") as file:

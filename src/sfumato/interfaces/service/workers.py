@@ -89,7 +89,7 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     payer = _NotedPayer(budget.payer(job["person"], job["purpose"], job["id"]))
     aside = settings.releases / f".{job['id']}.part"
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(mode=0o700)
+    aside.mkdir(mode=0o770)  # the web process may be of the same group
     try:
         state, reason, record = _attempt(settings, dataset, job, payer, aside)
         if record is not None:
