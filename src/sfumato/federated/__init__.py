@@ -8,6 +8,7 @@ from sfumato.federated.party_file import read_party
 from sfumato.federated.records import Federation, SumRound
 from sfumato.federated.scenarios import spread
 from sfumato.federated.simulation import make_parties, simulate
+from sfumato.federated.sums_task import SumsTask
 from sfumato.federated.terms import Terms
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Party",
     "RemoteHulls",
     "SumRound",
+    "SumsTask",
     "Terms",
     "make_parties",
     "read_party",

@@ -14,8 +14,12 @@
     unit = "record"              # the only unit and relation accepted; these are the defaults
     relation = "replace_one"
 
+    key = "key.pem"              # for secure sums: the party's own key (Ed25519),
+    colluding = 1                # how many parties may at least work with the coordinator, and
     [execution]
     n_jobs = 2
+    [keys]                       # the public keys of all parties, got from them and nobody else
+    hospital-b = "5f1c..."
 
 Paths are taken from the folder of the file. With unit "entry", `entry_bound` may name the smallest
 change that must be protected; without it every change inside the box must be.
@@ -34,6 +38,7 @@ import numpy as np
 from sfumato.accounting.ledger import Ledger
 from sfumato.exceptions import FederationError
 from sfumato.federated.party import Party, Rows
+from sfumato.federated.secure import Identity
 from sfumato.federated.terms import Terms
 from sfumato.guarantee import Relation, Unit
 from sfumato.jobs.pipeline import all_labelled_rows
@@ -44,7 +49,9 @@ from sfumato.tables.schema import TableBounds
 __all__ = ["party_of_context", "read_party"]
 
 NEEDED = {"name", "data", "store", "ledger", "bounds", "max_epsilon", "max_delta"}
-KNOWN = NEEDED | {"dataset", "target", "unit", "relation", "entry_bound", "execution"}
+OPTIONAL = {"dataset", "target", "unit", "relation", "entry_bound", "execution"}
+OPTIONAL |= {"key", "keys", "colluding"}  # for secure sums
+KNOWN = NEEDED | OPTIONAL
 NONE = "none"
 
 
@@ -81,6 +88,7 @@ def read_party(path: str | os.PathLike[str]) -> Party:
         ledger=_ledger(folder, record),
         terms=_terms(record, bounds),
         execution=record.get("execution"),
+        **_keys(folder, record),
     )
 
 
@@ -96,6 +104,17 @@ def party_of_context(node: Mapping[str, Any], run: Mapping[str, Any]) -> Party:
     if not folder:
         raise FederationError("The node's configuration does not name the file of its party.")
     return read_party(Path(folder) / f"party-{int(node['partition-id'])}.toml")
+
+
+def _keys(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the party's key and those that it has of the others."""
+    if ("key" in record) != ("keys" in record):
+        raise FederationError("Secure sums need both 'key' and the table [keys] of all parties.")
+    if "key" not in record:
+        return {"registered": {}}
+    identity = Identity.read(folder / str(record["key"]))
+    others = {str(name): str(key).strip().lower() for name, key in record["keys"].items()}
+    return {"identity": identity, "registered": {**others, str(record["name"]): identity.public}}
 
 
 def _bounds(folder: Path, record: Mapping[str, Any]) -> TableBounds | None:
@@ -119,6 +138,7 @@ def _terms(record: Mapping[str, Any], bounds: TableBounds | None) -> Terms:
         unit=unit,
         relation=str(record.get("relation", Relation.REPLACE_ONE)),
         entry_bound=record.get("entry_bound"),
+        colluding=int(record.get("colluding", 1)),
     )
 
 

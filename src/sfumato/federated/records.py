@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,7 @@ from sfumato.federated.party import Party, check_parties
 from sfumato.federated.secure import Agreement, SumCoordinator
 from sfumato.federated.sums import BEGIN, CHECK, DESCRIBE, RELEASE, sum_digest
 from sfumato.federated.wire import packed
-from sfumato.guarantee import Relation
+from sfumato.guarantee import Guarantee, Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.parallel import map_in_parallel
@@ -29,7 +29,7 @@ from sfumato.sums.maps import RowMap
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
 
-__all__ = ["TRUST", "Federation", "SumRound"]
+__all__ = ["TRUST", "Carrier", "Federation", "SumRound"]
 
 TRUST = ("noisy", "secure")
 SECURE_CONDITIONS = (
@@ -105,6 +105,14 @@ class _Run:
 
 
 @dataclass
+class _Session:
+    """One attempt at a secure sum."""
+
+    sums: SumCoordinator
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+@dataclass
 class _Shared:
     """What all views of a federation have in common."""
 
@@ -114,6 +122,7 @@ class _Shared:
     runs: WeakKeyDictionary[Receipt, _Run] = field(default_factory=WeakKeyDictionary)
     n_runs: int = 0
     rounds: list[SumRound] = field(default_factory=list)
+    released: list[NDArray[np.float64]] = field(default_factory=list)
 
 
 class Federation(Records):
@@ -323,7 +332,40 @@ class Federation(Records):
         )
         run.number += 1
         receipt.only_if(*self.conditions)
-        return total
+        self._shared.released.append(total)
+        return total.copy()
+
+    @property
+    def released(self) -> list[NDArray[np.float64]]:
+        """The noisy totals, in their order."""
+        return [total.copy() for total in self._shared.released]
+
+    def to_dict(self, guarantee: Guarantee) -> dict[str, Any]:
+        """Give what happened as plain JSON: who took part, what was seen, who paid what.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of the model that was fitted: each party has paid for its events.
+
+        Returns
+        -------
+        dict
+            For `sfumato.report`.
+        """
+        return {
+            "federation": self.task,
+            "trust": self.trust,
+            "colluding": self.colluding,
+            "dropouts": self.dropouts,
+            "total": guarantee.to_dict(),
+            "sentence": str(guarantee),
+            "parties": {
+                name: {"rows": rows, "to_the_end": name in self._shared.active}
+                for name, rows in self._shared.rows.items()
+            },
+            "sums": [asdict(each) for each in self._shared.rounds],
+        }
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -435,48 +477,56 @@ class Federation(Records):
             size = size // statistic.shape[-1] * (statistic.shape[-1] + 1) // 2
         largest = share.largest(statistic.size, statistic.largest_term * self.most_rows)
         about = sum_digest(settings, arrays)
-        agreement = self._agreement(run.name, run.number, size, largest, about)
-        cells, included, sent = self._masked_total(run, agreement, settings, arrays)
+        for _ in range(self.dropouts + 1):
+            agreement = self._agreement(run.name, run.number, size, largest, about)
+            session, staying = self._begun(run, agreement)
+            if len(staying) == len(agreement.parties):
+                break
+            self._shared.active = staying  # nothing was added up: agree anew without the others
+        cells, included, sent = self._masked_total(run, session, settings, arrays)
         self._note(statistic, size, included, "nothing but the total", sent)
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 
+    def _step(
+        self, run: _Run, session: _Session, step: str, names: Iterable[str], **more: Any
+    ) -> dict[str, Reply]:
+        """Carry one step of a secure sum; what is a function is asked for by name."""
+        agreement, arrays = session.sums.agreement, more.pop("arrays", {})
+        about = {"agreement": agreement.to_dict(), "session": session.name}
+        requests = {}
+        for name in names:
+            own = {key: each(name) if callable(each) else each for key, each in more.items()}
+            phase = f"sums.{step}.{run.number}"
+            requests[name] = Request(run.name, phase, {**about, **own}, arrays)
+        lost = len(agreement.parties) - len(requests)
+        return self._answers(list(requests), requests, may_miss=agreement.dropouts - lost)
+
+    def _begun(self, run: _Run, agreement: Agreement) -> tuple[_Session, list[str]]:
+        """Begin a session: everybody's keys, or the names of those who still answer."""
+        session = _Session(SumCoordinator(agreement))
+        found = self._step(run, session, "advertise", agreement.names)
+        session.sums.adverts = {name: reply.fact("advert") for name, reply in found.items()}
+        return session, sorted(found)
+
     def _masked_total(
-        self, run: _Run, agreement: Agreement, asked: dict[str, Any], arrays: dict[str, Any]
+        self, run: _Run, session: _Session, asked: dict[str, Any], arrays: dict[str, Any]
     ) -> tuple[NDArray[np.int64], list[str], int]:
-        """Carry the messages of a secure sum."""
-        session = SumCoordinator(agreement)
-        about = {"agreement": agreement.to_dict(), "session": secrets.token_hex(8)}
-
-        def ask(step: str, names: Iterable[str], more: Mapping[str, Any]) -> dict[str, Reply]:
-            phase, sent = f"sums.{step}.{run.number}", arrays if "sum" in more else {}
-            requests = {}
-            for name in names:
-                own = {key: each(name) if callable(each) else each for key, each in more.items()}
-                requests[name] = Request(run.name, phase, {**about, **own}, sent)
-            lost = len(agreement.parties) - len(requests)
-            return self._answers(list(requests), requests, may_miss=agreement.dropouts - lost)
-
-        found = ask("advertise", agreement.names, {})
-        self._require_all(found, agreement)
-        session.adverts = {name: reply.fact("advert") for name, reply in found.items()}
-        found = ask("share", agreement.names, {"adverts": session.adverts})
-        session.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
-        found = ask("mask", found, {"boxes": session.boxes_for, "sum": asked})
-        session.masked = {n: r.array("words", (agreement.size,), "u") for n, r in found.items()}
-        included = session.included()
-        found = ask("confirm", included, {"included": included})
+        """Carry the other messages of a secure sum."""
+        sums = session.sums
+        found = self._step(run, session, "share", sums.adverts, adverts=sums.adverts)
+        sums.boxes = {name: reply.fact("boxes") for name, reply in found.items()}
+        found = self._step(
+            run, session, "mask", found, boxes=sums.boxes_for, sum=asked, arrays=arrays
+        )
+        size = (sums.agreement.size,)
+        sums.masked = {name: reply.array("words", size, "u") for name, reply in found.items()}
+        included = sums.included()
+        found = self._step(run, session, "confirm", included, included=included)
         signatures = {name: reply.fact("signature") for name, reply in found.items()}
-        found = ask("reveal", found, {"signatures": signatures})
-        total = session.total({name: reply.fact("shares") for name, reply in found.items()})
-        sent = max(words.nbytes for words in session.masked.values())
+        found = self._step(run, session, "reveal", found, signatures=signatures)
+        total = sums.total({name: reply.fact("shares") for name, reply in found.items()})
+        sent = max(words.nbytes for words in sums.masked.values())
         return total, included, sent
-
-    def _require_all(self, found: Mapping[str, Reply], agreement: Agreement) -> None:
-        if set(found) != set(agreement.parties):
-            missing = sorted(set(agreement.parties) - set(found))
-            raise FederationError(
-                f"{', '.join(missing)} did not send keys: a sum begins with all of its parties."
-            )
 
     def _note(
         self, statistic: Statistic, size: int, included: Iterable[str], seen: str, sent: int

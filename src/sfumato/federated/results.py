@@ -11,10 +11,11 @@ import numpy as np
 from sfumato.exceptions import FederationError
 from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import RemoteHulls
+from sfumato.federated.records import Federation
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.storage.models import save
 
-__all__ = ["summary", "write_failure", "write_result"]
+__all__ = ["summary", "write_failure", "write_result", "write_sums"]
 
 FAILED = "failed.json"
 
@@ -33,6 +34,18 @@ def write_result(federation: FederatedResult, config: dict[str, Any]) -> None:
         save(federation.model, folder / "global.sfumato")
     with atomic_write(folder / "federation.json") as file:
         file.write(json.dumps(summary(federation), indent=2).encode())
+    (folder / FAILED).unlink(missing_ok=True)
+
+
+def write_sums(model: Any, federation: Federation, config: dict[str, Any]) -> None:
+    """Write the model of a fit over sums, the sums that were released, and what happened."""
+    folder = Path(str(config["out"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    save(model, folder / "global.sfumato")
+    with atomic_write(folder / "sums.npz") as file:
+        np.savez(file, *federation.released)
+    with atomic_write(folder / "federation.json") as file:
+        file.write(json.dumps(federation.to_dict(model.guarantee_), indent=2).encode())
     (folder / FAILED).unlink(missing_ok=True)
 
 

@@ -94,7 +94,9 @@ def make_parties(
             rows[part],
             labels[part],
             Path(folder) / name,
-            terms=Terms(bounds, max_epsilon=math.inf, max_delta=1.0, relation=relation),
+            terms=Terms(
+                bounds, max_epsilon=math.inf, max_delta=1.0, relation=relation, colluding=0
+            ),
             ledger=None if ledger is None else ledger(name),
             conditions=_conditions(scenario, n_is_public=n_is_public, listed=listed is not None),
         )

@@ -7,7 +7,9 @@ sum either ``sums.release`` (noise of its own) or the five steps of a secure sum
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from sfumato.federated.wire import require_safe, unpacked
 from sfumato.guarantee import Relation, Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.storage.atomic_file import atomic_write
 from sfumato.sums.records import ArrayRecords, Records
 
 __all__ = ["BEGIN", "CHECK", "DESCRIBE", "RELEASE", "STEPS", "PartySums", "sum_digest"]
@@ -71,7 +74,6 @@ class PartySums:
         self._identity = identity
         self._journal = Journal(store.folder / "journal")
         self._members: dict[str, Member] = {}
-        self._cells: dict[str, NDArray[np.int64]] = {}
         self._kept: tuple[str, Records] | None = None  # records as a task has mapped them
 
     @property
@@ -219,15 +221,41 @@ class PartySums:
         return Reply(self.name, facts, {"released": noisy})
 
     def _secure_step(self, step: str, request: Request) -> Reply:
-        settings = request.settings
-        agreement = Agreement.from_dict(settings["agreement"])
-        session = f"{agreement.digest()} {settings['session']}"
+        agreement = Agreement.from_dict(request.settings["agreement"])
+        session = digest([agreement.digest(), str(request.settings["session"])])
+        member = self._member(agreement, session)
+        reply = self._answered(member, step, request, agreement)
+        if self._is_durable:
+            with atomic_write(self._session_file(session)) as file:
+                file.write(json.dumps(member.state()).encode())
+        return reply
+
+    @property
+    def _is_durable(self) -> bool:
+        """Whether a session may go on in another process: a party with a key of its own file."""
+        return self.registered is not None
+
+    def _session_file(self, session: str) -> Path:
+        folder = self.store.folder / "sessions"
+        folder.mkdir(mode=0o700, exist_ok=True)  # it holds keys of sums that are being made
+        return folder / f"{session[:32]}.json"
+
+    def _member(self, agreement: Agreement, session: str) -> Member:
+        if agreement.colluding < self.terms.colluding:  # [Y7] a promise against so many
+            raise FederationError(
+                f"{self.name} refuses: the sum bears {agreement.colluding} colluding parties, "
+                f"{self.terms.colluding} must be borne."
+            )
         if session not in self._members:
             known = agreement.parties if self.registered is None else self.registered
-            self._members[session] = Member(
-                self.name, self.identity, agreement, known, self._journal
-            )
-        member = self._members[session]
+            member = Member(self.name, self.identity, agreement, known, self._journal)
+            if self._is_durable and self._session_file(session).exists():
+                member.resume(json.loads(self._session_file(session).read_text()))
+            self._members = {session: member}  # one sum at a time
+        return self._members[session]
+
+    def _answered(self, member: Member, step: str, request: Request, agreement: Agreement) -> Reply:
+        settings = request.settings
         if step == "advertise":
             return Reply(self.name, {"advert": member.advertise()})
         if step == "share":

@@ -34,6 +34,9 @@ class Terms:
     entry_bound : float, optional
         With unit "entry": the smallest change that must be protected. None asks for any change
         inside the box.
+    colluding : int, default=1
+        Secure sums must bear so many parties that work with the coordinator, at least: the noise
+        of all others is then enough.
     """
 
     bounds: Bounds | None = None
@@ -42,6 +45,7 @@ class Terms:
     unit: str | None = None
     relation: str | None = None
     entry_bound: float | None = None
+    colluding: int = 1
 
     def require(self, estimator: PrivateEstimator, party: str) -> None:
         """Raise unless a task's estimator keeps the terms.

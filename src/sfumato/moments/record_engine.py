@@ -68,15 +68,23 @@ def check_parts(gaussians_per_class: object) -> None:
 
 
 def usual_parts(
-    *, epsilon: float, delta: float, n_rows: int, n_classes: int, n_components: int
+    *,
+    epsilon: float,
+    delta: float,
+    n_rows: int,
+    n_classes: int,
+    n_components: int,
+    noise: float = 1.0,
 ) -> int:
     """Choose the number of Gaussians per class, 1, 2 or 4, from public numbers alone.
 
     A covariance of k coordinates over n rows carries noise of spectral radius
     ``√(2k) s / n`` and has an average eigenvalue of about ``1/k``. Take as many parts of equal
-    size as keep the first below half of the second.
+    size as keep the first below half of the second. Where parties add noise of their own, `noise`
+    is by how much more that is.
     """
     mu = mu_from_budget(epsilon, delta) * math.sqrt(1 - MEAN_SHARE - PCA_SHARE - SKETCH_SHARE)
+    mu /= noise
     for parts in PARTS:
         rows = n_rows / (n_classes * parts)
         if _noise_of_covariance(n_components, rows, mu) <= TOLERABLE_NOISE:
@@ -155,6 +163,7 @@ class GaussiansPlan:
                 n_rows=records.public_rows,
                 n_classes=n_classes,
                 n_components=n_components,
+                noise=math.sqrt(records.variance_of(GaussianMechanism(1.0, 1.0))),
             )
         parts = parts if n_components > 1 else 1  # a cut needs an axis beside another
         # Parts of classes are groups of one and the same joint statistic.

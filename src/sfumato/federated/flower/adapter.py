@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from logging import INFO
 from typing import Any
 
@@ -26,7 +26,9 @@ from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
-from sfumato.federated.results import write_failure, write_result
+from sfumato.federated.results import write_failure, write_result, write_sums
+from sfumato.federated.sums import DESCRIBE
+from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.models import load
 
 __all__ = ["client_app", "server_app"]
@@ -36,6 +38,7 @@ ARRAYS, HEADER = "arrays", "header"
 PHASES = {
     HullTask.kind: frozenset({hulls.FIT, hulls.DISTANCES}),
     LinearTask.kind: frozenset({linear.SUBSPACE, linear.CLASSIFIER}),
+    SumsTask.kind: frozenset({"sums"}),
 }
 
 
@@ -57,7 +60,7 @@ def _answer(party: Party, content: RecordDict, phases: frozenset[str]) -> Reply:
         request = request_in(content)
     except (AttributeError, FederationError, KeyError, TypeError, ValueError):
         return Reply(party.name, refusal="The request cannot be read.")
-    if request.phase not in phases:
+    if request.phase not in phases and request.phase.partition(".")[0] not in phases:
         return Reply(party.name, refusal=f"This app knows no phase '{request.phase}'.")
     return party.answer(request)
 
@@ -72,6 +75,9 @@ def server_app(kind: str) -> ServerApp:
         wait_for_parties(grid, int(config["parties"]), float(config["wait-seconds"]))
 
         names = [name for name in str(config["party-names"]).split(",") if name]
+        if kind == SumsTask.kind:
+            _add_up(grid, config, names)
+            return
 
         def ask(request: Request) -> list[Reply]:
             replies = ask_all(grid, request, float(config["round-seconds"]))
@@ -89,6 +95,85 @@ def server_app(kind: str) -> ServerApp:
         write_result(federation, config)
 
     return app
+
+
+def _add_up(grid: Grid, config: dict[str, Any], names: Sequence[str]) -> None:
+    """Fit an estimator to sums over the parties, and write what came of it."""
+    task = SumsTask(
+        str(config["task"]),
+        load(str(config["estimator"])),
+        str(config["trust"]),
+        int(config["colluding"]),
+        int(config["dropouts"]),
+    )
+    try:
+        carrier = GridCarrier(grid, task, float(config["round-seconds"]))
+        missing = sorted(set(names) - set(carrier.names))
+        if missing:
+            raise FederationError(f"{', '.join(missing)} did not answer.")
+        model, federation = task.fit(carrier)
+    except FederationError as error:
+        write_failure(error, config)
+        raise
+    write_sums(model, federation, config)
+
+
+class GridCarrier:
+    """Carries requests to the parties of Flower's nodes; nodes are known by what they say first.
+
+    Parameters
+    ----------
+    grid : Grid
+        Flower's.
+    task : SumsTask
+        What is learned.
+    seconds : float
+        Most that a step may take; Flower reports a node that has died after about a minute.
+    """
+
+    conditions: Sequence[str] = ()
+
+    def __init__(self, grid: Grid, task: SumsTask, seconds: float) -> None:
+        self._grid, self._seconds = grid, seconds
+        settings = {"relation": str(task.estimator.relation), "trust": task.trust}
+        hello = Request(task.name, DESCRIBE, settings)
+        replies = exchanged(grid, dict.fromkeys(sorted(grid.get_node_ids()), hello), seconds)
+        told = [(reply.party, node) for node, reply in replies.items() if reply is not None]
+        self._nodes = dict(told)
+        if len(self._nodes) != len(told):
+            raise FederationError("Two nodes have the name of one party.")
+        self.names: Sequence[str] = sorted(self._nodes)
+
+    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Carry a request to each party named; those who do not answer are left out."""
+        asked = {self._nodes[name]: request for name, request in requests.items()}
+        replies = exchanged(self._grid, asked, self._seconds)
+        found = {name: replies[self._nodes[name]] for name in requests}
+        return {
+            name: reply
+            for name, reply in found.items()
+            if reply is not None and reply.party == name
+        }
+
+
+def exchanged(
+    grid: Grid, requests: Mapping[int, Request], seconds: float
+) -> dict[int, Reply | None]:
+    """Send a request to each node and give what came in time: None of a node that is gone."""
+    messages = [
+        Message(content=_content(request), message_type="train", dst_node_id=node)
+        for node, request in requests.items()
+    ]
+    asked = dict(zip(grid.push_messages(messages), requests, strict=True))
+    end = time.monotonic() + seconds
+    found: dict[int, Reply | None] = dict.fromkeys(requests)
+    while asked and time.monotonic() < end:
+        for message in grid.pull_messages(list(asked)):
+            node = asked.pop(message.metadata.reply_to_message_id)
+            found[node] = None if message.has_error() else reply_in(message, node)
+        if asked:
+            time.sleep(POLL_SECONDS)
+    return found
 
 
 def task_of(kind: str, config: dict[str, Any]) -> Task:
@@ -113,12 +198,8 @@ def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:
 
 def ask_all(grid: Grid, request: Request, seconds: float) -> list[Reply]:
     """Send a request to every connected node, also to late ones, and gather what comes in time."""
-    content = content_of(
-        {"task": request.task, "phase": request.phase, "settings": dict(request.settings)},
-        request.arrays,
-    )
     messages = [
-        Message(content=content, message_type="train", dst_node_id=node)
+        Message(content=_content(request), message_type="train", dst_node_id=node)
         for node in sorted(grid.get_node_ids())
     ]
     # An error reply comes from the link, not from the node: only the number tells who it was.
@@ -156,6 +237,13 @@ def reply_in(message: Message, node: int) -> Reply:
         return Reply(str(header["party"]), dict(header["facts"]), arrays, header["refusal"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return Reply(f"node {node}", refusal=f"A reply that cannot be read: {type(error).__name__}")
+
+
+def _content(request: Request) -> RecordDict:
+    return content_of(
+        {"task": request.task, "phase": request.phase, "settings": dict(request.settings)},
+        request.arrays,
+    )
 
 
 def request_in(content: RecordDict) -> Request:

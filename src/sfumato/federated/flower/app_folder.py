@@ -12,7 +12,7 @@ from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["APPS", "filled", "write_app"]
 
-APPS = ("hulls", "linear")
+APPS = ("hulls", "linear", "sums")
 
 # Flower wants to see the name being given in this very file.
 COMPONENT = """\
@@ -37,7 +37,7 @@ def write_app(folder: str | os.PathLike[str], kind: str) -> Path:
     ----------
     folder : path-like
         Where to put it.
-    kind : {"hulls", "linear"}
+    kind : {"hulls", "linear", "sums"}
         Which app.
     """
     if kind not in APPS:

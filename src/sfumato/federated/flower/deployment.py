@@ -23,6 +23,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.federated.coordination import Task
 from sfumato.federated.flower.app_folder import filled, write_app
 from sfumato.federated.flower.simulation import run_configuration
+from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["write_deployment"]
@@ -30,7 +31,7 @@ __all__ = ["write_deployment"]
 
 def write_deployment(
     folder: str | os.PathLike[str],
-    task: Task,
+    task: Task | SumsTask,
     parties: Sequence[str],
     *,
     host: str,
@@ -43,7 +44,7 @@ def write_deployment(
     ----------
     folder : path-like
         A new folder.
-    task : HullTask or LinearTask
+    task : HullTask, LinearTask or SumsTask
         What is learned.
     parties : sequence of str
         Their names.
@@ -78,7 +79,7 @@ def write_deployment(
     return top
 
 
-def _write_party(folder: Path, name: str, task: Task, host: str, port: int) -> None:
+def _write_party(folder: Path, name: str, task: Task | SumsTask, host: str, port: int) -> None:
     folder.mkdir(parents=True)
     asked = task.estimator
     text = filled(

@@ -13,6 +13,7 @@ from sfumato.federated.coordination import Task
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.processes import SuperLink
 from sfumato.federated.hulls import HullTask
+from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.models import save
 
 __all__ = ["run_configuration", "simulate_with_flower"]
@@ -67,12 +68,19 @@ def simulate_with_flower(
 
 
 def run_configuration(
-    task: Task, out: Path, n_parties: int, min_parties: int = 1
+    task: Task | SumsTask, out: Path, n_parties: int, min_parties: int = 1
 ) -> dict[str, Any]:
     """Write the task's estimator into `out` and give the run configuration that names it."""
     estimator = out / "estimator.sfumato"
     save(task.estimator, estimator)
-    how = {"serve": task.serve} if isinstance(task, HullTask) else {"aggregate": task.aggregate}
+    how: dict[str, Any]
+    if isinstance(task, SumsTask):
+        names = ("trust", "colluding", "dropouts")
+        how = {name: getattr(task, name) for name in names}
+    elif isinstance(task, HullTask):
+        how = {"serve": task.serve}
+    else:
+        how = {"aggregate": task.aggregate}
     return {
         "task": task.name,
         "estimator": str(estimator),

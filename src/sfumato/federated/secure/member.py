@@ -85,11 +85,13 @@ class Member:
         Returns
         -------
         dict
-            Plain JSON, except for the masked words.
+            Plain JSON.
         """
         kept = {key: value for key, value in vars(self).items() if key not in _NOT_KEPT}
         for key in _SECRETS:
             kept[key] = kept[key].hex()
+        # Masked numbers are made again from the same keys and the same numbers, to the bit.
+        kept["_answers"] = {key: each for key, each in self._answers.items() if key != "mask"}
         return copy.deepcopy(kept)
 
     def resume(self, state: Mapping[str, Any]) -> Member:

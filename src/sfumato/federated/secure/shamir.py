@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 
 from sfumato.exceptions import FederationError
 
@@ -84,12 +85,19 @@ def _value(coefficients: list[int], place: int) -> int:
 
 def _at(points: list[tuple[int, int]], place: int) -> int:
     """Lagrange's interpolation of the points, at one place."""
-    total = 0
-    for here, value in points:
+    weights = _weights(tuple(here for here, _ in points), place)
+    return sum(value * weight for (_, value), weight in zip(points, weights, strict=True)) % PRIME
+
+
+@lru_cache(maxsize=256)
+def _weights(places: tuple[int, ...], place: int) -> tuple[int, ...]:
+    """Give Lagrange's weights: all secrets of a session are rebuilt at the same places."""
+    found = []
+    for here in places:
         above = below = 1
-        for other, _ in points:
+        for other in places:
             if other != here:
                 above = above * (place - other) % PRIME
                 below = below * (here - other) % PRIME
-        total = (total + value * above * pow(below, -1, PRIME)) % PRIME
-    return total
+        found.append(above * pow(below, -1, PRIME) % PRIME)
+    return tuple(found)

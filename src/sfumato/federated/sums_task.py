@@ -1,0 +1,74 @@
+"""A fit over sums as a task that can be deployed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sklearn.base import clone
+
+from sfumato.bounds import Bounds
+from sfumato.exceptions import InvalidInputError
+from sfumato.federated.records import TRUST, Carrier, Federation
+from sfumato.private import PrivateEstimator
+
+__all__ = ["SumsTask"]
+
+
+@dataclass(frozen=True)
+class SumsTask:
+    """Fit an estimator that learns from sums to the rows of all parties.
+
+    Parameters
+    ----------
+    name : str
+        Name of the task; a party makes the sums of one name once.
+    estimator : PrivateEstimator
+        Not fitted, with its bounds and budget.
+    trust : {"noisy", "secure"}, default="secure"
+        See `Federation`.
+    colluding, dropouts : int
+        See `Federation`.
+    """
+
+    name: str
+    estimator: PrivateEstimator
+    trust: str = "secure"
+    colluding: int = 1
+    dropouts: int = 0
+
+    kind: ClassVar[str] = "sums"
+
+    def __post_init__(self) -> None:
+        if self.trust not in TRUST:
+            raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {self.trust!r}.")
+        if not isinstance(getattr(self.estimator, "bounds", None), Bounds):
+            raise InvalidInputError("'estimator' must be a private one with bounds=Bounds(...).")
+
+    def fit(self, carrier: Carrier) -> tuple[Any, Federation]:
+        """Fit the estimator.
+
+        Parameters
+        ----------
+        carrier : Carrier
+            Carries requests to parties.
+
+        Returns
+        -------
+        tuple
+            The model, and the federation with what happened.
+        """
+        bounds = self.estimator.bounds
+        if not isinstance(bounds, Bounds):
+            raise InvalidInputError("'estimator' must be a private one with bounds=Bounds(...).")
+        federation = Federation(
+            carrier,
+            bounds=bounds,
+            trust=self.trust,
+            task=self.name,
+            relation=str(self.estimator.relation),
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+        )
+        model: Any = clone(self.estimator).set_params(ledger=None)
+        return model.fit(federation), federation
