@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from sfumato.testing.inspection import Description, described
+from sfumato.testing.inspection import Description, described, description
 
 __all__ = ["Surroundings", "is_of_a_library"]
 
@@ -39,6 +39,7 @@ UNWATCHED |= {"__all__", "__match_args__", "__dataclass_fields__", "__dataclass_
 # Where seeded noise comes from: how far it was drawn differs between a fit and its replay.
 NOISE_SOURCE = ("sfumato.mechanisms.entropy", "_source")
 FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
+SINGLE = {int, float, complex, bool, str, bytes, type(None)}  # without parts
 Owner = type | types.ModuleType
 
 
@@ -59,8 +60,9 @@ class Surroundings:
         self._imported = set(sys.modules)
         self._settings = _settings()
         self.notice_imports()
+        self._found = self._variables()
         self._kept = [
-            (owner, name, value, _putting_back(value)) for owner, name, value in self._variables()
+            (owner, name, value, _putting_back(value)) for owner, name, value in self._found
         ]
 
     def notice_imports(self) -> None:
@@ -82,15 +84,20 @@ class Surroundings:
             path = f"{module.__name__}.{name}"
             found |= described(vars(module)[name], path, NESTED)
         found |= described(_settings(), "settings", NESTED)
-        for owner, name, value in self._variables():
-            path = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
-            found |= described(value, f"{path or owner.__name__}.{name}", NESTED)
+        self._found = self._variables()
+        for owner, name, value in self._found:
+            home = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
+            path = f"{home or owner.__name__}.{name}"
+            if type(value) in SINGLE:
+                found[path] = description(value)
+            else:
+                found |= described(value, path, NESTED)
         return found
 
     def restore(self) -> None:
-        """Put names and the contents of containers back to what they were at the beginning."""
+        """Put back names and contents of containers, among what was described last."""
         known = {(id(owner), name) for owner, name, _, _ in self._kept}
-        for owner, name, _ in self._variables():
+        for owner, name, _ in self._found:
             if (id(owner), name) not in known:
                 delattr(owner, name)
         for owner, name, value, refill in self._kept:
