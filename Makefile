@@ -31,6 +31,11 @@ $(STAMPS)/core: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@mkdir -p $(STAMPS) && touch $@
 
+# All that .ci/run needs, in one go.
+$(STAMPS)/everything: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[test,federated,lint]"
+	@mkdir -p $(STAMPS) && touch $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/lint $@
+
 demo: $(STAMPS)/core
 	$(BIN)/sfumato demo
 
