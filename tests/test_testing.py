@@ -55,7 +55,7 @@ class IdleSensitivity(Honest):
 class TooLittleNoise(Honest):
     def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
         weak = GaussianMechanism(mechanism.sensitivity, mechanism.noise_multiplier)
-        object.__setattr__(weak, "_grid", lambda r: (2.0**-30, 0.6 * weak.variance() ** 0.5))
+        object.__setattr__(weak, "grid", lambda r: (2.0**-30, 0.6 * weak.variance() ** 0.5))
         return weak.release_symmetric(statistic, ledger=receipt)
 
 
