@@ -424,7 +424,7 @@ def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:
     step, scale = EntryMechanism(sensitivity, epsilon)._grid()
     assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step)
     for spread in (1.0, math.sqrt(3)):
-        step, scale = GaussianMechanism(sensitivity, epsilon)._grid(spread)
+        step, scale = GaussianMechanism(sensitivity, epsilon).grid(spread)
         enlarged = (Fraction(sensitivity) + Fraction(step) * Fraction(spread)) * Fraction(epsilon)
         assert Fraction(scale) > enlarged
         assert Fraction(scale / math.sqrt(2)) ** 2 * 2 > enlarged**2  # entries off the diagonal
