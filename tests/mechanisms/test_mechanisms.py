@@ -423,8 +423,9 @@ def test_scales_are_rounded_up(epsilon: float, sensitivity: float) -> None:
         assert Fraction(scale) * Fraction(epsilon) < exact * (1 + Fraction(1, 2**49))
     step, scale = EntryMechanism(sensitivity, epsilon)._grid()
     assert Fraction(scale) * Fraction(epsilon) > Fraction(sensitivity) + Fraction(step)
-    for spread in (1.0, math.sqrt(3)):
-        step, scale = GaussianMechanism(sensitivity, epsilon).grid(spread)
+    for size in (1, 3):
+        spread = math.sqrt(size)
+        step, scale = GaussianMechanism(sensitivity, epsilon).grid(size)
         enlarged = (Fraction(sensitivity) + Fraction(step) * Fraction(spread)) * Fraction(epsilon)
         assert Fraction(scale) > enlarged
         assert Fraction(scale / math.sqrt(2)) ** 2 * 2 > enlarged**2  # entries off the diagonal
