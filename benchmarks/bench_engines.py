@@ -1,0 +1,212 @@
+"""Tables larger than memory and on a cluster of Dask: memory, CPU seconds, bits.
+
+python -m benchmarks.bench_engines memory FOLDER   6 GB of Parquet under a limit of 1 GiB
+python -m benchmarks.bench_engines cluster FOLDER  20 million rows on one and two workers
+
+The folder is filled with files of a million rows of 20 numbers and a label (168 MB each) as far as
+they are needed. The limit is one on the address space of a process of its own (RLIMIT_AS), set
+before Sfumato is imported. Models: linear on all 20 columns, additive and label tree on 5 of them,
+a density of 1; with 5 gradients, since each costs the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILES, FEW_FILES = 36, 6
+ROWS, WIDTH = 1_000_000, 20
+LIMIT = 2**30
+STEPS = 5
+MODELS = ("moments", "density", "linear", "additive", "tree")
+
+
+def files(folder: Path, n_files: int) -> str:
+    """Write what is missing; give the paths of the first files as a glob."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(n_files):
+        path = folder / f"{number:02d}.parquet"
+        if not path.exists():
+            rng = np.random.default_rng(number)
+            columns: dict[str, Any] = {f"x{i}": rng.standard_normal(ROWS) for i in range(WIDTH)}
+            columns["y"] = (columns["x0"] + columns["x1"] > 0).astype(np.int64)
+            table = pa.table(columns)
+            aside = path.with_suffix(".part")
+            pq.write_table(
+                table, aside, compression="none", use_dictionary=False, row_group_size=2**17
+            )
+            aside.rename(path)
+    last = n_files - 1
+    few = {5: "0[0-5]", 19: "[01][0-9]", 35: "[0-3][0-9]"}[last]
+    return str(folder / f"{few}.parquet")
+
+
+def fit(name: str, glob: str) -> dict[str, Any]:
+    """Fit a model in this process, under the limit."""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
+    import sfumato
+    from sfumato.functions import PrivateDensity
+    from sfumato.tables import TableBounds
+
+    def bounds(n_columns: int, target: str | None) -> Any:
+        columns: dict[str, Any] = {f"x{i}": (-4.0, 4.0) for i in range(n_columns)}
+        return TableBounds.from_dict({**columns, **({"y": [0, 1]} if target else {})}, target=target)
+
+    make: dict[str, Callable[[], Any]] = {
+        "moments": lambda: sfumato.PrivateMoments(bounds=sfumato.Bounds(norm=6.0), delta=1e-8),
+        "density": lambda: PrivateDensity(bounds=bounds(1, None), delta=1e-8),
+        "linear": lambda: sfumato.PrivateLinearClassifier(
+            bounds=bounds(20, "y"), delta=1e-8, n_steps=STEPS
+        ),
+        "additive": lambda: sfumato.PrivateAdditiveClassifier(
+            bounds=bounds(5, "y"), delta=1e-8, n_steps=STEPS, interactions=False
+        ),
+        "tree": lambda: sfumato.Fabricator(bounds=bounds(5, "y"), delta=1e-8),
+    }
+    wall, cpu = time.perf_counter(), time.process_time()
+    make[name]().fit(glob)
+    return {
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "wall_s": round(time.perf_counter() - wall, 1),
+        "peak_rss_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2),
+    }
+
+
+def plain_sums(glob: str) -> dict[str, Any]:
+    """The same 231 plain sums by DuckDB: products of 20 columns and the label."""
+    import duckdb
+
+    names = [*(f"x{i}" for i in range(WIDTH)), "y"]
+    sums = ", ".join(f"sum({a} * {b})" for i, a in enumerate(names) for b in names[: i + 1])
+    connection = duckdb.connect()
+    connection.execute("set threads = 1")
+    wall, cpu = time.perf_counter(), time.process_time()
+    connection.execute(f"select {sums} from '{glob}'").fetchall()  # noqa: S608
+    return {
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "wall_s": round(time.perf_counter() - wall, 1),
+    }
+
+
+def in_a_process(*words: str) -> Any:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+    environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others reserve addresses ahead
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_engines", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1:]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def memory(folder: Path) -> None:
+    from benchmarks.recording import write
+
+    found: list[dict[str, Any]] = []
+    for n_files in (FEW_FILES, FILES):
+        glob = files(folder, n_files)
+        n_bytes = sum(p.stat().st_size for p in sorted(folder.glob("*.parquet"))[:n_files])
+        record: dict[str, Any] = {
+            "rows": n_files * ROWS,
+            "gigabytes": round(n_bytes / 1e9, 2),
+            "limit_gib": LIMIT / 2**30,
+            "duckdb, plain sums": in_a_process("sums", glob),
+        }
+        for name in MODELS:
+            record[name] = in_a_process("fit", name, glob)
+            print(n_files, name, record[name], flush=True)
+        per_gb = record["moments"].get("cpu_s", 0) / record["gigabytes"]
+        record["moments_cpu_s_per_gb"] = round(per_gb, 2)
+        record["duckdb_cpu_s_per_gb"] = round(
+            record["duckdb, plain sums"]["cpu_s"] / record["gigabytes"], 2
+        )
+        found.append(record)
+        write("engines_memory", found, seed=None, unit="record", relation="replace_one")
+
+
+def cluster(folder: Path) -> None:
+    from benchmarks.recording import write
+    from sfumato.mechanisms.tape import taped
+
+    glob = files(folder, 20)
+    with taped() as tape:
+        alone = _timed(lambda: _moments().fit(glob))
+    found = {"rows": 20 * ROWS, "columns": WIDTH, "one process": alone}
+    for n_workers in (1, 2):
+        with taped(playback=tape) as played:
+            found[f"{n_workers} workers"] = _on_workers(glob, n_workers)
+        same = np.array_equal(played.releases[0].statistic, tape.releases[0].statistic)
+        found[f"{n_workers} workers"]["same bits"] = bool(same)
+        print(found, flush=True)
+    found["cpu_over_one_process"] = round(
+        found["2 workers"]["cpu_s"] / found["one process"]["cpu_s"], 2
+    )
+    found["two_faster_than_one_by"] = round(
+        found["1 workers"]["wall_s"] / found["2 workers"]["wall_s"], 2
+    )
+    write("engines_cluster", [found], seed=None, unit="record", relation="replace_one")
+
+
+def _moments() -> Any:
+    from sfumato import Bounds, PrivateMoments
+
+    return PrivateMoments(bounds=Bounds(norm=6.0), delta=1e-8, relation="add_or_remove_one")
+
+
+def _on_workers(glob: str, n_workers: int) -> dict[str, Any]:
+    import dask.dataframe as dd
+    import psutil
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as local,
+        Client(local) as client,
+    ):
+        frame = dd.read_parquet(glob)
+        _moments().fit(frame.partitions[:n_workers])  # libraries are loaded
+        workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+        before = sum(sum(each.cpu_times()[:2]) for each in workers)
+        spent = _timed(lambda: _moments().fit(frame))
+        spent["cpu_s"] += sum(sum(each.cpu_times()[:2]) for each in workers) - before
+        return {name: round(value, 1) for name, value in spent.items()}
+
+
+def _timed(task: Callable[[], Any]) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    task()
+    return {
+        "cpu_s": round(time.process_time() - cpu, 1),
+        "wall_s": round(time.perf_counter() - wall, 1),
+    }
+
+
+def main() -> None:
+    what, *words = sys.argv[1:]
+    if what == "fit":
+        print(json.dumps(fit(*words)))
+    elif what == "sums":
+        print(json.dumps(plain_sums(*words)))
+    else:
+        {"memory": memory, "cluster": cluster}[what](Path(words[0]))
+
+
+if __name__ == "__main__":
+    main()
