@@ -7,6 +7,7 @@ the workers, in their memory or spilled by Dask.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,13 @@ import dask
 import numpy as np
 
 from sfumato.engines.failures import told
+from sfumato.engines.tables import FileParts
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import Partitions, Task
+from sfumato.tables.files import TableFile
 
-__all__ = ["ArrayParts", "DelayedParts", "FrameParts"]
+__all__ = ["ArrayParts", "ClusterFiles", "DelayedParts", "FrameParts"]
 
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
@@ -151,6 +154,44 @@ class FrameParts(DelayedParts):
         return gathered
 
 
+class ClusterFiles(DelayedParts):
+    """Files that every worker of a cluster can read under the same path, a part each.
+
+    Parameters
+    ----------
+    files : sequence of path-like
+        The files, see `FileParts`.
+    """
+
+    library = "pyarrow"
+
+    def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
+        self._files = [os.fspath(path) for path in files]
+        names = FileParts(self._files).columns
+        super().__init__([dask.delayed(_read_file)(path) for path in self._files], names)
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
+        """Read no more than these columns, as their types.
+
+        Parameters
+        ----------
+        types : mapping of str to str
+            Arrow's names of types, by column.
+        text : TextFormat, optional
+            How text is written.
+
+        Returns
+        -------
+        Partitions
+            The parts.
+        """
+        FileParts(self._files[:1]).declared(types, text)  # refuses a table that lacks a column
+        parts = [dask.delayed(_read_file)(path, dict(types), text) for path in self._files]
+        declared = DelayedParts(parts, list(types))
+        declared.progress = self.progress
+        return declared
+
+
 class ArrayParts(DelayedParts):
     """The chunks of a Dask array, with labels and IDs beside them.
 
@@ -190,6 +231,10 @@ def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
         raise InvalidInputError("X and y have inconsistent numbers of chunks.")
     found: list[Any] = same.to_delayed().tolist()
     return found
+
+
+def _read_file(path: str, types: Mapping[str, str] | None = None, text: Any = None) -> list[Any]:
+    return list(TableFile(path, types, text).batches(None if types is None else list(types)))
 
 
 def _applied(task: Task, number: int, part: Any) -> Any:

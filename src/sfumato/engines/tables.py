@@ -20,7 +20,7 @@ from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 from sfumato.tables.frames import library_of
 
-__all__ = ["FileParts", "LocalParts", "QueryParts"]
+__all__ = ["FileParts", "LocalParts", "QueryParts", "files_named"]
 
 BATCH_ROWS = 65536
 KEPT_SHARE = 0.25  # of the free memory, that rows may take before they are written to disk
@@ -160,15 +160,8 @@ class FileParts(LocalParts):
         Partitions
             The table.
         """
-        text = os.fspath(path)
-        if Path(text).is_dir():
-            return FolderParts(Path(text))
-        pattern = GLOB & set(text)
-        found = sorted(glob(text, recursive=True)) if pattern else [text]  # noqa: PTH207
-        files = [name for name in found if Path(name).is_file()] or found
-        if not files:
-            raise InvalidInputError(f"There is no file '{text}'.")
-        return cls(files)
+        folder = Path(path)
+        return FolderParts(folder) if folder.is_dir() else cls(files_named(path))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types.
@@ -196,6 +189,22 @@ class FileParts(LocalParts):
         if names is None and file.format in ("csv", "jsonl"):
             return lambda: _refuse_guessed_types(file)
         return lambda: file.batches(names)
+
+
+def files_named(path: str | os.PathLike[str]) -> list[str]:
+    """List the files that a path or a glob names; none at all are an error.
+
+    Parameters
+    ----------
+    path : path-like
+        The path or the glob.
+    """
+    text = os.fspath(path)
+    found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
+    files = [name for name in found if Path(name).is_file()] or found
+    if not files:
+        raise InvalidInputError(f"There is no file '{text}'.")
+    return files
 
 
 class FolderParts(LocalParts):

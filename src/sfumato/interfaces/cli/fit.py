@@ -21,6 +21,7 @@ from sfumato.interfaces.cli.console import (
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.jobs.images import are_images, fit_images, read_images
+from sfumato.jobs.partitioned import fit_parts, is_in_parts, opened
 from sfumato.jobs.pipeline import PrivacyRequest, fit_table, offered_models
 from sfumato.linear.images import IMAGE_FEATURES
 from sfumato.storage.models import save
@@ -71,14 +72,18 @@ def fit(
     labels: Annotated[
         str | None, typer.Option(help="For arrays of images: the public labels, with commas.")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="A cluster that reads the files: dask://host:port.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a private model on a table and write it to one file.
 
     The bounds must have been confirmed. The ledger, if there is one, is charged before any noise
     is drawn. Without --model, a public rule chooses: additive for labels (linear where columns are
-    many for the rows), a regressor for a target with a range, hull for unit entry. The model
-    gaussian reads files larger than memory. A folder of images with one subfolder per label, or a
+    many for the rows), a regressor for a target with a range, hull for unit entry. A table
+    may be a glob or a folder of files larger than memory, or be read by a cluster ('--engine'). A
+    folder of images with one subfolder per label, or a
     file of arrays (.npz with X and y), gives a linear model of public features of images; it needs
     no bounds, but for a folder '--image-size'.
 
@@ -88,7 +93,21 @@ def fit(
     with plain_errors():
         ready_to_write(output, ".sfumato")
         asked = partial(options.promise_of, epsilon, delta, unit, relation, ledger, dataset)
-        if are_images(table):
+        if bounds is not None and is_in_parts(table, engine):
+            known = options.known_bounds(bounds, person, person_rows, reading)
+            promise = asked(known, purpose=purpose, by=by)
+            chosen = options.settings_from(settings)
+            with opened(table, engine) as parts, progress_bar(f"training on {table}") as advance:
+                fitted = fit_parts(
+                    parts,
+                    known,
+                    promise,
+                    model=model,
+                    target=target,
+                    options=chosen,
+                    progress=advance,
+                )
+        elif are_images(table):
             promise = asked(purpose=purpose, by=by)
             fitted = _fit_images(table, promise, model, image_size, image_features, labels)
         else:

@@ -42,6 +42,7 @@ __all__ = [
     "TargetName",
     "bounded_table",
     "completing",
+    "known_bounds",
     "names_from",
     "payer",
     "promise_of",
@@ -132,10 +133,21 @@ def bounded_table(
     reading: list[str] | None = None,
 ) -> tuple[TableFile, TableBounds]:
     """Open a table with the types of its bounds, once these are confirmed."""
+    known = known_bounds(bounds, person, person_rows, reading)
+    return TableFile(table, known.types(), known.text), known
+
+
+def known_bounds(
+    bounds: Path,
+    person: str | None = None,
+    person_rows: int | None = None,
+    reading: list[str] | None = None,
+) -> TableBounds:
+    """Read bounds that are confirmed, with what the command line says besides."""
     known = TableBounds.read(bounds).with_person(person, person_rows)
     known = written_as(known, reading)
     known.require_confirmed()
-    return TableFile(table, known.types(), known.text), known
+    return known
 
 
 def written_as(known: TableBounds, reading: list[str] | None) -> TableBounds:
