@@ -1,25 +1,31 @@
-"""The processes of a service: the web process, the workers, and one that keeps both alive."""
+"""The processes of a service: the web process, the workers, and one that keeps both alive.
+
+The keeper imports everything once and forks its parts, so that a part that has ended is back in a
+moment.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sfumato.interfaces.service.office import Office
 from sfumato.interfaces.service.settings import Settings, forbid_reading
+from sfumato.interfaces.service.web import create_app
 from sfumato.interfaces.service.workers import Workers, end_with_parent
 
-__all__ = ["PARTS", "first_link", "main", "serve_parts"]
+__all__ = ["PARTS", "first_link", "serve_parts"]
 
 PARTS = ("web", "workers")
-PAUSE = 0.2
+PAUSE = 0.1
+PATIENCE = 10.0  # seconds for a part to end
 
 
 def first_link(settings: Settings, address: str) -> str | None:
@@ -37,8 +43,6 @@ def first_link(settings: Settings, address: str) -> str | None:
     str or None
         The link, good for an hour and for one use.
     """
-    from sfumato.interfaces.service.office import Office
-
     code = Office(settings).first_officer()
     return None if code is None else f"{address}/sign-in#{code}"
 
@@ -55,51 +59,66 @@ def serve_parts(settings: Settings, options: dict[str, Any], parts: Sequence[str
     parts : sequence of str
         "web", "workers".
     """
+    import uvicorn  # noqa: F401 - before the fork
+
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ends.append(1))
-    text = json.dumps({"settings": settings.to_arguments(), "options": options})
-    running = {part: _started(part, text) for part in parts}
+    running = {part: _forked(part, settings, options) for part in parts}
     while not ends:
-        for part, process in running.items():
-            if process.poll() is not None:
-                time.sleep(PAUSE)
-                running[part] = _started(part, text)
         time.sleep(PAUSE)
-    for process in running.values():
-        process.terminate()
-    for process in running.values():
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        for part, process in running.items():
+            if os.waitpid(process, os.WNOHANG)[0] and not ends:
+                time.sleep(PAUSE)
+                running[part] = _forked(part, settings, options)
+    _ended(running.values())
 
 
-def _started(part: str, text: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "sfumato.interfaces.service.serving", part, str(os.getpid())]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 - our own module
-    assert process.stdin is not None  # noqa: S101 - piped
-    process.stdin.write(text.encode())  # by the pipe: a URL may hold a password
-    process.stdin.close()
-    return process
+def _ended(processes: Any) -> None:
+    """End the parts, those that do not listen by force."""
+    left = set(processes)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while left:
+        for process in list(left):
+            with contextlib.suppress(ChildProcessError):
+                if not os.waitpid(process, os.WNOHANG)[0]:
+                    continue
+            left.remove(process)
+        if left and time.monotonic() > deadline:
+            for process in left:
+                os.kill(process, signal.SIGKILL)
+        time.sleep(PAUSE if left else 0)
 
 
-def main(part: str, parent: int) -> None:
-    """Be one part of a service; its settings come by standard input."""
-    end_with_parent(parent)
-    given = json.loads(sys.stdin.read())
-    settings = Settings.from_arguments(given["settings"])
-    logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.INFO)
-    if part == "workers":
-        Workers(settings).run()
-    else:
-        _serve_web(settings, given["options"])
+def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
+    parent = os.getpid()
+    with warnings.catch_warnings():  # this process has one thread of Python's own
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        (settings.state / f"{part}.pid").write_text(str(child))
+        return child
+    code = 1
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        end_with_parent(parent)
+        logging.basicConfig(format="%(asctime)s %(name)s %(message)s", level=logging.INFO)
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        if part == "workers":
+            Workers(settings).run()
+        else:
+            _serve_web(settings, options)
+        code = 0
+    finally:
+        os._exit(code)
 
 
 def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
     import uvicorn
-
-    from sfumato.interfaces.service.web import create_app
 
     app = create_app(settings)
     forbid_reading(Path(settings.data))
@@ -115,7 +134,3 @@ def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
         timeout_keep_alive=10,
         limit_concurrency=200,
     )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +114,6 @@ class Settings:
         if path == root or root not in path.parents:
             raise InvalidInputError("'path' must name a file or folder inside of the data folder.")
         return path
-
-    def to_arguments(self) -> dict[str, Any]:
-        """Give the settings as plain values, for the processes of the service."""
-        return {key: str(v) if isinstance(v, Path) else v for key, v in asdict(self).items()}
-
-    @classmethod
-    def from_arguments(cls, values: dict[str, Any]) -> Settings:
-        """Read what `to_arguments` gave."""
-        return cls(**{**values, "state": Path(values["state"]), "data": Path(values["data"])})
 
 
 def forbid_reading(folder: Path) -> None:

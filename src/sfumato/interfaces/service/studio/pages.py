@@ -48,7 +48,7 @@ from sfumato.interfaces.service.studio.sessions import (
     to,
 )
 from sfumato.interfaces.service.tasks import ESTIMATORS
-from sfumato.report.words import LIMITS, attacker_facts, facts
+from sfumato.report.words import LIMITS, facts
 
 __all__ = ["install", "router"]
 
@@ -411,7 +411,7 @@ def release_page(who: Anybody, identity: str, request: Request) -> Response:
         release=found,
         dataset=office.dataset(who, found["dataset"]),
         sentence=str(guarantee),
-        facts=[*facts(guarantee), *attacker_facts(guarantee)],
+        facts=facts(guarantee),
         limits=LIMITS,
         pictures=drawn(office.settings.releases / found["id"], found),
     )

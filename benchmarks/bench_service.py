@@ -1,0 +1,335 @@
+"""The service under a crowd, under kill -9, and under load for a while.
+
+python -m benchmarks.bench_service [crowd] [kills] [load] [--quick]
+
+Each part starts ``sfumato serve`` on loopback with its own folder, and ends it. The crowd is also
+run on PostgreSQL where one is installed. Writes results/service_NAME.json, and docs/pictures of
+the load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from benchmarks.recording import RESULTS, write
+from sfumato.accounting.ledger import Ledger
+from sfumato.accounting.shared_budget import SharedBudget
+from sfumato.interfaces.service.access import make_token
+from sfumato.interfaces.service.office import Office
+from sfumato.interfaces.service.settings import Settings
+
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
+ANALYSTS = 20
+BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
+
+
+def write_rows(path: Path, n_rows: int = 300) -> None:
+    rng = np.random.default_rng(0)
+    lines = ["age,bmi,ill"]
+    for age, bmi in zip(rng.integers(18, 95, n_rows), rng.normal(27, 5, n_rows), strict=True):
+        lines.append(f"{age},{bmi:.1f},{'yes' if age > 60 else 'no'}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Service:
+    """A service in processes of its own, with an open data set and twenty analysts."""
+
+    def __init__(self, folder: Path, database: str | None, epsilon: float) -> None:
+        (folder / "data").mkdir()
+        write_rows(folder / "data" / "rows.csv")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.folder, self.database = folder, database
+        self.settings = Settings(
+            folder / "state", folder / "data", database=database, simulate=False
+        ).prepared()
+        self.office = Office(self.settings)
+        self.office.store.add_person("benchmark", "olga", "officer")
+        for place in range(ANALYSTS):
+            self.office.store.add_person("benchmark", f"a{place}", "analyst")
+        people = ["olga", *(f"a{place}" for place in range(ANALYSTS))]
+        self.tokens = {n: make_token(self.office.store, "benchmark", n, hours=24) for n in people}
+        self.start()
+        self._open(epsilon)
+
+    def start(self) -> float:
+        """Start the command, and give the seconds until it answers."""
+        began = time.monotonic()
+        command = [sys.executable, "-m", "sfumato", "serve", str(self.folder / "data")]
+        command += ["--state", str(self.folder / "state"), "--port", str(self.port)]
+        command += ["--database", self.database] if self.database else []
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, **quiet)
+        self.wait_until_up()
+        return time.monotonic() - began
+
+    def wait_until_up(self) -> None:
+        for _ in range(3000):
+            with contextlib.suppress(httpx.HTTPError):
+                if self.call("olga", "GET", "/me").status_code == 200:
+                    return
+            time.sleep(0.02)
+        raise RuntimeError("the service did not start")
+
+    def call(self, who: str, method: str, path: str, body: Any = None, key: str = "") -> Any:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+        headers |= {"Idempotency-Key": key} if key else {}
+        url = f"http://127.0.0.1:{self.port}/api/v1{path}"
+        return httpx.request(method, url, json=body, headers=headers, timeout=60)
+
+    def _open(self, epsilon: float) -> None:
+        body = {"name": "rows", "path": "rows.csv", "target": "ill", "protected": "nobody"}
+        body |= {"why": "a benchmark", "epsilon": epsilon, "delta": 1e-6, "auto_approve": 100}
+        self.call("olga", "POST", "/datasets", body).raise_for_status()
+        while self.call("olga", "GET", "/datasets/rows").json()["state"] == "describing":
+            time.sleep(0.1)
+        for column in ("age", "bmi", "ill"):
+            self.call("olga", "PUT", f"/datasets/rows/columns/{column}", {}).raise_for_status()
+        self.call("olga", "PUT", "/datasets/rows/format", {})
+        self.call("olga", "POST", "/datasets/rows/open", {"one_row_per_person": True})
+        for place in range(ANALYSTS):
+            path = f"/datasets/rows/quotas/a{place}"
+            self.call("olga", "PUT", path, {"epsilon": epsilon / 3}).raise_for_status()
+
+    def parts(self) -> dict[str, int]:
+        """Give the process of each part."""
+        found = {}
+        for name in ("web", "workers"):
+            with contextlib.suppress(OSError, ValueError):
+                number = int((self.folder / "state" / f"{name}.pid").read_text())
+                if Path(f"/proc/{number}").exists():
+                    found[name] = number
+        return found
+
+    def settled(self) -> dict[str, str]:
+        """Wait until every job has ended, and give their states."""
+        while True:
+            jobs = self.office.store.jobs()
+            if not [one for one in jobs if one["state"] in ("queued", "running")]:
+                return {one["id"]: one["state"] for one in jobs if "estimator" in one["task"]}
+            time.sleep(0.2)
+
+    def faults(self, states: dict[str, str]) -> dict[str, int]:
+        """Count what must not be: releases and charges that do not match, sums that do not hold."""
+        budget = SharedBudget(Ledger(self.settings.ledger_address), "rows")
+        references = Counter(line.note.reference for line in budget.dataset.lines())
+        releases = {one["id"] for one in self.office.store.releases()}
+        budget.verify()
+        self.office.store.verify_audit()
+        return {
+            "uncharged releases": len(releases - set(references)),
+            "charged twice": sum(count > 1 for count in references.values()),
+            "released without a file": sum(
+                not (self.settings.releases / one / "model.sfumato").exists() for one in releases
+            ),
+            "charged and neither released nor named lost": sum(
+                states.get(str(one)) not in ("released", "lost") for one in references
+            ),
+            "overspent": sum(not one.filter.admits(one.cost) for one in budget.holdings()),
+        }
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        self.office.store.close()
+
+
+@contextlib.contextmanager
+def service(epsilon: float, database: str | None = None) -> Iterator[Service]:
+    with tempfile.TemporaryDirectory(prefix="sfumato-service-") as folder:
+        made = Service(Path(folder), database, epsilon)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+def crowd(share: float, database: str | None = None) -> dict[str, Any]:
+    """Two hundred submits by twenty analysts at once, while others ask for states."""
+    n_submits = max(20, int(200 * share))
+    with service(1.5, database) as made:
+        times: list[float] = []
+        done = threading.Event()
+
+        def look(place: int) -> None:
+            while not done.is_set():
+                began = time.perf_counter()
+                made.call(f"a{place}", "GET", "/jobs/none")
+                times.append(time.perf_counter() - began)
+                time.sleep(0.25)
+
+        def submit(number: int) -> str | None:
+            body = {**BODY, "epsilon": 0.2}
+            key = f"key {number}"
+            answer = made.call(f"a{number % ANALYSTS}", "POST", "/datasets/rows/jobs", body, key)
+            return answer.json()["id"] if answer.status_code == 202 else None
+
+        watchers = [threading.Thread(target=look, args=(place,)) for place in range(4)]
+        for watcher in watchers:
+            watcher.start()
+        with ThreadPoolExecutor(20) as pool:
+            accepted = [one for one in pool.map(submit, range(n_submits)) if one is not None]
+        states = made.settled()
+        done.set()
+        for watcher in watchers:
+            watcher.join()
+        return {
+            "database": "sqlite" if database is None else "postgresql",
+            "submits": n_submits,
+            "accepted": len(accepted),
+            "ends": dict(Counter(states.values())),
+            "faults": made.faults(states),
+            "status_calls": len(times),
+            "status_p50_ms": round(1000 * float(np.quantile(times, 0.5)), 1),
+            "status_p95_ms": round(1000 * float(np.quantile(times, 0.95)), 1),
+            "load_average": os.getloadavg()[0],
+        }
+
+
+def kills(share: float) -> dict[str, Any]:
+    """Kill -9 of the web process, the workers and their children, at random moments."""
+    n_kills, rng = max(5, int(500 * share)), random.Random(0)
+    killed: Counter[str] = Counter()
+    restarts, lost, told = [], 0, {}
+    with service(60.0) as made:
+        for number in range(n_kills):
+            who = f"a{number % ANALYSTS}"
+            with contextlib.suppress(httpx.HTTPError):
+                body = {**BODY, "epsilon": 0.1}
+                made.call(who, "POST", "/datasets/rows/jobs", body, f"key {number}")
+            for one in made.office.store.releases():  # what somebody could have seen by now
+                told[one["id"]] = one
+            time.sleep(rng.uniform(0, 0.6))
+            parts = made.parts()
+            name = rng.choice(sorted(parts)) if parts else None
+            if name is None:
+                continue
+            began = time.monotonic()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(parts[name], signal.SIGKILL)
+            killed[name] += 1
+            if name == "web":
+                made.wait_until_up()
+                restarts.append(time.monotonic() - began)
+        states = made.settled()
+        lost = sum(not (made.settings.releases / one / "model.sfumato").exists() for one in told)
+        return {
+            "killed": dict(killed),
+            "ends": dict(Counter(states.values())),
+            "faults": {**made.faults(states), "shown and then lost": lost},
+            "restart_of_web_s": {
+                "median": round(float(np.median(restarts)), 2) if restarts else None,
+                "largest": round(max(restarts), 2) if restarts else None,
+            },
+            "load_average": os.getloadavg()[0],
+        }
+
+
+def load(share: float) -> dict[str, Any]:
+    """Mixed requests for a while, with the memory of both processes every second."""
+    seconds, points = max(10.0, 3600 * share), []
+    with service(90.0) as made:
+        done = threading.Event()
+        counts: Counter[str] = Counter()
+
+        def mix(place: int) -> None:
+            rng, who = random.Random(place), f"a{place}"
+            while not done.is_set():
+                path = rng.choice(["/datasets", "/jobs", "/releases", "/budgets", "submit"])
+                if path == "submit" and rng.random() < 0.1:
+                    body = {**BODY, "epsilon": 0.05}
+                    status = made.call(who, "POST", "/datasets/rows/jobs", body).status_code
+                else:
+                    path = "/datasets/rows" if path == "submit" else path
+                    status = made.call(who, "GET", path).status_code
+                counts[f"{path} {status}"] += 1
+                time.sleep(0.2)
+
+        threads = [threading.Thread(target=mix, args=(place,)) for place in range(4)]
+        for thread in threads:
+            thread.start()
+        start = time.monotonic()
+        while time.monotonic() - start < seconds:
+            sizes = {name: resident(number) for name, number in made.parts().items()}
+            points.append({"s": round(time.monotonic() - start, 1), **sizes})
+            time.sleep(1)
+        done.set()
+        for thread in threads:
+            thread.join()
+        states = made.settled()
+        return {
+            "seconds": seconds,
+            "requests": dict(counts),
+            "ends": dict(Counter(states.values())),
+            "faults": made.faults(states),
+            "memory_mb": points,
+            "load_average": os.getloadavg()[0],
+        }
+
+
+def resident(process: int) -> float:
+    with contextlib.suppress(OSError):
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+    return 0.0
+
+
+def draw(path: Path) -> None:
+    """Draw the memory of the two processes under load."""
+    import matplotlib.pyplot as plt
+
+    points = json.loads((RESULTS / "service_load.json").read_text())["numbers"]["memory_mb"]
+    figure, axes = plt.subplots(figsize=(7, 3))
+    for name, style in (("web", "-"), ("workers", "--")):
+        axes.plot(
+            [p["s"] / 60 for p in points], [p.get(name, 0) for p in points], style, label=name
+        )
+    axes.set(xlabel="minutes of mixed load", ylabel="resident memory, MB")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="crowd, kills, load")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full size")
+    parser.add_argument("--database", help="URL of PostgreSQL, for the crowd")
+    arguments = parser.parse_args()
+    parts = {"kills": kills, "load": load}
+    for name in arguments.names or ("crowd", "kills", "load"):
+        if name == "crowd":
+            numbers: Any = [crowd(arguments.share)]
+            if arguments.database:
+                numbers.append(crowd(arguments.share, arguments.database))
+        else:
+            numbers = parts[name](arguments.share)
+        write(f"service_{name}", numbers, seed=0, share=arguments.share)
+    if (RESULTS / "service_load.json").exists():
+        draw(PICTURE)
+
+
+if __name__ == "__main__":
+    main()
