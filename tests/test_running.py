@@ -48,21 +48,27 @@ def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("required", "code", "said"),
     [
-        ("", 0, ""),
-        ("browser", 0, ""),
-        ("torch,browser", 1, "1 tests of the group 'torch' were skipped."),
-        ("servers", 1, "No test of the group 'servers' ran."),
-        ("touch", 1, "'touch' is no group of tests."),
+        ("browser", 0, [""]),
+        (
+            "torch,browser servers touch",
+            1,
+            [
+                "1 tests of the group 'torch' were skipped.",
+                "No test of the group 'servers' ran.",
+                "'touch' is no group of tests.",
+            ],
+        ),
     ],
 )
 def test_skips_are_counted_and_required_groups_must_run(
-    required: str, code: int, said: str, tmp_path: Path
+    required: str, code: int, said: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "test_skipping.py").write_text(SKIPPING)
     found, out = run(tmp_path, "-p", "no:xdist", SFUMATO_REQUIRE=required)
     assert "Skipped 2: 1 × no such library; 1 × no such thing" in out
     assert found == code
-    assert said in out
+    assert [sentence for sentence in said if sentence not in out] == []
+    assert ("of the group 'browser'" in out) is False
 
 
 def test_workers_report_their_skips(tmp_path: Path) -> None:

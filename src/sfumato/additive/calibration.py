@@ -12,11 +12,13 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.additive.fit import AdditiveScores
 from sfumato.additive.knots import release_knots
 from sfumato.additive.plan import AdditivePlan
-from sfumato.additive.residuals import FARTHEST_SCORE, ScoreAndTarget, ScorePlaces
+from sfumato.kernels.arrays import Array as AnyArray
+from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
 
-__all__ = ["Calibration", "release_calibration"]
+__all__ = ["Calibration", "ScoreAndTarget", "ScorePlaces", "release_calibration"]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +30,7 @@ SMALLEST_HALF = 2.0**-8
 # which grows with the range, would be more than a share of their spread.
 FEWEST_SPREADS, LEVEL_NOISE = 8.0, 0.05
 SMALLEST_SPREAD = 1e-6
+FARTHEST_SCORE = 16.0  # spreads of the target
 
 
 @dataclass(frozen=True)
@@ -146,3 +149,62 @@ def _line(moments: Array, noise: float, steepest: float) -> tuple[float, float, 
     spread = math.sqrt(max(left, noise / 2, SMALLEST_SPREAD**2))
     doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
     return target - slope * score, slope, spread, min(doubt, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePlaces:
+    """``cells and t -> place of the score``, 1/2 where it is 0 and from 0 to 1 within ±16.
+
+    Parameters
+    ----------
+    scores : AdditiveScores
+        What was released so far.
+    """
+
+    scores: AdditiveScores
+
+    @property
+    def width(self) -> int:
+        """One number."""
+        return 1
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells with a target beside them."""
+        return np.clip(self.scores(rows[:, :-1]) / (2 * FARTHEST_SCORE) + 0.5, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreAndTarget:
+    """``cells and t -> [1, g, s] / √3``, g the standardised score and s the target, within ±1.
+
+    A row has length 1 at most, and 0 where the target is missing.
+
+    Parameters
+    ----------
+    scores : AdditiveScores
+        What was released so far.
+    middle, reach : float
+        ``g = (score - middle) / reach``.
+    low, high : float
+        Places of the target that become -1 and 1; those outside are clipped.
+    """
+
+    scores: AdditiveScores
+    middle: float
+    reach: float
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Three numbers."""
+        return 3
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map cells with the place t of the target, from 0 to 1, beside them."""
+        score = np.clip((self.scores(rows[:, :-1])[:, 0] - self.middle) / self.reach, -1.0, 1.0)
+        target = 2 * (rows[:, -1] - self.low) / (self.high - self.low) - 1
+        target = np.clip(target, -1.0, 1.0)
+        together = np.column_stack([np.ones(len(rows)), score, target])
+        together[np.isnan(target)] = 0.0
+        return cut(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)

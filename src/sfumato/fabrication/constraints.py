@@ -65,8 +65,8 @@ def _read(text: str, categories: Mapping[str, Sequence[Any] | None]) -> Constrai
     if match := _IF.fullmatch(text):
         columns: tuple[str, ...] = (match[1], match[3])
         values = tuple(
-            _value(text, name, told, categories)
-            for name, told in zip(columns, (match[2], match[4]), strict=True)
+            _value(text, name, word, categories)
+            for name, word in zip(columns, (match[2], match[4]), strict=True)
         )
         return Constraint("if", columns, values)
     if match := _ORDER.fullmatch(text):
@@ -91,16 +91,16 @@ def _require(text: str, name: str, categories: Mapping[str, Any]) -> None:
         raise InvalidInputError(f"The constraint {text!r} names no column of the table: {name!r}.")
 
 
-def _value(text: str, name: str, told: str, categories: Mapping[str, Any]) -> float:
+def _value(text: str, name: str, word: str, categories: Mapping[str, Any]) -> float:
     _require(text, name, categories)
-    listed, plain = categories[name], told.strip("'\"")
+    listed, plain = categories[name], word.strip("'\"")
     try:
         if listed is None:
             return float(plain)
         return float([str(each) for each in listed].index(plain))
     except ValueError:
         raise InvalidInputError(
-            f"The constraint {text!r} names no value of {name!r}: {told!r}."
+            f"The constraint {text!r} names no value of {name!r}: {word!r}."
         ) from None
 
 

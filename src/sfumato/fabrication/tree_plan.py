@@ -30,7 +30,6 @@ Array = NDArray[np.float64]
 CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
 MARGIN_SHARE = 0.5  # of the Gaussian part: counts of each column; pairs of columns get the rest
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
-MOST_LEVELS = 5
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
 MOST_COUNTS = 2**22  # counts of all candidate pairs together
 LEAST_SIGNAL = 15.0  # below which Gaussians of the classes are nearer to a table of numbers

@@ -70,7 +70,6 @@ FEW_COLUMNS, ROWS_PER_COLUMN = 200, 5  # up to which curves are worth their nois
 REGRESSORS = ("additive-regressor", "regressor", "kernel-regressor")  # in order of preference
 LONG_TABLE = 2**27  # numbers (1 GiB), from which on reading a table again takes the most time
 FOUND_LABELS = "set of labels found in the data"
-PUBLIC_TABLE = "names, types, ranges and categories of the columns"
 
 Array = NDArray[np.float64]
 Progress = Callable[[int], None]  # is told the number of rows that were read

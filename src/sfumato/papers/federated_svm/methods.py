@@ -59,7 +59,7 @@ class Federation:
 
     @property
     def bounds(self) -> Bounds:
-        """What the method is told of the rows; raw pixels break the assumption of the paper."""
+        """What the method assumes of the rows; raw pixels break the assumption of the paper."""
         return Bounds(lower=0.0, upper=1.0, labels=LABELS) if self.way == RAW else BALL
 
     def learn(self, method: str) -> list[Predict]:
