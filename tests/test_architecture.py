@@ -40,7 +40,7 @@ FLOORS: list[set[str]] = [
     {"planning"},
     {"certificates"},
     {"report"},
-    {"testing", "demo", "datasets"},
+    {"testing", "demo", "datasets", "compat"},
     {"auditing"},
     {"jobs"},
     {"federated"},

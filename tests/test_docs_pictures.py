@@ -19,7 +19,7 @@ def script(name: str) -> dict[str, Any]:
 
 def test_pictures_of_the_readme_are_small_and_described() -> None:
     shown = re.findall(r"!\[(.*?)\]\((docs/pictures/\w+\.png)\)", (ROOT / "README.md").read_text())
-    assert {Path(path).stem for _, path in shown} == {"fabricated_digits", "frontier"}
+    assert {Path(path).stem for _, path in shown} == {"frontier"}
     for words, path in shown:
         assert len(words) > 80
         assert (ROOT / path).stat().st_size < 200_000

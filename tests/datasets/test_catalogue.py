@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import runpy
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from sfumato.datasets import available, load, local, openml
 from sfumato.datasets.catalogue import CATALOGUE
 from sfumato.exceptions import InvalidInputError
 
-EMBEDDED = ("digits", "breast-cancer", "wine")
+ROOT = Path(__file__).parents[2]
+EMBEDDED = ("hospital", "digits", "breast-cancer", "wine")
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -32,6 +34,15 @@ def test_embedded_sets_need_nothing(name: str) -> None:
     shares = [np.unique(found.y[part], return_counts=True)[1] / len(part) for part in found.parts()]
     np.testing.assert_allclose(shares[0], shares[1], atol=0.02)
     assert [part.tolist() for part in load(name).parts()] == [train.tolist(), held_out.tolist()]
+
+
+def test_the_hospital_is_made_by_its_script() -> None:
+    """Nobody in it exists: the script alone makes it, to the byte of its text."""
+    made = runpy.run_path(str(ROOT / "tools" / "hospital_table.py"))
+    assert gzip.decompress(made["PLACE"].read_bytes()) == gzip.decompress(made["content"]())
+    found = load("hospital")
+    assert set(found.y) == {"no", "yes"}
+    assert np.isnan(found.columns["creatinine"]).mean() == pytest.approx(0.12, abs=0.02)
 
 
 def test_every_set_says_where_it_comes_from(
@@ -122,5 +133,5 @@ def test_no_network_is_told_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(InvalidInputError, match="'name' must be one of digits"):
+    with pytest.raises(InvalidInputError, match="'name' must be one of hospital"):
         load("iris")

@@ -1,4 +1,4 @@
-"""Public data sets: three come along, others are read from a folder or fetched from OpenML."""
+"""Public data sets: four come along, others are read from a folder or fetched from OpenML."""
 
 from sfumato.datasets.catalogue import Dataset, available, load
 

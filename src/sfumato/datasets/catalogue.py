@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from sfumato.datasets import local, openml
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.files import TableFile
 
 __all__ = ["FOLDER_VARIABLE", "CatalogueItem", "Dataset", "available", "load"]
 
@@ -164,6 +165,13 @@ def _origin(entry: CatalogueItem, place: Path | None) -> str:
     return "folder" if place is not None and local.has(entry.name, place) else "OpenML"
 
 
+def _hospital() -> Dataset:
+    """Give the patients that nobody is; see tools/hospital_table.py."""
+    table = TableFile(Path(__file__).with_name("hospital.csv.gz")).read()
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    return Dataset("hospital", columns, columns.pop("readmitted"), "readmitted")
+
+
 def _digits() -> Dataset:
     found = load_digits()
     columns = dict(zip(found.feature_names, found.data.astype(np.int64).T, strict=True))
@@ -185,6 +193,7 @@ def _wine() -> Dataset:
 CATALOGUE = {
     entry.name: entry
     for entry in (
+        CatalogueItem("hospital", 5000, 10, "invented patients: who comes back", _hospital),
         CatalogueItem("digits", 1797, 64, "handwritten digits, 8 x 8 pixels of 0 to 16", _digits),
         CatalogueItem("breast-cancer", 569, 30, "cell nuclei, malignant or benign", _breast_cancer),
         CatalogueItem("wine", 178, 13, "chemistry of three cultivars", _wine),

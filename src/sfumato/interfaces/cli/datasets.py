@@ -77,6 +77,8 @@ def fetch(
 
 
 def _written(columns: dict[str, Any], path: Path) -> dict[str, Any]:
-    table = arrow().table({name: arrow().array(values) for name, values in columns.items()})
+    table = arrow().table(
+        {name: arrow().array(values, from_pandas=True) for name, values in columns.items()}
+    )
     write_table(table, path)
     return {"file": str(path), "rows": len(table)}

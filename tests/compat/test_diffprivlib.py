@@ -1,0 +1,239 @@
+"""diffprivlib's documented examples on our engines, and what is refused, charged and promised."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.pipeline import Pipeline
+
+import sfumato.compat.diffprivlib as dp
+from sfumato.compat.diffprivlib.utils import BudgetError
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.guarantee import Relation
+from sfumato.sums.powers import Powers
+
+IRIS = ([4.3, 2.0, 1.1, 0.1], [7.9, 4.4, 6.9, 2.5])
+MODELS = [
+    (dp.models.GaussianNB(bounds=IRIS), {"bounds": None}, "bounds=(LOWER, UPPER)"),
+    (dp.models.LogisticRegression(data_norm=12), {"data_norm": None}, "data_norm=LENGTH"),
+    (dp.models.RandomForestClassifier(bounds=IRIS), {"bounds": None}, "bounds=(LOWER, UPPER)"),
+    (dp.models.PCA(2, data_norm=12), {"data_norm": None}, "data_norm=LENGTH"),
+    (dp.models.StandardScaler(bounds=IRIS), {"bounds": None}, "bounds=(LOWER, UPPER)"),
+    (
+        dp.models.LinearRegression(bounds_X=IRIS, bounds_y=(0, 2)),
+        {"bounds_y": None},
+        "bounds_y=(LOWER, UPPER)",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def nobody_pays_by_default() -> None:
+    dp.BudgetAccountant.pop_default()
+
+
+# Their documented examples ----------------------------------------------------------------------
+
+
+def test_naive_bayes_of_the_readme() -> None:
+    X, y = load_iris(return_X_y=True)
+    for epsilon in (0.01, 1.0, 100.0):
+        clf = dp.models.GaussianNB(bounds=IRIS, epsilon=epsilon).fit(X, y)
+        assert clf.predict(X).shape == (150,)
+    assert clf.score(X, y) > 0.8
+    np.testing.assert_allclose(clf.predict_proba(X).sum(axis=1), 1.0)
+    assert clf.guarantee_.epsilon <= 100.0
+    assert any("labels found" in fact for fact in clf.guarantee_.public)
+
+
+def test_logistic_regression() -> None:
+    X, y = load_iris(return_X_y=True)
+    clf = dp.models.LogisticRegression(data_norm=12, epsilon=2).fit(X, y)
+    assert set(clf.predict(X[:2, :])) <= {0, 1, 2}
+    assert clf.predict_proba(X[:2, :]).shape == (2, 3)
+    pure = dp.models.LogisticRegression(data_norm=12, epsilon=2, delta=0, classes=[0, 1, 2])
+    assert pure.fit(X, y).guarantee_.delta == 0
+    assert not any("labels found" in fact for fact in pure.guarantee_.public)
+
+
+def test_forest() -> None:
+    X, y = make_classification(
+        n_samples=1000, n_features=4, n_informative=2, n_redundant=0, random_state=0, shuffle=False
+    )
+    clf = dp.models.RandomForestClassifier(n_estimators=100, bounds=(-5, 5), epsilon=5).fit(X, y)
+    assert clf.predict([[0, 0, 0, 0]])[0] in (0, 1)
+    assert clf.score(X, y) > 0.8
+
+
+def test_linear_regression() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    regr = dp.models.LinearRegression(epsilon=100, bounds_X=(-0.138, 0.2), bounds_y=(25, 346))
+    assert regr.fit(X, y).score(X, y) > 0.3
+
+
+def test_components_and_the_accountant(rng: np.random.Generator) -> None:
+    accountant = dp.BudgetAccountant().set_default()
+    Y = rng.random((100, 2)) - 0.5
+    clf = dp.models.PCA(1, centered=True, data_norm=1.4).fit(Y)
+    assert clf.transform(Y).shape == (100, 1)
+    assert clf.inverse_transform(clf.transform(Y)).shape == Y.shape
+    assert accountant.total() == (1.0, 1e-6)
+    with dp.BudgetAccountant() as inner:
+        dp.tools.mean(Y, bounds=(0, 1), epsilon=1 / 3)
+    assert inner.total() == (1 / 3, 0)
+    assert len(accountant) == 1
+    dp.tools.mean(Y, bounds=(0, 1), epsilon=1 / 3)
+    assert len(accountant) == 2
+
+
+def test_a_pipeline(rng: np.random.Generator) -> None:
+    X = rng.normal([40, 80], [10, 20], size=(2000, 2))
+    y = (X[:, 0] > 40).astype(int)
+    pipe = Pipeline(
+        [
+            ("scaler", dp.models.StandardScaler(bounds=([17, 1], [90, 160]), epsilon=5)),
+            ("pca", dp.models.PCA(2, data_norm=4, centered=True, epsilon=5)),
+            ("lr", dp.models.LogisticRegression(data_norm=4, epsilon=5)),
+        ]
+    )
+    with dp.BudgetAccountant() as accountant:
+        assert pipe.fit(X, y).score(X, y) > 0.8
+    assert accountant.total().epsilon == 15
+    np.testing.assert_allclose(pipe[0].mean_, [40, 80], atol=2)
+    np.testing.assert_allclose(pipe[0].scale_, [10, 20], rtol=0.2)
+
+
+# The accountant ---------------------------------------------------------------------------------
+
+
+def test_totals_and_ceilings() -> None:
+    accountant = dp.BudgetAccountant(epsilon=1.5, delta=0)
+    assert accountant.spend(1.0, 0).total() == (1.0, 0.0)
+    assert repr(accountant.total()) == "(epsilon=1.0, delta=0.0)"
+    assert accountant.remaining() == (0.5, 0.0)
+    assert accountant.remaining(4) == (0.125, 0.0)
+    with pytest.raises(BudgetError, match="not permissible"):
+        accountant.spend(0.6, 0)
+    with pytest.raises(BudgetError):
+        accountant.spend(0.1, 1e-9)
+    assert len(accountant) == 1
+    again = dp.BudgetAccountant(1.5, 0, spent_budget=accountant.spent_budget)
+    assert again.total() == accountant.total()
+    assert "spent_budget=[(1.0, 0.0)]" in repr(again)
+    both = dp.BudgetAccountant(spent_budget=[(1, 1e-5), (1, 1e-5)])
+    assert both.total().delta == pytest.approx(2e-5 - 1e-10, rel=1e-12)
+
+
+def test_slack_gives_no_more_than_theirs() -> None:
+    accountant = dp.BudgetAccountant(slack=1e-3, spent_budget=[(0.05, 0)] * 20)
+    total = accountant.total()
+    assert total.delta == 1e-3
+    # 0.7613 is what diffprivlib documents for these; the Gaussian limit of the losses is below.
+    assert 0.4 < total.epsilon < 0.7613352285668463
+    capped = dp.BudgetAccountant(1.0, 1e-3, slack=1e-3, spent_budget=[(0.05, 0)] * 20)
+    left = capped.remaining()
+    capped.spend(*left)
+    with pytest.raises(BudgetError):
+        capped.spend(0.2, 0)
+
+
+@pytest.mark.parametrize("spend", [(-1, 0), (0, 0), (1, 2), (math.nan, 0)])
+def test_spends_that_make_no_sense(spend: tuple[float, float]) -> None:
+    with pytest.raises(InvalidInputError):
+        dp.BudgetAccountant().spend(*spend)
+
+
+# What is refused and charged --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "without", "line"), MODELS, ids=lambda m: type(m).__name__)
+def test_bounds_are_asked_for_with_the_line_to_add(model, without, line) -> None:
+    X, y = load_iris(return_X_y=True)
+    accountant = dp.BudgetAccountant()
+    with pytest.raises(MissingBoundsError) as error:
+        clone(model).set_params(**without, accountant=accountant).fit(X, y)
+    assert line in str(error.value)
+    assert len(accountant) == 0
+    clone(model).set_params(accountant=accountant).fit(X, y)
+    assert accountant.spent_budget == [(1.0, 1e-6)]
+    spent_out = dp.BudgetAccountant(1.0, 1e-6, spent_budget=[(0.5, 0)])
+    with pytest.raises(BudgetError):
+        clone(model).set_params(accountant=spent_out).fit(X, y)
+    with pytest.warns(UserWarning, match="random_state"):
+        clone(model).set_params(random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("tool", [dp.tools.mean, dp.tools.var, dp.tools.std, dp.tools.sum])
+def test_tools_ask_for_bounds_and_offer_what_they_can(tool) -> None:
+    accountant = dp.BudgetAccountant()
+    with pytest.raises(MissingBoundsError, match=r"bounds=\(LOWER, UPPER\)"):
+        tool([1, 2, 3], accountant=accountant)
+    for bad in ({"axis": 1}, {"keepdims": True}, {"weights": [1, 2, 3]}):
+        with pytest.raises(UnsupportedModeError):
+            tool(np.ones((3, 2)), bounds=(0, 1), accountant=accountant, **bad)
+    for bounds in ((1, 0), (0, math.inf), (0, 0)):
+        with pytest.raises(InvalidInputError):
+            tool([1, 2, 3], bounds=bounds, accountant=accountant)
+    with pytest.raises(InvalidInputError):
+        tool([], bounds=(0, 1), accountant=accountant)
+    assert len(accountant) == 0
+    assert np.shape(tool(np.ones((9, 2)), bounds=(0, 2), axis=0)) == (2,)
+
+
+def test_histograms_ask_for_their_range() -> None:
+    with pytest.raises(MissingBoundsError, match="range="):
+        dp.tools.histogram([1, 2, 3])
+    with pytest.raises(UnsupportedModeError):
+        dp.tools.histogram([1, 2, 3], range=(0, 4), weights=[1, 1, 1])
+    with pytest.raises(InvalidInputError):
+        dp.tools.histogram([1, 2, 3], bins=[3, 2, 1])
+
+
+# The figures ------------------------------------------------------------------------------------
+
+
+def test_without_noise_the_tools_are_numpys(rng: np.random.Generator) -> None:
+    x, none = rng.random(1000), {"epsilon": math.inf}
+    assert dp.tools.mean(x, bounds=(0, 1), **none) == pytest.approx(x.mean(), abs=1e-5)
+    assert dp.tools.var(x, bounds=(0, 1), **none) == pytest.approx(x.var(), abs=1e-5)
+    assert dp.tools.std(x, bounds=(0, 1), **none) == pytest.approx(x.std(), abs=1e-4)
+    assert dp.tools.sum(x, bounds=(-1, 2), **none) == pytest.approx(x.sum(), abs=0.02)
+    assert dp.tools.count_nonzero(x > 0.5, **none) == (x > 0.5).sum()
+    ends = {"bins": 7, "range": (0.1, 0.8)}
+    counts, edges = dp.tools.histogram(np.r_[x, 0.8, np.nan, 5.0], **ends, **none)
+    expected, places = np.histogram(np.r_[x, 0.8, 5.0], **ends)
+    np.testing.assert_array_equal(counts, expected)
+    np.testing.assert_allclose(edges, places)
+    density, _ = dp.tools.histogram(x, **ends, density=True, **none)
+    np.testing.assert_allclose(density, np.histogram(x, **ends, density=True)[0])
+
+
+def test_noise_has_its_scale(noise: object) -> None:
+    """Laplace noise of scale width / (n epsilon); 4000 draws, bounds at 8 standard errors."""
+    found = [dp.tools.mean(np.zeros(10), bounds=(-5, 5), epsilon=2.0) for _ in range(4000)]
+    size = np.abs(found).mean()  # the scale, 0.5; its standard error is 0.5 / sqrt(4000)
+    assert abs(size - 0.5) < 8 * 0.5 / math.sqrt(4000)
+
+
+def test_the_sensitivity_is_kept_and_attained() -> None:
+    numbers = np.linspace(-0.5, 0.5, 41)
+    for order in (1, 2):
+        statistic = Powers(order)
+        terms = np.array([statistic.add_up(np.array([[t]]), np.zeros(1, int)) for t in numbers])
+        moved = max(np.abs(a - b).sum() for a, b in itertools.combinations(terms, 2))
+        assert moved <= statistic.term_total(Relation.REPLACE_ONE)
+        assert moved > 0.999 * statistic.term_total(Relation.REPLACE_ONE)
+        alone = np.abs(terms).sum(axis=1).max()
+        assert alone == statistic.term_total(Relation.ADD_OR_REMOVE_ONE)
+
+
+def test_odd_cells_are_no_error() -> None:
+    odd = [1.0, None, "x", math.nan, math.inf, -1e300]
+    assert 0 <= dp.tools.mean(np.array(odd, dtype=object), bounds=(0, 2)) <= 2
+    dp.tools.histogram(np.array(odd, dtype=object), range=(0, 2))
+    dp.tools.count_nonzero(np.array(odd, dtype=object))
