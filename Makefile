@@ -8,7 +8,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # One worker more where deployments of Flower, which mostly wait, hold one of them.
 ONE_MORE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench clean
+.PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench bench-quick coverage clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    all that needs Python alone    make lint  formatting, rules, types"
@@ -107,6 +107,15 @@ linkcheck: $(STAMPS)/docs
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m benchmarks
+
+# Whether every benchmark still runs: a minute and a half each, within the hour; keeps no numbers.
+bench-quick: $(STAMPS)/test
+	$(BIN)/python -m benchmarks --quick
+
+# Fails below the floor of pyproject.toml.
+coverage: $(STAMPS)/test $(STAMPS)/coverage
+	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup --cov \
+	  -m "not torch and not browser and not servers"
 
 clean:
 	rm -rf $(VENV) docs/_build build dist

@@ -1,4 +1,7 @@
-"""Run the benchmarks and rebuild the tables: ``python -m benchmarks [NAME ...]``.
+"""Run the benchmarks and rebuild the tables: ``python -m benchmarks [--quick] [NAME ...]``.
+
+With ``--quick`` each runs for a minute and a half at most, all of them within the hour, and its
+numbers go to a folder that is thrown away: it says whether a benchmark still runs, not how well.
 
 Each benchmark runs in a process of its own and writes JSON to benchmarks/results/. Those that
 need real data find it through SFUMATO_DATA and are passed over without it; the one for a GPU is
@@ -12,6 +15,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 
 from benchmarks.reproductions import rebuild as rebuild_reproductions
 from benchmarks.tables import rebuild
@@ -72,9 +76,38 @@ def has_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
+QUICK_SECONDS = 90
+
+
+def ends_well(command: list[str], environment: dict[str, str], seconds: float | None) -> bool:
+    """Run a command; one that is cut off after its time has not failed."""
+    try:
+        done = subprocess.run(
+            command, check=False, env=environment, stdout=subprocess.DEVNULL, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    return done.returncode == 0
+
+
 def main() -> None:
+    names = [word for word in sys.argv[1:] if word != "--quick"]
+    if len(names) == len(sys.argv) - 1:
+        failed = failures(names or list(BENCHMARKS))
+        rebuild()
+        rebuild_reproductions()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["SFUMATO_RESULTS"] = folder
+            failed = failures(names or list(BENCHMARKS), QUICK_SECONDS)
+    if failed:
+        raise SystemExit(f"These benchmarks failed: {', '.join(failed)}.")
+
+
+def failures(names: list[str], seconds: float | None = None) -> list[str]:
+    """Run benchmarks and name those that failed."""
     failed = []
-    for name in sys.argv[1:] or BENCHMARKS:
+    for name in names:
         (module, *arguments), needs_data, needs_gpu, threads = BENCHMARKS[name]
         if needs_data and "SFUMATO_DATA" not in os.environ:
             print(f"{name}: passed over, SFUMATO_DATA is not set", flush=True)
@@ -84,12 +117,8 @@ def main() -> None:
             print(f"{name}: running", flush=True)
             environment = os.environ | ({"OMP_NUM_THREADS": threads} if threads else {})
             command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-            done = subprocess.run(command, check=False, env=environment, stdout=subprocess.DEVNULL)
-            failed += [name] if done.returncode else []
-    rebuild()
-    rebuild_reproductions()
-    if failed:
-        raise SystemExit(f"These benchmarks failed: {', '.join(failed)}.")
+            failed += [] if ends_well(command, environment, seconds) else [name]
+    return failed
 
 
 if __name__ == "__main__":

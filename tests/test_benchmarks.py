@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -91,3 +92,33 @@ def test_a_peer_that_fails_or_hangs_is_told(
     failed = asking.ask("numpy", "pca", epsilon=1.0, X=np.zeros((2, 2)))
     assert failed == {"version": version("numpy"), "failed": "OverflowError: too many columns"}
     assert asking.ask("scipy", "pca", epsilon=1.0, limit=1.0)["failed"] == "no answer in 1 s"
+
+
+IMPORTS = """
+import importlib, sys
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:  # of another package, a peer say
+        assert error.name.partition(".")[0] not in ("sfumato", "benchmarks"), (name, error)
+"""
+
+
+def test_every_benchmark_can_be_started() -> None:
+    """A name that moved breaks a benchmark unseen, so each is imported."""
+    main = pytest.importorskip("benchmarks.__main__")
+    folder = Path(main.__file__).parent
+    missing = {module for (module, *_), *_ in main.BENCHMARKS.values()} - {
+        path.stem for path in folder.glob("bench_*.py")
+    }
+    assert not missing
+    names = [f"benchmarks.{path.stem}" for path in sorted(folder.glob("bench_*.py"))]
+    ended = subprocess.run([sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_quick_run_names_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = pytest.importorskip("benchmarks.__main__")
+    slow = [sys.executable, "-c", "import time; time.sleep(600)"]
+    assert main.ends_well(slow, {}, 0.2)
+    assert not main.ends_well([sys.executable, "-c", "raise SystemExit(1)"], {}, 60)

@@ -1,0 +1,213 @@
+"""Sixty mistakes on the command line: exit code and message of each, kept on one page.
+
+``SFUMATO_GOLDEN=1`` writes the page anew; read every line of it before you keep it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shlex
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from sfumato import Ledger
+from tests.interfaces.running import confirmed, done, patients, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
+HEAD = """\
+# Mistakes and what is said
+
+What the command line says to {n} mistakes, with its exit code: 2, the command cannot be carried out
+as given; 3, refused. Nothing was charged and no output was written in any of them. A test runs all
+of them and keeps this page.
+
+| command | code | standard error |
+|---|---|---|
+"""
+FIT = "fit patients.csv --epsilon 1 --bounds bounds.toml -o new.sfumato"
+MISTAKES = [
+    # the table
+    "describe nothing.csv",
+    "describe empty.csv",
+    "describe header.csv",
+    "describe letter.docx",
+    "describe wide.csv",
+    "describe twice.csv",
+    "describe ragged.csv",
+    "describe utf16.csv",
+    "describe cut.csv.gz",
+    "describe noise.parquet",
+    "describe noise.xlsx",
+    "describe noise.sqlite",
+    "describe two.sqlite",
+    "describe two.sqlite:three",
+    "describe patients.csv --target illness",
+    "describe one.csv --target ill",
+    "describe patients.csv -o bounds.txt",
+    "describe patients.csv -o nowhere/bounds.toml",
+    "describe patients.csv -o bounds.toml",
+    "describe patients.csv --read delimiter",
+    "describe patients.csv --read delimiter=;;",
+    "describe patients.csv --read encoding=utf-16",
+    "describe patients.csv --read colour=red",
+    # the bounds
+    "confirm nothing.toml",
+    "confirm bounds.toml",
+    "confirm proposed.toml",
+    "fit patients.csv --epsilon 1 -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds nothing.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds proposed.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds patients.csv -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds upside-down.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds endless.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds unknown-key.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds no-categories.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds future.toml -o new.sfumato",
+    "fit latin.csv --epsilon 1 --bounds bounds.toml -o new.sfumato",
+    "fit short.csv --epsilon 1 --bounds bounds.toml -o new.sfumato",
+    # the promise
+    f"{FIT} --target ward",
+    f"{FIT} --model forest",
+    f"{FIT} --model regressor",
+    f"{FIT} --set depth=3",
+    f"{FIT} --set depth",
+    f"{FIT} --unit person",
+    f"{FIT} --unit village",
+    f"{FIT} --delta 2",
+    f"{FIT} --delta -1",
+    "fit patients.csv --epsilon 0 --bounds bounds.toml -o new.sfumato",
+    "fit patients.csv --epsilon -1 --bounds bounds.toml -o new.sfumato",
+    "fit patients.csv --epsilon much --bounds bounds.toml -o new.sfumato",
+    "fit patients.csv --bounds bounds.toml -o new.sfumato",
+    "fit patients.csv --epsilon 1 --bounds bounds.toml -o new.pkl",
+    "fit patients.csv --epsilon 1 --bounds bounds.toml -o model.sfumato",
+    # the budget
+    f"{FIT} --ledger nothing.db",
+    f"{FIT} --ledger budget.db --dataset wards",
+    f"{FIT} --purpose research",
+    "fit patients.csv --epsilon 9 --bounds bounds.toml -o new.sfumato --ledger budget.db",
+    f"{FIT} --ledger patients.csv",
+    "budget create budget.db ward --epsilon 9",
+    "budget create budget.db more --epsilon -9",
+    "budget show budget.db wards",
+    "budget verify budget.db --head ward",
+    "budget verify budget.db --head ward=abc",
+    # files that were made
+    "predict nothing.sfumato patients.csv -o out.csv",
+    "predict patients.csv patients.csv -o out.csv",
+    "predict damaged.sfumato patients.csv -o out.csv",
+    "predict model.sfumato short.csv -o out.csv",
+    "predict model.sfumato patients.csv -o out.docx",
+    "predict model.sfumato patients.csv -o out.csv --keep colour",
+    "fabricate patients.csv --epsilon 1 --bounds bounds.toml -o out.csv.gz",
+    "fabricate patients.csv --epsilon 1 --bounds bounds.toml -o out.csv --rows 0",
+    "guarantee patients.csv",
+    "report nothing.sfumato -o out.html",
+    "report model.sfumato -o out.pdf",
+    "report model.sfumato -o out.html --test patients.csv",
+    "verify model.sfumato",
+    "datasets fetch iris -o out.csv",
+    "fitt patients.csv",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, bounds, a budget, a model, and what can be wrong with each."""
+    place, before = tmp_path_factory.mktemp("mistakes"), Path.cwd()
+    os.chdir(place)
+    try:
+        patients(place)
+        done("describe", "patients.csv", "--target", "ill", "-o", "proposed.toml")
+        confirmed(Path("patients.csv")).rename("bounds.toml")
+        done("budget", "create", "budget.db", "ward", "--epsilon", "3", "--delta", "1e-5")
+        usual = ("--model", "gaussian", "--epsilon", "1", "--bounds", "bounds.toml")
+        done("fit", "patients.csv", *usual, "-o", "model.sfumato", "--ledger", "budget.db")
+        write_what_is_wrong()
+    finally:
+        os.chdir(before)
+    return place
+
+
+def write_what_is_wrong() -> None:
+    texts = {
+        "empty.csv": b"",
+        "header.csv": b"a,b\n",
+        "letter.docx": b"Dear Sir",
+        "wide.csv": b",".join(b"c%d" % i for i in range(6000)) + b"\n",
+        "twice.csv": b"a,a\n1,2\n",
+        "ragged.csv": b"a,b\n1,2\n3\n",
+        "utf16.csv": "a,b\n1,2\n".encode("utf-16"),
+        "cut.csv.gz": gzip.compress(b"a,b\n" + bytes(range(97, 107)) * 999)[:-9],
+        "noise.parquet": b"Zebedee" * 99,
+        "noise.xlsx": b"Zebedee" * 99,
+        "noise.sqlite": b"Zebedee" * 99,
+        "latin.csv": "größe,ill\n1,no\n".encode("cp1252"),
+        "short.csv": b"age,ill\n50,no\n",
+        "one.csv": b"age,ill\n50,no\n60,no\n",
+    }
+    for name, content in texts.items():
+        Path(name).write_bytes(content)
+    with sqlite3.connect("two.sqlite") as database:
+        database.execute("CREATE TABLE one (a)")
+        database.execute("CREATE TABLE two (a)")
+    database.close()
+    bounds = Path("bounds.toml").read_text()
+    age = re.search(r'\[columns\."age"\].*?upper = \d+\n', bounds, flags=re.DOTALL)
+    assert age is not None
+    wrong = {
+        "upside-down": age[0].replace("upper = ", "upper = -"),
+        "endless": re.sub(r"upper = \d+", "upper = inf", age[0]),
+        "unknown-key": age[0] + 'colour = "red"\n',
+    }
+    for name, text in wrong.items():
+        Path(f"{name}.toml").write_text(bounds.replace(age[0], text))
+    Path("no-categories.toml").write_text(bounds.replace('categories = ["east", "west"]\n', ""))
+    Path("future.toml").write_text(bounds.replace("version = 2", "version = 99"))
+    model = Path("model.sfumato").read_bytes()
+    Path("damaged.sfumato").write_bytes(
+        model[: len(model) // 2] + b"x" + model[len(model) // 2 + 1 :]
+    )
+
+
+def told(command: str) -> tuple[int, str]:
+    """Run a mistake; give its code, and standard error without progress and frames."""
+    result = run(*shlex.split(command))
+    assert "Traceback" not in result.stderr, command
+    assert isinstance(result.exception, SystemExit), (command, result.exception)
+    assert result.stdout == "", command
+    lines = [re.sub(r"[│╭╮╰╯─]", " ", line) for line in result.stderr.splitlines()]
+    kept = [
+        line for line in lines if not re.match(r"(Usage|Try|\w+ing .* \.\.\.|\s+Error\s*$)", line)
+    ]
+    return result.exit_code, " ".join(" ".join(kept).split())
+
+
+def test_every_mistake_is_answered_as_the_page_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    spent = Ledger("budget.db").dataset("ward").spent()
+    page = HEAD.format(n=len(MISTAKES))
+    for command in MISTAKES:
+        code, message = told(command)
+        assert code in (2, 3), (command, message)
+        assert message, command
+        assert "Zebedee" not in message
+        message = message.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+        page += f"| `{command}` | {code} | {message} |\n"
+    assert Ledger("budget.db").dataset("ward").spent() == spent
+    after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    made = {name for name in after if not name.startswith("budget.db")} - set(before)
+    assert not made
+    assert all(after[name] == before[name] for name in before if not name.startswith("budget.db"))
+    if os.environ.get("SFUMATO_GOLDEN"):
+        PAGE.write_text(page)
+    assert page == PAGE.read_text()
+    assert len(set(MISTAKES)) == len(MISTAKES) >= 60
