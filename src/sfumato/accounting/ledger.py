@@ -139,7 +139,7 @@ class Ledger:
             listed = ", ".join(repr(other) for other in known) or "none"
             raise InvalidInputError(
                 f"'name': the ledger has no budget for {name!r} (it has: {listed}). "
-                "Ledger.create makes one."
+                "Ledger.create or `sfumato budget create` makes one."
             )
         handle = self._handles.get(name) or DatasetBudget(self._database, name)
         return self._handles.setdefault(name, handle.looked_at())

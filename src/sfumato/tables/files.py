@@ -140,7 +140,7 @@ class TableFile:
                 known = {"encoding": known.get("encoding") or encoding_of(file)} | known
             with opened(place) as file:
                 sample = file.read(SAMPLE_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, InvalidInputError) as error:
             raise InvalidInputError(f"The file '{path}' cannot be read: {error}.") from None
         whole = sample[: sample.rfind(b"\n") + 1] if len(sample) == SAMPLE_BYTES else sample
         return cls(path, text=sniffed(whole, **known) if whole.strip() else None)
@@ -199,7 +199,8 @@ class TableFile:
         if len(schema) > MOST_COLUMNS:
             raise InvalidInputError(_too_wide(self.path, len(schema)))
         if len(set(names)) != len(schema):
-            raise InvalidInputError(f"The table '{self.path}' has two columns of one name.")
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInputError(f"The table '{self.path}' has two columns named {twice!r}.")
         return schema
 
     def _read_schema(self) -> Any:

@@ -161,7 +161,7 @@ def encoding_of(file: BinaryIO) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     start = file.read(BLOCK_BYTES)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidInputError("The table is written in UTF-16. Save it as UTF-8.")
+        raise InvalidInputError("it is written in UTF-16; save it as UTF-8")
     try:
         while start:
             decoder.decode(start)
