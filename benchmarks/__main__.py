@@ -59,6 +59,7 @@ BENCHMARKS = {
     "margins-peers": (["bench_margins_peers"], True, False, None),
     "large-margin": (["bench_large_margin"], True, False, "1"),
     "federated": (["bench_federated"], True, False, None),
+    "parties": (["bench_parties"], True, False, None),
     "tables": (["bench_tables"], False, False, "1"),
     "faults": (["bench_faults"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),

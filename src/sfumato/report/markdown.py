@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.report.chart import number
 from sfumato.report.explanations import HEADS, summary_rows
+from sfumato.report.federation import PARTY_HEADS, Parties, party_rows
 from sfumato.report.parts import LedgerExtract
 from sfumato.report.words import (
     LIMITS,
@@ -43,6 +44,7 @@ def markdown(report: Report) -> str:
         *_warning_lines(report),
         *_result_lines(report),
         *_explanation_lines(report),
+        *_party_lines(report),
         *_ledger_lines(report.ledger),
         *_sensitive_lines(report),
         *("## Guarantees", "", *results),
@@ -64,6 +66,18 @@ def _explanation_lines(report: Report) -> list[str]:
             lines += [f"### {_md(result.name)}", "", _md(about), "", _row(HEADS), rule, *rows, ""]
             lines += [_md(result.explanation.note), ""]
     return ["## What the model says", "", *lines] if lines else []
+
+
+def _party_lines(report: Report) -> list[str]:
+    """Give who took part in a federation, and what was seen."""
+    lines: list[str] = []
+    for result in report.results:
+        if result.federation is not None:
+            parties = Parties.of(result.federation)
+            table = [_row(PARTY_HEADS), "|" + "---|" * len(PARTY_HEADS)]
+            table += [_row(line) for line in party_rows(parties)]
+            lines += [_md(parties.sentence), "", *table, ""]
+    return ["## The federation", "", *lines] if lines else []
 
 
 def _ledger_lines(extract: LedgerExtract | None) -> list[str]:

@@ -18,6 +18,7 @@ from sfumato.report.sections import (
     limits_section,
     marginals_section,
     metrics_section,
+    parties_section,
     promise_in_large,
 )
 from sfumato.report.words import (
@@ -51,6 +52,7 @@ def page(report: Report) -> str:
         _results(report),
         *(() if report.sensitive_metrics else _charts(report)),
         explanation_section(report),
+        parties_section(report),
         ledger_section(report.ledger),
         metrics_section(report, _charts(report)),
         curve_section(report),

@@ -19,6 +19,7 @@ from sfumato.additive.explanation import Explanation
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
 from sfumato.report.chart import Point, drawable
+from sfumato.report.federation import Parties
 from sfumato.report.markdown import markdown
 from sfumato.report.officer import Office
 from sfumato.report.page import page
@@ -49,6 +50,8 @@ class Result:
         The file that holds it.
     declared : mapping of str to str
         What was declared public, with values: the range or the values of each column.
+    federation : mapping, optional
+        What `Federation.to_dict` gave: who took part, what left each party, what was seen.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Result:
     explanation: Explanation | None = None
     file: str | None = None
     declared: Mapping[str, str] = field(default_factory=dict)
+    federation: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -68,6 +72,8 @@ class Result:
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "metrics", _figures("metrics", self.metrics))
         object.__setattr__(self, "notes", _sentences(self.notes))
+        if self.federation is not None:
+            Parties.of(self.federation)  # refuses what cannot be drawn
         declared = {str(name): str(value) for name, value in dict(self.declared).items()}
         object.__setattr__(self, "declared", MappingProxyType(declared))
 
@@ -108,6 +114,7 @@ class Result:
             "file": self.file,
             "declared": dict(self.declared),
             **({} if self.explanation is None else {"explanation": self.explanation.to_dict()}),
+            **({} if self.federation is None else {"federation": dict(self.federation)}),
         }
 
 

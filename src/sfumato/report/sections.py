@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sfumato.report.bars import paired_bars, roc_curves
 from sfumato.report.chart import Point, draw, number
 from sfumato.report.explanations import explanation_article
+from sfumato.report.federation import Parties, parties_article
 from sfumato.report.parts import Audit, LedgerExtract, Marginal
 from sfumato.report.words import LIMITS, RAW, sensitive_figures, standing, unbroken
 
@@ -22,6 +23,7 @@ __all__ = [
     "limits_section",
     "marginals_section",
     "metrics_section",
+    "parties_section",
     "promise_in_large",
 ]
 
@@ -82,6 +84,16 @@ def explanation_section(report: Report) -> str:
         if result.explanation is not None
     ]
     return _section("explained", "What the model says", "".join(articles)) if articles else ""
+
+
+def parties_section(report: Report) -> str:
+    """Show who took part, what left each party, and what the coordinator could see."""
+    articles = [
+        parties_article(Parties.of(result.federation), f"parties-{i}")
+        for i, result in enumerate(report.results)
+        if result.federation is not None
+    ]
+    return _section("federation", "The federation", "".join(articles)) if articles else ""
 
 
 def curve_section(report: Report) -> str:

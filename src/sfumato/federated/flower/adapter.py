@@ -136,8 +136,10 @@ class GridCarrier:
     def __init__(self, grid: Grid, task: SumsTask, seconds: float) -> None:
         self._grid, self._seconds = grid, seconds
         settings = {"relation": str(task.estimator.relation), "trust": task.trust}
-        hello = Request(task.name, DESCRIBE, settings)
-        replies = exchanged(grid, dict.fromkeys(sorted(grid.get_node_ids()), hello), seconds)
+        self._hello = Request(task.name, DESCRIBE, settings)
+        nodes = sorted(grid.get_node_ids())
+        replies = exchanged(grid, dict.fromkeys(nodes, self._hello), seconds)
+        self._heard = {r.party: r for r in replies.values() if r is not None}
         told = [(reply.party, node) for node, reply in replies.items() if reply is not None]
         self._nodes = dict(told)
         if len(self._nodes) != len(told):
@@ -146,6 +148,8 @@ class GridCarrier:
 
     def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
         """Carry a request to each party named; those who do not answer are left out."""
+        if all(request == self._hello for request in requests.values()):
+            return {name: self._heard[name] for name in requests}
         asked = {self._nodes[name]: request for name, request in requests.items()}
         replies = exchanged(self._grid, asked, self._seconds)
         found = {name: replies[self._nodes[name]] for name in requests}
