@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from sfumato import (
     Bounds,
+    Fabricator,
     Ledger,
     PrivateAffineHullClassifier,
     PrivateGaussianClassifier,
@@ -73,6 +74,7 @@ ESTIMATORS = {
     "linear": PrivateLinearClassifier(
         algorithm="noisy-gd", n_steps=4, n_components=8, epsilon=30.0, delta=1e-5, bounds=BOUNDS
     ),
+    "fabricator": Fabricator(epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0),
     "hulls": PrivateAffineHullClassifier(
         n_layers=1, epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0
     ),
@@ -93,6 +95,10 @@ def test_estimators_are_fitted_to_parties(name: str, tmp_path: Path, noise: None
         assert any("AES" in each for each in model.guarantee_.conditions) is (trust == "secure")
         assert len(federation.rounds) >= 1
         assert {each.included for each in federation.rounds} == {("party-0", "party-1", "party-2")}
+        if name == "fabricator":
+            rows, labels = model.fabricate()
+            assert rows.shape == (400, 64)
+            assert set(labels) == set(range(10))
         if hasattr(model, "predict") and name in ("gaussian", "hulls"):
             assert model.score(X, Y) > 0.5
 

@@ -281,7 +281,7 @@ class Fabricator(PrivateRowsEstimator):
             self._note_labels(labels)
             self._release_tree(records)  # [W1] to [W6]
         elif self._draws_rows:
-            records, labels = self._read(self._rows_and_codes, X, y, groups)
+            records, labels = self._given(X, y, groups, bounds)
             self._note_labels(labels)
             scale = PublicScale(bounds, records.width)
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
@@ -297,6 +297,16 @@ class Fabricator(PrivateRowsEstimator):
             fabricated = in_order(private, self._fabricated(private, passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
+
+    def _given(
+        self, X: Any, y: Any, groups: Any, bounds: Bounds
+    ) -> tuple[Records, NDArray[Any] | None]:
+        """Give records, in memory or elsewhere, and the label set, None without labels."""
+        if not isinstance(X, Records):
+            records, labels = self._read(self._rows_and_codes, X, y, groups)
+            return records, labels
+        records, found = self._records(X, None, bounds)
+        return records, None if bounds.labels is None else found
 
     def _note_labels(self, labels: NDArray[Any] | None) -> None:
         if labels is not None:
