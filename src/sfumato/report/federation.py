@@ -87,7 +87,7 @@ class Parties:
 
 def party_rows(parties: Parties) -> list[tuple[str, ...]]:
     """Give a line for each party."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for name, rows in parties.rows.items():
         own = [(seen, sent) for _, included, seen, sent in parties.sums if name in included]
         seen = own[0][0] if own else "nothing"
