@@ -197,3 +197,14 @@ def test_messages_are_what_they_were(tmp_path: Path) -> None:
         opened(message, statistic, task="u", n_parts=4)
     with pytest.raises(EngineError, match="another task"):
         opened(message, statistic, task="t", n_parts=3)
+
+
+def test_a_remote_engine_makes_the_guarantee_conditional(
+    table: pd.DataFrame, tmp_path: Path
+) -> None:
+    table.to_parquet(tmp_path / "table.parquet")
+    model = _model()
+    assert model.fit(ThreadParts([table])).guarantee_.status == "conditional"
+    assert "workers of the engine" in str(model.guarantee_)
+    assert model.fit(tmp_path / "table.parquet").guarantee_.status == "proved"
+    assert model.fit(table).guarantee_.status == "proved"

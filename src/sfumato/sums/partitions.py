@@ -360,6 +360,8 @@ class PartitionedRecords(Records):
         ndarray
             The noisy sum.
         """
+        if self.is_remote:
+            receipt.only_if(ALIKE)
         try:
             return super().release(statistic, mechanism, receipt)
         except EngineError as error:
@@ -469,6 +471,7 @@ class PartitionedRecords(Records):
 
 
 NUMBER = CountTables((1,), ((0,),))  # of records, whatever they hold
+ALIKE = "all workers of the engine compute exp and log of a number alike"
 NOTHING_DRAWN = (
     "No noise was drawn for the charge of this fit: call fit again on the same estimator, and it "
     "draws on that charge."
