@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from sfumato import (
 from sfumato.engines import LocalParts
 from sfumato.engines import tables as engine_tables
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions import PrivateDensity
+from sfumato.functions import PrivateDensity, PrivateMeanCurve
 from sfumato.mechanisms.tape import taped
 from sfumato.tables import TableBounds
 from tests.engines.sources import (
@@ -40,6 +41,7 @@ from tests.engines.sources import (
 )
 
 PERSONS = {"person": "person", "person_rows": 2}
+CURVES = TableBounds.from_dict({"age": (0.0, 100.0), "income": (0.0, 200.0), "spent": (0.0, 60.0)})
 DENSITY = TableBounds.from_dict({"age": (0.0, 100.0)})
 
 
@@ -66,6 +68,10 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "regression by moments": _of(PrivateLinearRegressor, "spent", algorithm="moments"),
     "tree": _of(Fabricator, "bought", method="tree"),
     "fabricated Gaussians": _of(Fabricator, "bought", method="moments"),
+    "mean curve": lambda: PrivateMeanCurve(bounds=CURVES, delta=1e-5),
+    "mean curve, n secret": lambda: PrivateMeanCurve(
+        bounds=CURVES, delta=1e-5, relation="add_or_remove_one"
+    ),
     "grid density": lambda: PrivateDensity(bounds=DENSITY, delta=1e-5),
 }
 
@@ -91,8 +97,17 @@ def test_bits_do_not_depend_on_the_place(
     same_bits(ESTIMATORS[name], table, sources)
 
 
-@pytest.mark.parametrize("name", ["moments", "linear", "additive with knots", "tree"])
-@pytest.mark.parametrize("way", ["average", "sum"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("moments", "sum"),
+        ("linear", "average"),
+        ("linear", "sum"),
+        ("additive with knots", "sum"),
+        ("tree", "average"),
+        ("mean curve", "average"),
+    ],
+)
 def test_persons_are_brought_together(
     name: str,
     way: str,
@@ -105,8 +120,7 @@ def test_persons_are_brought_together(
 
     def make() -> Any:
         model = ESTIMATORS[name]()
-        target = model.bounds.target.name
-        bounds = table_bounds(target, per_person=way, **PERSONS)
+        bounds = replace(model.bounds, per_person=way, **PERSONS)
         return model.set_params(unit="person", bounds=bounds)
 
     local = {key: sources[key] for key in ("glob", "duckdb")}

@@ -11,7 +11,12 @@ from sklearn.kernel_ridge import KernelRidge
 
 from sfumato import Bounds, load, save
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.mean_curve import SMALLEST_SMOOTHING, PrivateMeanCurve, smoothing_weights
+from sfumato.functions.mean_curve import (
+    SMALLEST_SMOOTHING,
+    CurveSum,
+    PrivateMeanCurve,
+    smoothing_weights,
+)
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms.tape import taped
 from sfumato.testing import seeded_noise
@@ -121,9 +126,10 @@ def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> Non
         return float(((norm**2 + weight**2) * (1 + largest**2 / weight**2)).max())
 
     least = min(worst(w) for w in np.geomspace(norm / 20, norm * 20, 400))
-    assert worst(model._count_weight()) <= 1.001 * least
-    assert worst(model._count_weight()) <= 1.001 * worst(norm)
-    paid = model._mechanism(10).sensitivity
+    weight = model._count_weight()  # of curves divided by their norm
+    assert worst(norm * weight) <= 1.001 * least
+    assert worst(norm * weight) <= 1.001 * worst(norm)
+    paid = norm * CurveSum(len(T), weight).sensitivity("add_or_remove_one", 10)
     assert paid <= 1.002 * np.sqrt(2) * norm  # 2.45 for 2.83 at norm 2
     if norm == 2.0:
         assert paid == pytest.approx(6**0.5, rel=2e-3)

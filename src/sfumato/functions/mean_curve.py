@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,19 +21,19 @@ from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKer
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, numbers, one_of, real, refuse
-from sfumato.sums.persons import gathered
+from sfumato.sums.grid import cut
+from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
+from sfumato.sums.statistics import Statistic
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateMeanCurve", "smoothing_weights"]
 
 Array = NDArray[np.float64]
 
-BLOCK = 1024  # curves that are smoothed together
+CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
+COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
 SMALLEST_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
-
-
-Runs = tuple[tuple[int, int], ...]  # curves of a person, and how many persons have so many
 
 
 class PrivateMeanCurve(PrivateEstimator):
@@ -83,11 +84,12 @@ class PrivateMeanCurve(PrivateEstimator):
     Privacy
     -------
     Unit and relation : record (a whole curve); replace_one or add_or_remove_one.
-    Released : the mean (or the sum and the count) of clipped curves, with Gaussian noise.
-    Sensitivity : ``2 τ / n`` (replace), ``√(τ² + c²)`` for sum and count (add or remove), a curve
-        being counted with ``c² = τ min(τ, 1)``.
+    Released : the sum (or the sum and the count) of clipped curves, with Gaussian noise.
+    Sensitivity : 2 τ for the sum (replace), ``√(τ² + c²)`` for sum and count (add or remove), a
+        curve being counted with ``c² = τ min(τ, 1)``.
     Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
-    Assumptions and numerics : range, points, kernel and τ are public; noise is float-safe. Proof:
+    Assumptions and numerics : range, points, kernel and τ are public; sums are exact, noise is
+        float-safe. Proof:
         docs/guarantees/mean-curve.md.
 
     Examples
@@ -172,26 +174,34 @@ class PrivateMeanCurve(PrivateEstimator):
         """
         self._check_promise()
         self._check_choices()
-        rows = self._check_rows(X)
-        self.points_ = self._public_points(rows.shape[1])
-        runs, rows = self._persons(rows, self._groups(X, groups))
-        number = sum(n_persons for _, n_persons in runs)
-
-        total = self._sum_of_curves(rows, runs)  # [C1] each row alone, norm at most τ
-        mechanism = self._mechanism(number).for_size(rows.shape[1] + 1)  # [C2] sensitivity
+        if self.person_unit is not None and not self.person_unit.averages:
+            raise UnsupportedModeError(
+                "PrivateMeanCurve takes one curve of each person, the mean of hers: "
+                "per_person='average'."
+            )
+        (records,) = self._read(self._values, X, None, groups)
+        self.points_ = self._public_points(records.width)
+        curves = records.mapped(self._smoothing())  # [C1] each row alone, norm at most 1
+        is_public = curves.public_rows is not None
+        statistic = CurveSum(curves.width, 0.0 if is_public else self._count_weight())
+        mechanism = GaussianProcessMechanism.calibrate(
+            sensitivity=curves.sensitivity(statistic),  # [C2]
+            epsilon=self.epsilon,
+            delta=self.delta,
+        ).for_size(statistic.size)
         receipt = self._prepay(mechanism)  # [C3] charge, then draw
-        if Relation(self.relation) is Relation.REPLACE_ONE:
-            self.coefficients_ = mechanism.release(total / number, ledger=receipt)
-            count = 1.0
-        else:
-            weight = self._count_weight()
-            released = mechanism.release(np.append(total, weight * number), ledger=receipt)
-            count = max(float(released[-1]) / weight, 1.0)  # [C4] no rows
-            self.coefficients_ = released[:-1] / count
-
-        self.noise_scale_ = math.sqrt(mechanism.variance()) / count
+        released = curves.release(statistic, mechanism, receipt)
+        count = float(curves.public_rows or 0)
+        if not is_public:
+            count = max(float(released[-1]) / statistic.weight, 1.0)  # [C4] no rows
+        self.coefficients_ = self.norm * released[: curves.width] / count
+        self.noise_scale_ = self.norm * math.sqrt(mechanism.variance()) / count
         self.guarantee_ = self._guarantee(receipt, "points of the curves")
         return self
+
+    def _values(self, X: Any, y: Any) -> tuple[Array, None]:  # noqa: ARG002 - curves have none
+        """Give the values of curves."""
+        return self._check_rows(X), None
 
     def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes
         self._value_range()
@@ -247,61 +257,20 @@ class PrivateMeanCurve(PrivateEstimator):
             )
         return (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
 
-    def _persons(self, rows: Array, groups: Any) -> tuple[Runs, Array]:
-        """How many curves how many persons have, one each without IDs, and the curves in order."""
-        if self.person_unit is None:
-            self._warn_if_weak(len(rows))
-            return ((1, len(rows)),), rows
-        if not self.person_unit.averages:
-            raise UnsupportedModeError(
-                "PrivateMeanCurve takes one curve of each person, the mean of hers: "
-                "per_person='average'."
-            )
-        found = gathered(rows, np.zeros(len(rows), dtype=np.intp), groups, self.person_unit)
-        if Relation(self.relation) is Relation.REPLACE_ONE:  # their number is public
-            if not found.n_persons:
-                raise InvalidInputError("There are no persons to learn from: no row has an ID.")
-            self._warn_if_weak(found.n_persons)
-        return found.runs, rows[found.places]
-
-    def _sum_of_curves(self, rows: Array, runs: Runs) -> Array:
-        """Coordinates of the smoothed and clipped curves, of a person their mean, added up."""
-        features, total, place = self._space(), np.zeros(rows.shape[1]), 0
-        for size, n_persons in runs:
-            end, step = place + size * n_persons, max(BLOCK // size, 1) * size
-            for start in range(place, end, step):
-                curves = self._smoothed(rows[start : min(start + step, end)], features)
-                total += curves.reshape(-1, size, curves.shape[1]).mean(axis=1).sum(axis=0)
-            place = end
-        return total
-
-    def _smoothed(self, rows: Array, features: KnotFeatures) -> Array:
-        """Coordinates of the smoothed curves, clipped to the norm τ; each row alone."""
+    def _smoothing(self) -> SmoothedCurves:
         middle, half = self._value_range()
-        seen = np.isfinite(rows)
-        known = np.clip(np.where(seen, rows, middle), middle - half, middle + half)
-        scaled = np.clip((known - middle) / half, -1.0, 1.0)
-        weights = smoothing_weights(features.kernel, features.knots, scaled, seen, self.smoothing)
-        return Bounds(norm=self.norm).clip(weights @ features.transform(features.knots))
-
-    def _mechanism(self, n_rows: int) -> GaussianProcessMechanism:
-        if Relation(self.relation) is Relation.REPLACE_ONE:
-            bound = 2 * self.norm / n_rows
-        else:
-            bound = math.hypot(self.norm, self._count_weight())  # a curve and what counts it
-        return GaussianProcessMechanism.calibrate(
-            sensitivity=bound, epsilon=self.epsilon, delta=self.delta
-        )
+        return SmoothedCurves(self._space(), middle, half, float(self.smoothing), float(self.norm))
 
     def _count_weight(self) -> float:
-        """The constant c that counts a curve: noise at a point is least at ``c² = τ min(τ, 1)``.
+        """The constant that counts a curve of norm 1: noise at a point is least at this one.
 
         The variance at a point where the mean is v is ``(τ² + c²)(1 + v²/c²)`` noise units, and
-        ``|v| <= min(τ, 1)``: a smoothed curve is no larger than its norm, and values end at 1.
-        Cut to ten bits, so that the count of any curves is exact.
+        ``|v| <= min(τ, 1)``: a smoothed curve is no larger than its norm, and values end at 1. It
+        is least at ``c² = τ min(τ, 1)``. Here curves are divided by τ, so c is too; cut to the
+        grid of sums, so that the count of any curves is exact.
         """
-        digits, exponent = math.frexp(math.sqrt(self.norm * min(self.norm, 1.0)))
-        return math.ldexp(round(digits * 2**10), exponent - 10)
+        weight = math.sqrt(min(1.0, 1 / float(self.norm)))
+        return math.ldexp(max(math.floor(math.ldexp(weight, COUNT_BITS)), 1), -COUNT_BITS)
 
     def curve(self, points: ArrayLike) -> Array:
         """Give the released mean at points, in the units of the values and inside their range.
@@ -358,6 +327,102 @@ class PrivateMeanCurve(PrivateEstimator):
         """
         check_is_fitted(self)
         return plot_curve(self, ax=ax)
+
+
+# What is added up ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedCurves:
+    """Values of curves to coordinates of their smoothings, clipped to the norm τ and divided by it.
+
+    Each curve by itself: products are exact, so that it has the same coordinates among any others.
+
+    Parameters
+    ----------
+    features : KnotFeatures
+        Functions spanned by the kernel at the public points.
+    middle, half : ndarray of shape (n_points,)
+        Middle and half of the public range of the values.
+    smoothing : float
+        λ.
+    norm : float
+        τ.
+    """
+
+    features: KnotFeatures
+    middle: Array
+    half: Array
+    smoothing: float
+    norm: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: one per point."""
+        return len(self.middle)
+
+    def __call__(self, rows: Array) -> Array:
+        """Smooth curves; no value makes it raise."""
+        seen = np.isfinite(rows)
+        known = np.clip(np.where(seen, rows, self.middle), *self._range)
+        scaled = np.clip((known - self.middle) / self.half, -1.0, 1.0)
+        found = np.zeros(scaled.shape)
+        patterns, members = np.unique(seen, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            curves = np.flatnonzero(members.ravel() == number)
+            matrix, n_seen = self._matrix(pattern), max(int(pattern.sum()), 1)
+            longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
+            reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
+            inside = scaled[np.ix_(curves, pattern)] / reach
+            basis = matrix / (longest * (1 + ROUNDING_MARGIN))
+            found[curves] = exact_projection(inside, basis) * (reach * longest)
+        return np.asarray(cut(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
+
+    @property
+    def _range(self) -> tuple[Array, Array]:
+        return self.middle - self.half, self.middle + self.half
+
+    def _matrix(self, pattern: NDArray[np.bool_]) -> Array:
+        """Give the coordinates of the smoothing of each unit vector, by the points seen alone."""
+        units = np.eye(self.width)[pattern]
+        seen = np.broadcast_to(pattern, units.shape)
+        knots = self.features.knots
+        weights = smoothing_weights(self.features.kernel, knots, units, seen, self.smoothing)
+        return np.asarray(weights @ self.features.transform(knots))
+
+
+@dataclass(frozen=True)
+class CurveSum(Statistic):
+    """``sum [z; w]`` over coordinates z of the unit ball, with a constant w that counts them.
+
+    Replacing a curve moves it by at most 2, for w stays. Adding or removing one moves it by at most
+    ``sqrt(1 + w²)``.
+
+    Parameters
+    ----------
+    width : int
+        Numbers of a row.
+    weight : float, default=0.0
+        w, a multiple of ``2**-COUNT_BITS`` up to 1; 0 where the number of curves is public, which
+        is not added up then.
+    """
+
+    width: int
+    weight: float = 0.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The coordinates, and the count where it is secret."""
+        return (self.width + (self.weight > 0),)
+
+    def add_up(self, rows: Any, codes: Any) -> Any:  # noqa: ARG002 - classes do not matter
+        """Add up coordinates, and the constant."""
+        total = cut(rows, CURVE_BITS).sum(axis=0)
+        return np.append(total, self.weight * len(rows)) if self.weight > 0 else total
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 (replace) or ``sqrt(1 + w²)`` (add or remove)."""
+        return 2.0 if relation is Relation.REPLACE_ONE else math.hypot(1.0, self.weight)
 
 
 # Smoothing of single curves in the space of a kernel ----------------------------------------------
