@@ -30,7 +30,7 @@ from sfumato.exceptions import (
 )
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
-from sfumato.federated.sums import BEGIN, RELEASE
+from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
 from sfumato.federated.wire import packed, require_safe, unpacked
 from sfumato.guarantee import Relation, Status
 from sfumato.linear.rows import LinearRows
@@ -372,6 +372,34 @@ def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None
     assert "smaller sensitivity" in str(said)
     other = packed(GaussianMechanism(2.5, 1.0), {})  # as much noise per sensitivity
     assert asked_for(party, settings, (BALL,), SecondMoment(64), mechanism=other) is None
+
+
+def test_a_party_hides_the_number_of_its_rows(tmp_path: Path) -> None:
+    request = Request("t", DESCRIBE, {"relation": "replace_one", "trust": "noisy"})
+    terms = Terms(BOUNDS, relation="add_or_remove_one")
+    party = Party.of_rows("one", X, Y, tmp_path / "terms", terms=terms)
+    assert "does not tell the number" in str(party.answer(request).refusal)
+    ledger = Ledger(tmp_path / "l.db")
+    ledger.create("rows", epsilon=1.0, delta=1e-5, relation="add_or_remove_one")
+    party = Party.of_rows("one", X, Y, tmp_path / "ledger", ledger=ledger.dataset("rows"))
+    assert "does not tell the number" in str(party.answer(request).refusal)
+    other = Request("t", DESCRIBE, {"relation": "add_or_remove_one", "trust": "noisy"})
+    assert party.answer(other).facts == {"width": 64}
+
+
+def test_a_bound_on_numbers_is_no_question_about_them(tmp_path: Path) -> None:
+    """A coordinator that agrees on a smaller bound would learn whether numbers pass it."""
+    federation = Federation(parties_in(tmp_path, 3), bounds=BOUNDS, trust="secure", colluding=0)
+    agreed = federation._agreement
+
+    def smaller(task: str, number: int, size: int, largest: int, about: str = "") -> Any:
+        return agreed(task, number, size, largest // 8, about)
+
+    federation._agreement = smaller  # type: ignore[method-assign]
+    mechanism = GaussianMechanism(2.0, 1.0)
+    view = federation.mapped(BALL)
+    with pytest.raises(FederationError, match="below the public one"):
+        view.release(SecondMoment(64), mechanism, prepay(None, mechanism.event()))
 
 
 def test_only_listed_things_are_unpacked() -> None:

@@ -116,14 +116,24 @@ class PartySums:
     # What the party holds and pays ------------------------------------------------------------
 
     def _describe(self, settings: Mapping[str, Any]) -> Reply:
-        rows, _ = self.load()
         is_public = Relation(settings["relation"]) is Relation.REPLACE_ONE
+        if is_public and self._hides_number:
+            raise FederationError(f"{self.name} does not tell the number of its rows.")
+        rows, _ = self.load()
         facts: dict[str, Any] = {"width": int(rows.shape[1])}
         if is_public:
             facts["n_rows"] = len(rows)
         if settings.get("trust") == "secure":
             facts["key"] = self.identity.public
         return Reply(self.name, facts)
+
+    @property
+    def _hides_number(self) -> bool:
+        """Whether its terms, or its ledger, make the number of rows a secret."""
+        agreed = self.terms.relation
+        if agreed is None and hasattr(self.ledger, "total"):
+            agreed = self.ledger.total.relation
+        return agreed is not None and Relation(agreed) is Relation.ADD_OR_REMOVE_ONE
 
     def _check_terms(self, settings: Mapping[str, Any]) -> tuple[Event, ...]:
         """Give the events of a task, or refuse them; nothing is paid."""
@@ -280,10 +290,15 @@ class PartySums:
         )
 
     def _share_of_sum(self, request: Request, agreement: Agreement) -> Reply:
-        if sum_digest(request.settings, request.arrays) != agreement.statistic:
+        is_other = agreement.task != request.task
+        if is_other or sum_digest(request.settings, request.arrays) != agreement.statistic:
             raise FederationError("The agreement speaks of another sum.")
         records, statistic, mechanism = self._records(request)
         share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
+        # [Y8] a bound that its numbers could pass would be a question about them
+        public = statistic.largest_term * records.most_rows
+        if agreement.largest < share.largest(statistic.size, public):
+            raise FederationError("The agreed bound on numbers is below the public one.")
         event = share.event()
         receipt = self._paid(request, agreement.number, event)
         cells = records.release(statistic, share, receipt)
