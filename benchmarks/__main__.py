@@ -62,6 +62,7 @@ BENCHMARKS = {
     "parties": (["bench_parties"], True, False, None),
     "tables": (["bench_tables"], False, False, "1"),
     "faults": (["bench_faults"], False, False, "1"),
+    "service": (["bench_service"], False, False, "1"),
     "auditing": (["bench_auditing", "density", "power", "matches"], True, False, "1"),
     "auditing-peers": (["bench_auditing_peers"], False, False, "1"),
     "peers": (["bench_peers"], True, False, "1"),

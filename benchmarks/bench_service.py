@@ -60,6 +60,7 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder, self.database = folder, database
+        self.http = httpx.Client(timeout=60)  # one for all: a new one reads certificates for long
         self.settings = Settings(
             folder / "state", folder / "data", database=database, simulate=False
         ).prepared()
@@ -95,7 +96,7 @@ class Service:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         headers |= {"Idempotency-Key": key} if key else {}
         url = f"http://127.0.0.1:{self.port}/api/v1{path}"
-        return httpx.request(method, url, json=body, headers=headers, timeout=60)
+        return self.http.request(method, url, json=body, headers=headers)
 
     def _open(self, epsilon: float) -> None:
         body = {"name": "rows", "path": "rows.csv", "target": "ill", "protected": "nobody"}

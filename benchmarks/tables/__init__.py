@@ -21,13 +21,14 @@ from benchmarks.tables import (
     margins,
     peers,
     persons,
+    service,
     spending,
 )
 from benchmarks.tables.page import HEAD, Sections, section
 
 FAMILIES = (
     *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
-    *(faults, additive, spending, persons),
+    *(faults, additive, spending, persons, service),
 )
 SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
 

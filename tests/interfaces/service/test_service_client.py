@@ -124,3 +124,30 @@ def test_the_same_key_sent_again_is_one_job(ada: Client) -> None:
     asked: dict[str, Any] = {"epsilon": 0.2, "purpose": "twice", "kind": "moments"}
     patients = ada.dataset("patients")
     assert patients.submit(asked, key="k").id == patients.submit(asked, key="k").id
+
+
+def test_the_command_line_asks_a_service(
+    ada: Client, house: House, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from sfumato import load
+    from sfumato.interfaces import client as module
+    from sfumato.interfaces.cli.main import app
+
+    monkeypatch.setattr(module, "Client", lambda *_: ada)
+    words = ["ask", "patients", "--service", "http://test", "--purpose", "triage"]
+    words += ["--epsilon", "0.5", "-o", str(tmp_path / "model.sfumato"), "--delta", "1e-5"]
+    run = CliRunner().invoke
+    assert "SFUMATO_TOKEN" in run(app, words, env={"SFUMATO_TOKEN": ""}).stderr
+    secret = {"SFUMATO_TOKEN": house.tokens["ada"]}
+    planned = run(app, [*words, "--plan"], env=secret)
+    assert '"fits": true' in planned.stdout
+    done = run(app, [*words, "--estimator", "PrivateGaussianClassifier"], env=secret)
+    assert done.exit_code == 0, done.output
+    assert "guesses right" in done.stdout
+    assert load(tmp_path / "model.sfumato").guarantee_.epsilon == 0.5
+    (tmp_path / "model.sfumato").unlink()
+    assert run(app, [*words, "--kind", "magic"], env=secret).exit_code == 2
+    refused = run(app, [*words[:-6], "--epsilon", "90", *words[-4:]], env=secret)
+    assert refused.exit_code == 3, refused.output

@@ -10,12 +10,13 @@ import httpx
 import pytest
 
 from sfumato.interfaces.service.access import csrf_token, make_token
-from sfumato.interfaces.service.studio.pages import router
+from sfumato.interfaces.service.studio import entrance, pages
 from sfumato.interfaces.service.studio.sessions import COOKIE
 from tests.interfaces.service.house import TABLE, House
 
-PAGES = [(sorted(route.methods)[0], route.path) for route in router.routes]
-OPEN = {"/sign-in", "/assets/{name}"}
+ROUTES = [*entrance.router.routes, *pages.router.routes]
+PAGES = [(sorted(route.methods)[0], route.path) for route in ROUTES]
+OPEN = {"/sign-in", "/sign-in/office", "/sign-in/back", "/assets/{name}"}
 ROLES = {"olga": "officer", "ada": "analyst", "uwe": "auditor"}
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "federate": "federate:federate_app",
     "release": "release:release_app",
     "serve": "serve:serve",
+    "ask": "ask:ask",
 }
 
 

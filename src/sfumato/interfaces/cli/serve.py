@@ -13,7 +13,7 @@ from sfumato.interfaces.cli.exit_codes import plain_errors
 
 __all__ = ["serve"]
 
-NEEDED = ("cryptography", "fastapi", "jinja2", "multipart", "uvicorn")
+NEEDED = ("cryptography", "fastapi", "jinja2", "jwt", "multipart", "uvicorn")
 
 
 def serve(
@@ -46,6 +46,10 @@ def serve(
         Path | None,
         typer.Option(help="A signed statement from before: refuse a ledger that has lost charges."),
     ] = None,
+    sign_on: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of a provider of accounts (OpenID Connect)."),
+    ] = None,
     part: Annotated[
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
@@ -73,6 +77,7 @@ def serve(
             memory=memory,
             seconds=seconds,
             show_every=show_every,
+            sign_on=None if sign_on is None else str(sign_on.resolve()),
             secure_cookies=behind_proxy or certificate is not None,
         ).prepared()
         address = f"{'http' if certificate is None else 'https'}://{host}:{port}"

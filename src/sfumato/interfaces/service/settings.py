@@ -43,6 +43,8 @@ class Settings:
         Whether pages are reached by HTTPS only.
     simulate : bool, default=True
         Whether expected accuracies are simulated, from public numbers, when a data set is opened.
+    sign_on : str, optional
+        TOML file of a provider of accounts (OpenID Connect).
     """
 
     state: Path
@@ -55,6 +57,7 @@ class Settings:
     requests_per_second: float = 50.0
     secure_cookies: bool = False
     simulate: bool = True
+    sign_on: str | None = None
 
     def prepared(self) -> Settings:
         """Make the folders and keys that are missing."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 from fastapi import FastAPI
 
 from sfumato.interfaces.service import api, doors
 from sfumato.interfaces.service.access import Limiter
 from sfumato.interfaces.service.office import Office
 from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.sign_on import SignOn
 from sfumato.interfaces.service.studio import pages
 
 __all__ = ["create_app"]
@@ -47,6 +51,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.failures = Limiter(0.5)  # wrong tokens per address
     app.state.secret = settings.secret_file.read_bytes()
     app.state.sign_on = None
+    if settings.sign_on is not None:
+        record = tomllib.loads(Path(settings.sign_on).read_text())
+        app.state.sign_on = SignOn.from_record(record)
     doors.install(app)
     app.include_router(api.router)
     pages.install(app)

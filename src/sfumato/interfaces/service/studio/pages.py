@@ -18,16 +18,13 @@ from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.guarantee import Guarantee
 from sfumato.interfaces.service import curation
 from sfumato.interfaces.service.access import (
-    ForbiddenError,
     Person,
-    UnknownPersonError,
-    make_token,
-    person_of,
 )
 from sfumato.interfaces.service.api import dummy_rows
 from sfumato.interfaces.service.bodies import NewDataset, NewJob
 from sfumato.interfaces.service.doors import office_of
 from sfumato.interfaces.service.store import now
+from sfumato.interfaces.service.studio import entrance
 from sfumato.interfaces.service.studio.drawing import drawn
 from sfumato.interfaces.service.studio.forms import (
     TYPES,
@@ -37,7 +34,6 @@ from sfumato.interfaces.service.studio.forms import (
     new_job,
 )
 from sfumato.interfaces.service.studio.sessions import (
-    COOKIE,
     Analyst,
     Anybody,
     Form,
@@ -52,7 +48,6 @@ from sfumato.report.words import LIMITS, facts
 
 __all__ = ["install", "router"]
 
-SESSION_HOURS = 12.0
 HERE = Path(__file__).parent
 ASSETS = {
     "htmx.min.js": "text/javascript",
@@ -80,68 +75,6 @@ STATES = {
 }
 
 router = APIRouter(include_in_schema=False)
-
-
-# Sign-in ------------------------------------------------------------------------------------------
-
-
-@router.get("/sign-in")
-def sign_in_page(request: Request) -> Response:
-    """Show the form; the code of a link stands behind '#' and does not come here."""
-    return page(request, "sign_in.html", single_sign_on=bool(request.app.state.sign_on))
-
-
-@router.post("/sign-in")
-async def sign_in(request: Request) -> Response:
-    """Change a token, or a one-time code, for a session."""
-    token = str((await request.form()).get("token", "")).strip()
-    origin = request.headers.get("origin")
-    is_ours = origin is None or origin.split("://")[-1] == request.headers.get("host")
-    office, client = office_of(request), request.client
-    address = "address " + ("unknown" if client is None else client.host)
-    try:
-        who = person_of(office.store, token, scopes=("all", "read", "one time"))
-    except UnknownPersonError as error:
-        if not request.app.state.failures.admits(address):  # a valid token passes all the same
-            return page(
-                request, "sign_in.html", status=429, single_sign_on=False, problem="Too many tries."
-            )
-        shown = bool(request.app.state.sign_on)
-        return page(request, "sign_in.html", status=401, single_sign_on=shown, problem=str(error))
-    if not is_ours:
-        raise ForbiddenError("The form is not of this site.")
-    if who.scope == "one time":
-        office.store.revoke_token(who.name, who.token)
-    return session_for(request, who.name)
-
-
-def session_for(request: Request, name: str) -> Response:
-    """Begin a session and go home."""
-    office = office_of(request)
-    token = make_token(
-        office.store, name, name, hours=SESSION_HOURS, scope="session", label="studio"
-    )
-    response = to("/")
-    response.set_cookie(
-        COOKIE,
-        token,
-        max_age=int(3600 * SESSION_HOURS),
-        httponly=True,
-        samesite="lax",
-        secure=office.settings.secure_cookies,
-        path="/",
-    )
-    return response
-
-
-@router.post("/sign-out")
-def sign_out(who: Anybody, form: Form, request: Request) -> Response:
-    """End the session."""
-    del form
-    office_of(request).store.revoke_token(who.name, who.token)
-    response = to("/sign-in")
-    response.delete_cookie(COOKIE, path="/")
-    return response
 
 
 # Data sets ----------------------------------------------------------------------------------------
@@ -572,4 +505,5 @@ def install(app: FastAPI) -> None:
         return bytes(body).decode()
 
     app.state.error_page = error_page
+    app.include_router(entrance.router)
     app.include_router(router)
