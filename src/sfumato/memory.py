@@ -64,11 +64,12 @@ def free_memory() -> float:
     with contextlib.suppress(OSError, ValueError):
         most, used = ((GROUP / name).read_text() for name in ("memory.max", "memory.current"))
         free.append(int(most) - int(used))  # "max" where there is no limit, which is no number
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY:
-        with contextlib.suppress(OSError, ValueError):
-            pages = int(PAGES_OF_PROCESS.read_text().split()[0])
-            free.append(limit - pages * resource.getpagesize())
+    for kind, field in ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5)):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY:
+            with contextlib.suppress(OSError, ValueError):
+                pages = int(PAGES_OF_PROCESS.read_text().split()[field])
+                free.append(limit - pages * resource.getpagesize())
     return max(0.0, min(free))
 
 

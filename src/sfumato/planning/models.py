@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from sfumato.fabrication import PrivateAffineHullClassifier
-from sfumato.functions import PrivateKernelClassifier, PrivateKernelRegressor
 from sfumato.linear import PrivateLinearClassifier, PrivateLinearRegressor
 from sfumato.moments import PrivateGaussianClassifier
 
@@ -16,11 +14,8 @@ CLASSIFIERS: dict[str, Any] = {
     "linear": PrivateLinearClassifier,
     "gaussian": PrivateGaussianClassifier,
     "additive": PrivateAdditiveClassifier,
-    "hulls": PrivateAffineHullClassifier,
-    "kernel": PrivateKernelClassifier,
 }
 REGRESSORS: dict[str, Any] = {
     "linear": PrivateLinearRegressor,
     "additive": PrivateAdditiveRegressor,
-    "kernel": PrivateKernelRegressor,
 }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.planning.plan import MODELS, simulated_scores
+from sfumato.planning.models import CLASSIFIERS
+from sfumato.planning.plan import simulated_scores
 from sfumato.planning.simulation import SCENARIOS, Shape
 
 __all__ = ["epsilon_needed", "rows_needed"]
@@ -44,7 +43,7 @@ def epsilon_needed(
         Labels.
     scenario : {"hard", "typical", "easy"}, default="typical"
         How separable the classes are taken to be.
-    model : {"linear", "gaussian"}, default="linear"
+    model : {"linear", "gaussian", "additive"}, default="linear"
         Which model.
     seed : int, default=0
         Of the simulated rows.
@@ -85,7 +84,7 @@ def rows_needed(
         Labels.
     scenario : {"hard", "typical", "easy"}, default="typical"
         How separable the classes are taken to be.
-    model : {"linear", "gaussian"}, default="linear"
+    model : {"linear", "gaussian", "additive"}, default="linear"
         Which model.
     seed : int, default=0
         Of the simulated rows.
@@ -106,18 +105,16 @@ def rows_needed(
 
 
 def _check(scenario: str, model: str) -> None:
-    if scenario not in SCENARIOS or model not in MODELS:
+    if scenario not in SCENARIOS or model not in CLASSIFIERS:
         raise InvalidInputError(
-            f"'scenario' must be of {', '.join(SCENARIOS)}, 'model' of {', '.join(MODELS)}."
+            f"'scenario' must be of {', '.join(SCENARIOS)}, 'model' of {', '.join(CLASSIFIERS)}."
         )
 
 
 def _score(
     model: str, shape: Shape, epsilon: float, delta: float, scenario: str, seed: int
 ) -> float:
-    bounds = Bounds(norm=1.0, labels=list(range(shape.n_classes)))
-    made: Any = MODELS[model](epsilon=epsilon, delta=delta, bounds=bounds)
-    return float(simulated_scores(made, shape, SCENARIOS[scenario], seed).mean())
+    return float(simulated_scores(model, shape, epsilon, delta, SCENARIOS[scenario], seed).mean())
 
 
 def _reached(wanted: float, places: Sequence[float], found: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SCENARIOS", "Shape", "simulated"]
+__all__ = ["SCENARIOS", "Shape", "simulated", "simulated_numbers"]
 
 # Separability: 0, where classes overlap, to 1, where they do not.
 SCENARIOS = {"hard": 0.35, "typical": 0.6, "easy": 0.9}
@@ -29,7 +29,7 @@ class Shape:
     n_features : int
         Numbers of an encoded row.
     n_classes : int
-        Labels.
+        Labels; 0 where a number is foretold.
     majority : float
         Share of the largest class.
     """
@@ -85,3 +85,36 @@ def simulated(
     labels = np.where(turned, rng.choice(shape.n_classes, size=n, p=shape.shares), labels)
     lengths = np.linalg.norm(rows, axis=1)
     return rows / max(float(np.quantile(lengths, 0.99)), 1e-9), labels
+
+
+def simulated_numbers(
+    shape: Shape, separability: float, seed: int, n_rows: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Draw rows of about length 1 and targets in [0, 1], as well explained as the scenario states.
+
+    Parameters
+    ----------
+    shape : Shape
+        The table.
+    separability : float
+        The share of the targets' variance that a line explains.
+    seed : int
+        A public seed.
+    n_rows : int, optional
+        Instead of the shape's.
+
+    Returns
+    -------
+    tuple of ndarray and ndarray
+        Rows and targets, whose standard deviation is a sixth of their range.
+    """
+    rng = np.random.RandomState(seed)
+    n = shape.n_rows if n_rows is None else n_rows
+    scales = np.arange(1, shape.n_features + 1) ** -0.5
+    rows = scales * rng.standard_normal((n, shape.n_features))
+    weights = np.where(np.arange(shape.n_features) % 2, -1.0, 1.0) / np.linalg.norm(scales)
+    explained = np.sqrt(separability) * rows @ weights
+    rest = np.sqrt(1 - separability) * rng.standard_normal(n)
+    targets = np.clip(0.5 + (explained + rest) / 6, 0.0, 1.0)
+    lengths = np.linalg.norm(rows, axis=1)
+    return rows / max(float(np.quantile(lengths, 0.99)), 1e-9), targets

@@ -15,6 +15,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
 from sfumato.memory import fits_in_memory
+from sfumato.sums.disk import RowsOnDisk
 from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, ROW_BITS, SecretSum, cut, revealed
 from sfumato.sums.identities import person_digests, row_hashes
 from sfumato.sums.maps import MappedRows, RowMap
@@ -228,20 +229,37 @@ class Records(ABC):
     def kept_in_singles(self) -> Records:
         """Give the records with their maps computed once and kept, on the grid of `SingleRows`.
 
+        Where memory is short, they are kept on disk; where the disk is too, maps are computed on
+        each pass. Numbers are the same.
+
         Returns
         -------
         Records
             The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
         blocks: list[Block] = []
+        n_bytes = 0
+        with RowsOnDisk() as disk:
+            for rows, codes, size in self._blocks_in_singles():
+                held = rows
+                if isinstance(rows, SingleRows):
+                    n_bytes += rows.rows.nbytes
+                    if not fits_in_memory(n_bytes):
+                        try:
+                            held = disk.held(rows)
+                        except OSError:  # it is full
+                            return _CoarseRecords(self)
+                blocks.append((held, codes, size))
+        return _KeptBlocks(blocks, self)
+
+    def _blocks_in_singles(self) -> Iterator[Block]:
         for block in self._blocks():
             for rows, codes, size in (
                 [block] if self.person is None else by_size(*block, self.person)
             ):
                 coarse = cut(rows, SINGLE_BITS)
                 held = coarse if is_from_another_library(coarse) else SingleRows.of(coarse)
-                blocks.append((held, codes, size))
-        return _KeptBlocks(blocks, self)
+                yield held, codes, size
 
     def _in_place(self) -> tuple[Any, Codes]:
         """Give rows, read as ``rows[start:stop]``, and codes."""
@@ -536,6 +554,21 @@ class _KeptBlocks(Records):
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._kept
+
+
+class _CoarseRecords(Records):
+    """Rows on the grid of `SingleRows`, computed on each pass."""
+
+    def __init__(self, records: Records) -> None:
+        super().__init__(records.width, records.relation, _public(records), records.person)
+        self._records = records
+
+    @property
+    def _persons_in_order(self) -> Gathered | Scattered | None:
+        return self._records._persons_in_order
+
+    def _blocks(self) -> Iterator[Block]:
+        yield from self._records._blocks_in_singles()
 
 
 def _scattered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from sfumato.guarantee import Relation
 from sfumato.interfaces.cli import options
 from sfumato.interfaces.cli.console import console_table, print_lines, printed_json, progress_bar
 from sfumato.interfaces.cli.exit_codes import plain_errors
-from sfumato.planning import SCENARIOS, epsilon_needed, rows_needed
+from sfumato.planning import SCENARIOS, Plan, epsilon_needed, rows_needed
 from sfumato.planning import plan as make_plan
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
@@ -34,6 +35,9 @@ def plan(
     scenario: Annotated[
         str, typer.Option(help=f"How separable classes are: {', '.join(SCENARIOS)}.")
     ] = "typical",
+    models: Annotated[
+        str | None, typer.Option(help="Which models, with commas between; by default all.")
+    ] = None,
     accuracy: Annotated[
         float | None, typer.Option(help="Also say what epsilon, or how many records, this needs.")
     ] = None,
@@ -43,22 +47,27 @@ def plan(
 ) -> None:
     """Say what accuracy to expect of a budget; no record is read and nothing is charged.
 
+    Where the target is a number, what is said is its root mean squared error.
+
     Example: sfumato plan --rows 5000 --columns 20 --classes 2 --epsilon 1
     """
     with plain_errors():
         ranges: dict[str, tuple[float, float]] = {}
+        target_range = None
         n_columns, n_classes = columns, classes or 2
         if bounds is not None:
             known = TableBounds.read(bounds)
             n_columns = TableEncoder(known).width
             labels = None if known.target is None else known.target.labels
             n_classes = len(labels) if isinstance(labels, tuple | list) else n_classes
-            for column in known.used:
-                record = column.to_record()
-                if "lower" in record and "upper" in record:
-                    ranges[column.name] = (float(record["lower"]), float(record["upper"]))
+            target_range = _range(known.target)
+            n_classes = n_classes if target_range is None else 0
+            found_ranges = {column.name: _range(column) for column in known.used}
+            ranges = {name: ends for name, ends in found_ranges.items() if ends is not None}
         if n_columns is None:
             raise InvalidInputError("Give '--bounds', or '--columns'.")
+        if accuracy is not None and n_classes == 0:
+            raise InvalidInputError("'--accuracy' is for labels; the target is a number.")
         with progress_bar("simulating"):
             found = make_plan(
                 rows,
@@ -70,6 +79,7 @@ def plan(
                 relation=str(relation),
                 scenario=scenario,
                 ranges=ranges,
+                models=None if models is None else [name.strip() for name in models.split(",")],
             )
         needs = {}
         if accuracy is not None:
@@ -81,13 +91,7 @@ def plan(
     if as_json:
         printed_json(found.to_dict() | {"needed": {k: str(v) for k, v in needs.items()}})
         return
-    lines = [
-        [each.model, f"{each.accuracy:.3f}", f"{each.interval[0]:.3f} to {each.interval[1]:.3f}"]
-        for each in found.models
-    ]
-    lines.append(["without privacy", f"{found.without_privacy:.3f}", ""])
-    lines.append(["largest class", f"{found.majority:.3f}", ""])
-    console_table(("model", "accuracy", "interval"), lines)
+    _print_table(found, target_range)
     for name, noise in found.column_noise.items():
         print_lines(f"The mean of {name} would be off by about {noise:.3g} (one deviation).")
     if needs:
@@ -97,3 +101,31 @@ def plan(
             "reached up to epsilon 10, or 10,000 records)."
         )
     print_lines(found.made)
+
+
+def _range(column: Any) -> tuple[float, float] | None:
+    """Give the public range of a column of numbers."""
+    record = {} if column is None else column.to_record()
+    if "lower" in record and "upper" in record:
+        return float(record["lower"]), float(record["upper"])
+    return None
+
+
+def _print_table(found: Plan, target_range: tuple[float, float] | None) -> None:
+    """Print accuracies, or errors in the units of the target."""
+
+    def told(score: float) -> str:
+        if target_range is None:
+            return f"{score:.3f}"
+        return f"{(target_range[1] - target_range[0]) * math.sqrt(max(0.0, 1 - score)):.3g}"
+
+    lines = []
+    for each in found.models:
+        ends = sorted(map(told, each.interval), key=float)
+        lines.append([each.model, told(each.accuracy), f"{ends[0]} to {ends[1]}"])
+    lines.append(["without privacy", told(found.without_privacy), ""])
+    lines.append(
+        ["largest class" if target_range is None else "the mean", told(found.majority), ""]
+    )
+    title = "accuracy" if target_range is None else "error"
+    console_table(("model", title, "interval"), lines)

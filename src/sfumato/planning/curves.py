@@ -1,0 +1,150 @@
+"""Forecasts from learning curves that were measured on public sets.
+
+`curves.json` holds, for each model and public set, scores at six levels of noise
+(benchmarks/bench_curves.py made it). What matters to a noisy sum over n rows is ``n mu``; levels
+lie 1 : 3.6 apart, as far as the fit of a pilot (7 % of mu²) and the model that is fitted with the
+rest (90 %). So neighbouring points of a curve are a pilot and what became of it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SHARES", "Forecast", "forecast", "skills"]
+
+FILE = Path(__file__).parent / "curves.json"
+SHARES = {"pilot": 0.1, "fit": 0.07, "score": 0.03}  # of mu²
+WIDTHS = np.array([0.1, 0.7, 0.7])  # of score, log(n mu), log(columns): how far curves speak
+LEAST_SPREAD = 0.01  # what two runs differ by anyway
+COVERED = 0.93  # of forecasts for sets left out; a little above the nine in ten that are promised
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A score and the interval that holds nine in ten."""
+
+    score: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pilots and what became of them: a row per set and level."""
+
+    sets: NDArray[Any]
+    places: Array  # score of the pilot, log(n mu), log(columns), in widths
+    gains: Array  # score of the model proper, on other rows, minus that of the pilot
+
+    def expected(self, place: Array, among: NDArray[np.bool_]) -> tuple[float, float]:
+        """Give the mean gain near a place, and how much gains differ there."""
+        distances = ((self.places[among] - place) ** 2).sum(axis=1)
+        weights = np.exp(-(distances - distances.min()) / 2)
+        weights /= weights.sum()
+        mean = float(weights @ self.gains[among])
+        return mean, float(np.sqrt(weights @ (self.gains[among] - mean) ** 2)) + LEAST_SPREAD
+
+
+def forecast(
+    task: str, model: str, *, level: float, n_features: int, score: float, deviation: float
+) -> Forecast:
+    """Say what the rest of a budget gives, after a pilot.
+
+    Parameters
+    ----------
+    task : {"label", "number"}
+        What is foretold.
+    model : str
+        Name of the model.
+    level : float
+        ``n mu`` of the pilot's fit.
+    n_features : int
+        Numbers of an encoded row.
+    score : float
+        The pilot's score.
+    deviation : float
+        Standard deviation of its noise.
+
+    Returns
+    -------
+    Forecast
+        Score of the model proper on other rows.
+    """
+    pairs = _pairs(task, model)
+    place = _place(score, level, n_features)
+    gain, spread = pairs.expected(place, np.ones(len(pairs.gains), dtype=bool))
+    half = _factor(task, model) * float(np.hypot(spread, deviation))
+    centre = float(np.clip(score + gain, 0.0, 1.0))
+    return Forecast(centre, (max(0.0, centre - half), min(1.0, centre + half)))
+
+
+def skills(task: str, model: str, level: float) -> Array:
+    """Give the public sets' shares of what can be gained over a constant, at a level of noise.
+
+    Parameters
+    ----------
+    task : {"label", "number"}
+        What is foretold.
+    model : str
+        Name of the model.
+    level : float
+        ``n mu``.
+
+    Returns
+    -------
+    ndarray
+        ``(score - constant) / (1 - constant)``, one number per set.
+    """
+    found = []
+    for curve in _curves(task, model):
+        levels, _, scores = np.array(curve["points"]).T
+        score = np.interp(np.log(level), np.log(levels), scores)
+        found.append((score - curve["constant"]) / (1 - curve["constant"]))
+    return np.array(found)
+
+
+def _place(score: float, level: float, n_features: int) -> Array:
+    found: Array = np.array([score, np.log(level), np.log(n_features)]) / WIDTHS
+    return found
+
+
+@cache
+def _pairs(task: str, model: str) -> _Pairs:
+    sets, places, gains = [], [], []
+    for curve in _curves(task, model):
+        points = curve["points"]
+        for (level, own, _), (_, _, other) in pairwise(points):
+            sets.append(curve["set"])
+            places.append(_place(own, level, curve["columns"]))
+            gains.append(other - own)
+    return _Pairs(np.array(sets), np.array(places), np.array(gains))
+
+
+@cache
+def _factor(task: str, model: str) -> float:
+    """How many spreads hold nine in ten gains of a set that is left out of the curves."""
+    pairs = _pairs(task, model)
+    ratios = []
+    for place, name, gain in zip(pairs.places, pairs.sets, pairs.gains, strict=True):
+        mean, spread = pairs.expected(place, pairs.sets != name)
+        ratios.append(abs(gain - mean) / spread)
+    return float(np.quantile(ratios, COVERED))
+
+
+def _curves(task: str, model: str) -> list[dict[str, Any]]:
+    return [each for each in _read() if (each["task"], each["model"]) == (task, model)]
+
+
+@cache
+def _read() -> list[dict[str, Any]]:
+    curves: list[dict[str, Any]] = json.loads(FILE.read_text())["curves"]
+    return curves
