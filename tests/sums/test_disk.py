@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.mechanisms.entropy import seeded
-from sfumato.sums import records as records_module
+from sfumato.sums import disk as disk_module
 from sfumato.sums.disk import RowsOnDisk
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.singles import SingleRows
@@ -47,7 +47,7 @@ def test_memory_disk_and_passes_give_the_same_bits(
     in_memory = weights(np.array(X), y)
     assert np.array_equal(weights(X, y), in_memory)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(records_module, "fits_in_memory", lambda _: False)
+    monkeypatch.setattr(disk_module, "fits_in_memory", lambda _: False)
     written = []
     held = RowsOnDisk.held
 
@@ -69,7 +69,8 @@ def test_memory_disk_and_passes_give_the_same_bits(
     assert np.array_equal(weights(X, y), in_memory)
 
 
-def test_a_block_comes_back_as_it_was() -> None:
+def test_a_block_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_module, "fits_in_memory", lambda _: False)
     rng = np.random.default_rng(1)
     blocks = [SingleRows.of(np.rint(rng.uniform(-1, 1, (n, 3)) * 99) / 4096) for n in (5, 0, 700)]
     with RowsOnDisk() as disk:
@@ -85,6 +86,6 @@ def test_most_rows_go_to_disk_where_little_is_free(monkeypatch: pytest.MonkeyPat
     sizes = [block.rows.nbytes for block, _, _ in records.kept_in_singles()._blocks()]
     assert len(sizes) > 2
     most = sizes[0] + sizes[1]
-    monkeypatch.setattr(records_module, "fits_in_memory", lambda n: n <= most)
+    monkeypatch.setattr(disk_module, "fits_in_memory", lambda n: n <= most)
     kept = [block.rows for block, _, _ in records.kept_in_singles()._blocks()]
     assert [isinstance(rows, np.memmap) for rows in kept] == [False] * 2 + [True] * (len(kept) - 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+from sfumato.functions import PrivateKernelClassifier, PrivateKernelRegressor
 from sfumato.linear import PrivateLinearClassifier, PrivateLinearRegressor
 from sfumato.moments import PrivateGaussianClassifier
 
@@ -14,8 +15,10 @@ CLASSIFIERS: dict[str, Any] = {
     "linear": PrivateLinearClassifier,
     "gaussian": PrivateGaussianClassifier,
     "additive": PrivateAdditiveClassifier,
+    "kernel": PrivateKernelClassifier,
 }
 REGRESSORS: dict[str, Any] = {
     "linear": PrivateLinearRegressor,
     "additive": PrivateAdditiveRegressor,
+    "kernel": PrivateKernelRegressor,
 }

@@ -73,8 +73,8 @@ def pilot(
         Public bounds, with labels where labels are foretold.
     epsilon, delta : float
         The whole budget, of which the pilot takes a tenth of ``mu²``.
-    model : {"linear", "gaussian", "additive"}, default="linear"
-        What will be fitted; for a number "linear" or "additive".
+    model : {"linear", "gaussian", "additive", "kernel"}, default="linear"
+        What will be fitted; for a number "linear", "additive" or "kernel".
     target_bounds : (float, float), optional
         Public range of the number that is foretold.
     ledger : DatasetBudget, optional

@@ -132,8 +132,8 @@ def plan(
     ranges : mapping of str to (float, float), optional
         Ranges of columns, for the noise in their own units.
     models : sequence of str, optional
-        Which models to plan, of "linear", "gaussian" and "additive" for labels,
-        "linear" and "additive" for numbers; by default all.
+        Which models to plan, of "linear", "gaussian", "additive" and "kernel" for labels,
+        "linear", "additive" and "kernel" for numbers; by default all.
     seed : int, default=0
         Of the simulated rows and noise, which are no secrets.
 

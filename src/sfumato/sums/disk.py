@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import numpy as np
 
+from sfumato.memory import fits_in_memory
 from sfumato.sums.singles import SingleRows
 
 __all__ = ["RowsOnDisk"]
@@ -22,6 +23,7 @@ class RowsOnDisk:
 
     def __init__(self) -> None:
         self._file: IO[bytes] | None = None
+        self._n_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -30,17 +32,17 @@ class RowsOnDisk:
         if self._file is not None:  # blocks stay readable: each has mapped its part
             self._file.close()
 
-    def held(self, block: SingleRows) -> SingleRows:
-        """Write a block and give it with its rows read from the file.
+    def held(self, block: Any) -> Any:
+        """Give a block as it is, or with its rows in the file where memory is short.
 
         Parameters
         ----------
-        block : SingleRows
-            Rows in memory.
+        block : SingleRows or array
+            Rows in memory; those on another device stay there.
 
         Returns
         -------
-        SingleRows
+        SingleRows or array
             The same numbers.
 
         Raises
@@ -48,7 +50,10 @@ class RowsOnDisk:
         OSError
             If the disk is full.
         """
-        if not block.rows.size:
+        if not isinstance(block, SingleRows):
+            return block
+        self._n_bytes += block.rows.nbytes
+        if not block.rows.size or fits_in_memory(self._n_bytes):
             return block
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__

@@ -229,8 +229,8 @@ class Records(ABC):
     def kept_in_singles(self) -> Records:
         """Give the records with their maps computed once and kept, on the grid of `SingleRows`.
 
-        Where memory is short, they are kept on disk; where the disk is too, maps are computed on
-        each pass. Numbers are the same.
+        Where memory is short, on disk; where that is full, maps are computed on each pass. Numbers
+        are the same.
 
         Returns
         -------
@@ -238,19 +238,13 @@ class Records(ABC):
             The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
         blocks: list[Block] = []
-        n_bytes = 0
         with RowsOnDisk() as disk:
             for rows, codes, size in self._blocks_in_singles():
-                held = rows
-                if isinstance(rows, SingleRows):
-                    n_bytes += rows.rows.nbytes
-                    if not fits_in_memory(n_bytes):
-                        try:
-                            held = disk.held(rows)
-                        except OSError:  # it is full
-                            return _CoarseRecords(self)
-                blocks.append((held, codes, size))
-        return _KeptBlocks(blocks, self)
+                try:
+                    blocks.append((disk.held(rows), codes, size))
+                except OSError:  # it is full
+                    return _KeptBlocks(self._blocks_in_singles, self)
+        return _KeptBlocks(lambda: iter(blocks), self)
 
     def _blocks_in_singles(self) -> Iterator[Block]:
         for block in self._blocks():
@@ -543,9 +537,9 @@ class _MappedRecords(Records):
 
 
 class _KeptBlocks(Records):
-    def __init__(self, blocks: list[Block], records: Records) -> None:
+    def __init__(self, read: Callable[[], Iterator[Block]], records: Records) -> None:
         super().__init__(records.width, records.relation, _public(records), records.person)
-        self._kept = blocks
+        self._kept = read
         self._gathered = records._persons_in_order
 
     @property
@@ -553,22 +547,7 @@ class _KeptBlocks(Records):
         return self._gathered
 
     def _blocks(self) -> Iterator[Block]:
-        yield from self._kept
-
-
-class _CoarseRecords(Records):
-    """Rows on the grid of `SingleRows`, computed on each pass."""
-
-    def __init__(self, records: Records) -> None:
-        super().__init__(records.width, records.relation, _public(records), records.person)
-        self._records = records
-
-    @property
-    def _persons_in_order(self) -> Gathered | Scattered | None:
-        return self._records._persons_in_order
-
-    def _blocks(self) -> Iterator[Block]:
-        yield from self._records._blocks_in_singles()
+        yield from self._kept()
 
 
 def _scattered(

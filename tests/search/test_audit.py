@@ -1,0 +1,63 @@
+"""An audit of the whole search: what its winner tells of a record, and a search that leaks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sfumato import Bounds, PrivateMoments, PrivateSearchCV
+from sfumato.auditing.empirical import epsilon_from_outputs
+from sfumato.search.scores import ScoreSum
+from sfumato.sums.records import ArrayRecords
+
+N_TRIALS, EPSILON, DELTA = 100, 0.5, 1e-4
+ZEROS = np.zeros((2, 1))
+ONE = np.array([[1.0], [0.0]])  # a neighbour whose score differs as much as one can
+
+
+def own_number(_: Any, X: Any, __: Any) -> np.ndarray:
+    """The score of a row is its number: the record that moves the score the most."""
+    return np.asarray(X)[:, 0]
+
+
+def winners(X: np.ndarray) -> list[float]:
+    """Scores of the winners of independent searches, nearly all of the budget spent on scores."""
+    search = PrivateSearchCV(
+        PrivateMoments(bounds=Bounds(lower=0.0, upper=1.0)),
+        {},
+        mean_runs=3.0,
+        scoring=own_number,
+        score_share=0.99,
+        constant_time=False,
+        epsilon=EPSILON,
+        delta=DELTA,
+    )
+    return [search.fit(X).best_score_ for _ in range(N_TRIALS)]
+
+
+def audited() -> float:
+    """Lower bound on epsilon, wrong with a chance of 1e-6 at most."""
+    found = epsilon_from_outputs(
+        winners(ZEROS), winners(ONE), delta=DELTA, confidence=1 - 1e-6, claimed=EPSILON
+    )
+    return float(found.epsilon)
+
+
+def test_the_winner_tells_no_more_than_is_promised() -> None:
+    assert audited() <= EPSILON
+
+
+def test_a_search_without_noise_on_its_scores_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the audit sees a search that scores in the clear."""
+    drawn = ArrayRecords.release
+
+    def bare(self: Any, statistic: Any, mechanism: Any, receipt: Any) -> Any:
+        noisy = drawn(self, statistic, mechanism, receipt)  # the receipt is used up as before
+        if not isinstance(statistic, ScoreSum):
+            return noisy
+        return np.array([sum(float(np.sum(rows)) for rows, *_ in self._blocks())])
+
+    monkeypatch.setattr(ArrayRecords, "release", bare)
+    assert audited() > EPSILON
