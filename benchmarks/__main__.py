@@ -55,6 +55,7 @@ BENCHMARKS = {
         False,
         None,
     ),
+    "linear-growth": (["bench_growth"], True, False, "1"),
     "margins": (["bench_margins"], True, False, "1"),
     "margins-peers": (["bench_margins_peers"], True, False, None),
     "large-margin": (["bench_large_margin"], True, False, "1"),

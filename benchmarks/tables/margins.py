@@ -88,6 +88,19 @@ def _fits(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+def _growth(numbers: list[dict[str, Any]]) -> str:
+    columns = ["part", "what", "n_rows", "n_features", "accuracy", "cpu_s", "runs"]
+    return (
+        "PrivateLinearClassifier on MNIST, epsilon 1, delta 1e-5, add or remove one: its rule with "
+        "one part changed at a time (HOG features, 240 steps), and growth in rows and in features "
+        "(pixels, 60 steps).\n\n"
+        + rows_of(
+            ["part", "what", "rows", "features", "accuracy", "CPU s", "runs"],
+            [[each[name] for name in columns] for each in numbers],
+        )
+    )
+
+
 def _small(row: dict[str, Any]) -> str:
     return f"{row['gradient_norm']:.0e}" if "gradient_norm" in row else ""
 
@@ -136,6 +149,7 @@ SECTIONS: Sections = {
     "margins_frontier": ("Private linear classifiers on image features", _frontier),
     "margins_frontier_cifar": ("Private linear classifiers, CIFAR-10", _frontier),
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
+    "linear_growth": ("Linear classifiers: which part earned what, and growth", _growth),
     "speed": ("Private linear classifiers beside scikit-learn's: speed", _fits),
     "margins_printed": ("Linear classifiers: DPML and DPDR-DPML as printed", _margins_printed),
     "margins_peers_adult": ("Private classifiers beside others, Adult", _margins_peers),
