@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfumato import Ledger
+from sfumato import Ledger, TableBounds
 from sfumato.interfaces.cli import fit as fit_command
 from tests.interfaces.running import confirmed, done, patients, run
 
@@ -77,3 +77,21 @@ def test_an_interrupted_run_says_what_it_cost(
     assert result.exit_code == 130
     spent = Ledger("budget.db").dataset("ward").spent()
     assert f"'ward' was charged epsilon {spent:.4g}" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_a_report_shows_both_ends_of_every_declared_range(folder: Path, suffix: str) -> None:
+    Path("patients.toml").write_text(
+        Path("patients.toml").read_text().replace("lower = 18", "lower = 0")
+    )
+    assert fitted("--epsilon", 1, "--delta", 1e-5).exit_code == 0
+    done("report", "model.sfumato", "-o", f"report{suffix}")
+    told = Path(f"report{suffix}").read_text()
+    for name, ends in ranges(Path("patients.toml")).items():
+        assert f"{ends[0]} to {ends[1]}" in told, name
+    assert "0 to 100" in told  # a bound of 0 was left out before
+
+
+def ranges(bounds: Path) -> dict[str, tuple[float, float]]:
+    records = {column.name: column.to_record() for column in TableBounds.read(bounds).used}
+    return {n: (r["lower"], r["upper"]) for n, r in records.items() if "lower" in r}

@@ -48,11 +48,21 @@ def markdown(report: Report) -> str:
         *_ledger_lines(report.ledger),
         *_sensitive_lines(report),
         *("## Guarantees", "", *results),
+        *_declared_lines(report),
         *("## What this does not protect", "", *(f"- {_md(limit)}" for limit in LIMITS), ""),
         *_pair_lines("Settings", report.settings),
         *_pair_lines("Software", report.versions),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _declared_lines(report: Report) -> list[str]:
+    """Give what was declared public, with values."""
+    facts = dict.fromkeys(each for result in report.results for each in result.declared.items())
+    if not facts:
+        return []
+    rows = [f"| {_md(name)} | {_md(value)} |" for name, value in facts]
+    return ["## What was declared public", "", "| Declared | Value |", "|---|---|", *rows, ""]
 
 
 def _explanation_lines(report: Report) -> list[str]:

@@ -254,12 +254,14 @@ def _left(report: Report) -> str:
 def _public(report: Report) -> str:
     confirmed = None if report.office is None else report.office.confirmed_by
     facts = dict.fromkeys(fact for result in report.results for fact in result.guarantee.public)
+    first: dict[tuple[str, str], int] = {}  # where a fact is stated first: models share most
+    for i, result in enumerate(report.results):
+        for each in result.declared.items():
+            first.setdefault(each, i)
     rows = [
         (escape(name), f'<span data-source="results.{i}.declared">{escape(value)}</span>')
-        for i, result in enumerate(report.results)
-        for name, value in result.declared.items()
-    ]
-    rows = list(dict.fromkeys(rows))[:24]
+        for (name, value), i in first.items()
+    ][:24]
     listed = f'<p data-source="results.0.guarantee.public">{escape("; ".join(facts))}.</p>'
     values = _table(("Declared", "Value"), rows) if rows else ""
     return f"{listed}{values}<p>Confirmed by: {escape(confirmed or 'not stated')}.</p>"

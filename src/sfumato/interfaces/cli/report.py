@@ -130,8 +130,14 @@ def _declared(file: Path) -> dict[str, str]:
 
 
 def _told(record: dict[str, Any]) -> str:
-    kept = {k: v for k, v in record.items() if k not in ("name", "type") and v not in (None, False)}
-    return "; ".join(f"{key} {_short(value)}" for key, value in kept.items()) or "as typed"
+    hidden = ("name", "type", "column")
+    kept = {k: v for k, v in record.items() if k not in hidden and v is not None and v is not False}
+    told = [
+        f"{key} {_short(value)}" for key, value in kept.items() if key not in ("lower", "upper")
+    ]
+    if "lower" in kept and "upper" in kept:  # a bound of 0 is a bound
+        told.insert(0, f"{_short(kept['lower'])} to {_short(kept['upper'])}")
+    return "; ".join(told) or "as typed"
 
 
 def _short(value: Any) -> str:
