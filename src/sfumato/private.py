@@ -366,12 +366,12 @@ class PrivateEstimator(BaseEstimator):
             rows, codes, *facts = rows_of(X, self._target(X, y))
             return self._array_records(rows, codes, self._groups(X, groups)), *facts
         parts, y, groups = partitions_of(X, y, groups)
-        if isinstance(self.bounds, TableBounds):
-            parts = parts.declared(self.bounds.types(), self.bounds.text)
-        elif self.bounds is not None and self.bounds.labels == PUBLIC_LABELS:
+        if self._declared_labels == PUBLIC_LABELS:
             raise MissingBoundsError(
                 "Records that are not in memory need their labels listed in the bounds."
             )
+        if isinstance(self.bounds, TableBounds):
+            parts = parts.declared(self.bounds.types(), self.bounds.text)
         unfitted = type(self)(**{**self.get_params(deep=False), "ledger": None})
         reader = BatchReader(unfitted, rows_of.__name__, y, groups)
         unknown = replace(reader, estimator=self).of(unknown_record(parts.columns))
@@ -450,12 +450,16 @@ class PrivateEstimator(BaseEstimator):
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
         if isinstance(self.bounds, TableBounds):
             facts.append("names, types, ranges and categories of the columns")
-        source = getattr(self.bounds, "target", self.bounds)  # a table has its labels there
-        labels = getattr(source, "labels", None)
+        labels = self._declared_labels
         if labels is not None:
             declared = labels == PUBLIC_LABELS
             facts.append("set of labels found in the data" if declared else "set of labels")
         return tuple(facts)
+
+    @property
+    def _declared_labels(self) -> Any:
+        """The label set as it was declared; a table has it in its target."""
+        return getattr(getattr(self.bounds, "target", self.bounds), "labels", None)
 
     def _warn_if_weak(self, n_rows: int) -> None:
         # Only the public number of rows may be compared, hence only under replace_one.

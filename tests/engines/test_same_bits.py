@@ -27,7 +27,7 @@ from sfumato import (
 )
 from sfumato.engines import LocalParts
 from sfumato.engines import tables as engine_tables
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.functions import PrivateDensity, PrivateMeanCurve
 from sfumato.mechanisms.tape import taped
 from sfumato.tables import TableBounds
@@ -190,6 +190,14 @@ def test_what_needs_all_rows_says_so(
 ) -> None:
     with pytest.raises(UnsupportedModeError, match=words):
         make().fit(sources["glob"])
+
+
+@pytest.mark.parametrize("kind", [PrivateMoments, PrivateLinearClassifier, Fabricator])
+def test_labels_must_be_listed(kind: Any, sources: dict[str, Any]) -> None:
+    """Batches would find different labels, and number them differently."""
+    bounds = TableBounds.from_dict({"age": (0, 100), "bought": "public"}, target="bought")
+    with pytest.raises(MissingBoundsError, match="labels listed"):
+        kind(bounds=bounds, delta=1e-5).fit(sources["glob"])
 
 
 @pytest.mark.parametrize("path", ["none*.parquet", "none.parquet", "none.xyz"])

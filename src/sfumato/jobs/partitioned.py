@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from sfumato.engines import FileParts, Partitions
 from sfumato.engines.tables import GLOB, files_named
 from sfumato.exceptions import EngineError, InvalidInputError
-from sfumato.jobs.pipeline import PrivacyRequest, class_of, default_model, make_model
+from sfumato.jobs.pipeline import PrivacyRequest, class_of, default_model, make_model, require_task
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["fit_parts", "is_in_parts", "opened"]
@@ -85,9 +85,11 @@ def fit_parts(
         Is told of every part that was added up.
     """
     bounds.require_confirmed()
-    bounds.require_target(target)
-    kind = class_of(model or default_model(bounds, promise))
+    estimator = make_model(
+        class_of(model or default_model(bounds, promise)), promise, bounds, options
+    )
+    require_task(estimator, bounds.require_target(target))
     if progress is not None:
         told = progress
         parts.progress = lambda _, __: told(1)
-    return make_model(kind, promise, bounds, options).fit(parts)
+    return estimator.fit(parts)

@@ -50,6 +50,7 @@ __all__ = [
     "offered_models",
     "predict_table",
     "public_class",
+    "require_task",
     "table_for",
     "transfer_table",
 ]
@@ -151,7 +152,7 @@ def fit_table(
             "'--person'."
         )
     estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
-    _require_task(estimator, labels, probabilities=probabilities)
+    require_task(estimator, labels, probabilities=probabilities)
     if isinstance(estimator, PrivateGaussianClassifier):
         _fit_in_batches(estimator, source, options or {}, progress)
     else:
@@ -189,7 +190,7 @@ def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | No
     return "additive" if are_few and "additive" in offered else "linear"
 
 
-def _require_task(estimator: Any, target: Target, *, probabilities: bool) -> None:
+def require_task(estimator: Any, target: Target, *, probabilities: bool = False) -> None:
     """Refuse, before any charge, a model for another kind of target, or without probabilities."""
     name = type(estimator).__name__
     if is_classifier(estimator) != (target.labels is not None):
