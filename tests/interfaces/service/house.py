@@ -82,7 +82,7 @@ class House:
         is_json = answer.headers.get("content-type", "").startswith("application/json")
         return answer.json() if is_json and answer.content else answer.content
 
-    def work(self, seconds: float = 300.0) -> None:
+    def work(self, seconds: float = 900.0) -> None:
         """Let the workers do everything that is queued."""
         start = time.monotonic()
         while self.workers._children or self.office.store.jobs(state="queued"):
