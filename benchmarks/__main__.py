@@ -23,6 +23,7 @@ from benchmarks.tables import rebuild
 # name: (module and arguments, needs real data, needs a GPU, threads)
 BENCHMARKS = {
     "noise": (["bench_noise"], False, False, "1"),
+    "hospital": (["bench_hospital"], False, False, "1"),
     "opacus": (["bench_opacus"], False, False, "1"),
     "budget-saved": (["bench_budget_saved"], False, False, "1"),
     "house": (["bench_house"], False, False, "1"),

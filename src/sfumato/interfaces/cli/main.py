@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperGroup
 
 import sfumato
 from sfumato.interfaces.cli.exit_codes import allow_replacing, plain_interrupts
@@ -74,16 +74,23 @@ class LateCommands(TyperGroup):
 def _offer_force(command: Any) -> None:
     """Add --force to a command that writes a file; `ready_to_write` asks for it."""
     if any("--output" in each.opts and each.default is None for each in command.params):
-        told = "Replace a file that exists; a model that was paid for cannot be drawn again."
-        command.params.append(
-            TyperOption(
-                param_decls=["--force"],
-                is_flag=True,
-                expose_value=False,
-                help=told,
-                callback=lambda _context, _option, wanted: allow_replacing(wanted),
-            )
-        )
+        lender = typer.Typer(add_completion=False)
+        lender.command()(_with_force)  # Typer makes the option, whatever its version
+        command.params += typer.main.get_command(lender).params
+
+
+def _with_force(
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            callback=allow_replacing,
+            expose_value=False,
+            help="Replace a file that exists; a model that was paid for cannot be drawn again.",
+        ),
+    ] = False,
+) -> None:
+    """Lend --force."""
 
 
 app = typer.Typer(
