@@ -45,6 +45,8 @@ BENCHMARKS = {
     "functions": (["bench_functions"], False, False, "1"),
     "functions-utility": (["bench_functions_utility"], True, False, "1"),
     "persons": (["bench_persons"], True, False, "1"),
+    "engines-memory": (["bench_engines", "memory"], False, False, "1"),
+    "engines-cluster": (["bench_engines", "cluster"], False, False, "1"),
     "frontier": (["bench_frontier"], True, True, None),
     "frontier-cifar": (
         [

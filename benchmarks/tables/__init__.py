@@ -11,6 +11,7 @@ from benchmarks.recording import RESULTS
 from benchmarks.tables import (
     additive,
     auditing,
+    engines,
     fabrication,
     faults,
     federated,
@@ -28,7 +29,7 @@ from benchmarks.tables.page import HEAD, Sections, section
 
 FAMILIES = (
     *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
-    *(faults, additive, spending, persons, service),
+    *(faults, additive, spending, persons, service, engines),
 )
 SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
 
