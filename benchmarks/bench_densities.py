@@ -27,6 +27,7 @@ from sfumato.functions.grid_density import GridDensity
 from sfumato.mechanisms import LaplaceMechanism
 
 SEED, RUNS = 0, 40
+BAND_RUNS = 200  # cells of a run move together, so that a share of them needs many runs
 BUDGETS = [(1000, 0.1), (300, 1.0), (1000, 1.0), (10_000, 0.1), (3000, 1.0), (30_000, 1.0)]
 FINE = np.linspace(0, 1, 1001)
 PLANE = 120
@@ -62,6 +63,10 @@ def mixture(*parts: tuple[float, Any]) -> Line:
     return Line(draw, lambda x: sum(w * law.cdf(x) for w, law in parts) / weights.sum())
 
 
+def steps(*parts: tuple[float, float, float]) -> Line:
+    return mixture(*((w, beta(1, 1, low, high - low)) for w, low, high in parts))
+
+
 def with_atom(share: float) -> Line:
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
         return np.where(rng.random(n) < share, ATOM, rng.random(n))
@@ -94,6 +99,9 @@ NOT_TUNED = {
     "Student, three degrees": mixture((1.0, t(3, 0.4, 0.06))),
     "five normals": mixture(*((0.2, norm(0.1 + 0.2 * k, 0.025)) for k in range(5))),
     "step": mixture((0.8, beta(1, 1, 0, 0.5)), (0.2, beta(1, 1, 0.5, 0.5))),
+    "three steps, a gap": steps((0.5, 0, 0.2), (0.1, 0.2, 0.7), (0.4, 0.7, 1)),
+    "three steps, a block": steps((0.2, 0, 0.4), (0.6, 0.4, 0.6), (0.2, 0.6, 1)),
+    "three steps, upwards": steps((0.1, 0, 0.33), (0.3, 0.33, 0.66), (0.6, 0.66, 1)),
     "exponential": mixture((1.0, gamma(1, 0, 0.12))),
     "three of unlike width": mixture(
         (0.2, norm(0.15, 0.02)), (0.5, norm(0.45, 0.1)), (0.3, norm(0.85, 0.03))
@@ -160,7 +168,14 @@ def on_a_line() -> Iterator[dict[str, Any]]:
                         seconds["cpu_s"],
                     ]
                 )
-            yield row(kind, name, n, epsilon, np.array(found))
+            covers = [each[2] for each in found]
+            for run in range(RUNS, BAND_RUNS):
+                rows = law.draw(n, np.random.default_rng(run))
+                model = PrivateDensity(epsilon=epsilon, delta=1e-6, step=law.step, bounds=BOX)
+                covers.append(covered(model.fit(rows[:, None]), rows))
+            array = np.array(found)
+            array[:, 2] = np.mean(covers)
+            yield row(kind, name, n, epsilon, array)
 
 
 def row(kind: str, name: str, n: int, epsilon: float, found: np.ndarray) -> dict[str, Any]:
@@ -236,8 +251,10 @@ if __name__ == "__main__":
         {
             "worst_ratio": max(each["ratio"] for each in numbers),
             "mean_band_cover": round(float(np.mean(covers)), 4),
+            "band_cover_from_to": [min(covers), max(covers)],
             "rows": numbers,
         },
         seed=SEED,
         runs=RUNS,
+        band_runs=BAND_RUNS,
     )

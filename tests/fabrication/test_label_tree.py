@@ -500,7 +500,7 @@ def test_the_method_is_chosen_by_a_public_rule() -> None:
     with pytest.raises(UnsupportedModeError, match="tree"):
         Fabricator(method="tree", bounds=Bounds(lower=0.0, upper=1.0)).fit(rows)
     with pytest.raises(UnsupportedModeError, match="given"):
-        fabricator(method="moments").fit(people(50)).sample(5, given={"age": 3})
+        Fabricator(delta=1e-5, bounds=Bounds(norm=1.0)).fit(rows).sample(5, given={"x0": 0})
     for wrong in ({"town": [1]}, {"ward": [1]}, {"age": [200]}, {"age": [9, 3]}):
         with pytest.raises(InvalidInputError, match="bins"):
             fabricator(bins=wrong).fit(people(50))
@@ -510,3 +510,53 @@ def test_the_method_is_chosen_by_a_public_rule() -> None:
 def test_few_rows_and_none(n: int) -> None:
     made, labels = fabricator(relation="add_or_remove_one").fit_fabricate(people(20).iloc[:n])
     assert len(made) == len(labels) >= 1
+
+
+def test_rare_categories_are_redrawn_by_public_weights() -> None:
+    names = [f"t{k:03d}" for k in range(80)]
+    weights = [1.0] * 79 + [9.0]
+    facts = {"town": {"type": "string", "categories": names, "weights": weights}, "age": (0, 100)}
+    bounds = TableBounds.from_dict(facts)
+    table = pd.DataFrame({"town": names[70:] * 60, "age": np.linspace(0, 100, 600)})
+    made = Fabricator(method="tree", epsilon=math.inf, bounds=bounds, random_state=0).fit_fabricate(
+        table
+    )
+    share = (made["town"] == "t079").mean()
+    assert 0.25 < share < 0.47  # 9 of 25 among the shared ones; evenly it would be 1 of 17
+    for wrong in ([1.0] * 79, [0.0] * 80, ["x"] * 80):
+        with pytest.raises(InvalidInputError, match="weights"):
+            TableBounds.from_dict({"town": {**facts["town"], "weights": wrong}})
+    with pytest.raises(InvalidInputError, match="weights"):
+        TableBounds.from_dict({"age": {"lower": 0, "upper": 1, "weights": [1.0]}})
+
+
+def test_gaussians_under_conditions() -> None:
+    """The fallback of small tables draws the rest of a row given some columns and the label."""
+    rng = np.random.default_rng(0)
+    ward = rng.choice(["A", "B"], 600)
+    age = np.where(ward == "A", 30.0, 70.0) + rng.normal(0, 5, 600)
+    table = pd.DataFrame({"ward": ward, "age": age, "cost": 2 * age + rng.normal(0, 5, 600)})
+    table["ill"] = np.where(rng.random(600) < age / 100, "yes", "no")
+    facts = {"ward": ["A", "B"], "age": (0, 100), "cost": (0, 250), "ill": ["no", "yes"]}
+    model = Fabricator(
+        method="moments",
+        epsilon=math.inf,
+        bounds=TableBounds.from_dict(facts, target="ill"),
+        random_state=0,
+    ).fit(table)
+    rows, labels = model.sample(1500, given={"ward": "B", "ill": "yes"})
+    assert set(rows["ward"]) == {"B"}
+    assert set(labels) == {"yes"}
+    assert rows["cost"].mean() == pytest.approx(140, abs=12)
+    rows, labels = model.sample(1500, given={"age": 31})
+    assert (rows["age"].round(9) == 31).all()
+    assert rows["cost"].mean() == pytest.approx(62, abs=12)
+    assert (rows["ward"] == "A").mean() > 0.9
+    assert len(model.fabricate(37)[0]) == 37
+    for wrong, words in (
+        ({"x": 1}, "no column"),
+        ({"ward": "C"}, "category"),
+        ({"ill": 3}, "label"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            model.sample(3, given=wrong)

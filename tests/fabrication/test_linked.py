@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato import Fabricator, LinkedTables, TableBounds
+from sfumato import Fabricator, Ledger, LinkedTables, TableBounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.tape import Tape, taped
 from sfumato.testing import seeded_noise
@@ -46,7 +46,7 @@ def clinic(n: int, seed: int = 0) -> Tables:
 
 def fabricator(**parameters: Any) -> Fabricator:
     usual = {"epsilon": 3.0, "delta": 1e-5, "bounds": LINKED.bounds, "random_state": 0}
-    return Fabricator(**{"method": "tree", **usual, **parameters})
+    return Fabricator(**{"method": "tree", "unit": "person", **usual, **parameters})
 
 
 def changed(tables: Tables, number: int) -> Tables:
@@ -123,6 +123,21 @@ def test_no_person_moves_a_release_further_than_its_sensitivity(relation: str) -
     ]
     assert np.max(moved) <= 1 + 1e-12
     assert np.max(moved) >= 0.7
+
+
+def test_the_guarantee_speaks_of_persons() -> None:
+    people, events = clinic(60)
+    people["id"] = people["id"].astype(object)
+    people.loc[3, "id"] = None  # nobody: dropped
+    ledger = Ledger().create("clinic", epsilon=10.0, delta=1e-4, unit="person")
+    joined = LINKED.joined(people, events)
+    model = fabricator(ledger=ledger).fit(joined)
+    assert "any one person, with all rows," in str(model.guarantee_)
+    assert 0 < ledger.spent() <= 3.0
+    assert len(LINKED.split(model)[0]) == 59
+    assert not set(joined["id"].dropna()) & set(map(str, people["id"]))  # no key travels
+    with pytest.raises(UnsupportedModeError, match="'person'"):
+        fabricator(ledger=ledger, unit="record").fit(joined)
 
 
 def test_nothing_after_the_releases_reads_a_person() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,14 +25,20 @@ from sfumato.fabrication.engines import (
 from sfumato.fabrication.label_tree import release_tree
 from sfumato.fabrication.public_rules import BranchPlan, PublicScale
 from sfumato.fabrication.smoothing import MOST_PASSES
-from sfumato.fabrication.stored import stored_bins, stored_names, stored_release
+from sfumato.fabrication.stored import (
+    gaussians_from_record,
+    gaussians_to_record,
+    stored_bins,
+    stored_names,
+    stored_release,
+)
 from sfumato.fabrication.tree_masses import LabelTree, ReleasedTree
 from sfumato.fabrication.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.fabrication.tree_rows import DeclaredTable
 from sfumato.guarantee import Unit
 from sfumato.hulls.partition import PARTITIONS
 from sfumato.hulls.rows import check_count
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
+from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import (
     Form,
     integers,
@@ -54,6 +61,8 @@ OF_PERSONS = ("tree", "moments")  # methods that add up records
 
 
 LABEL = "label"  # in conditions
+CONDITION_SPREAD = 0.05  # of a range, by which Gaussians may miss a condition before it is set
+Fixed = tuple[NDArray[np.intp], NDArray[np.float64]]  # places of a row, and what stands there
 
 
 class Fabricator(PrivateRowsEstimator):
@@ -285,7 +294,7 @@ class Fabricator(PrivateRowsEstimator):
             self._note_labels(labels)
             scale = PublicScale(bounds, records.width)
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
-            self.released_ = _as_dict(released, records.public_rows)
+            self.released_ = gaussians_to_record(released, records.public_rows)
         else:
             rows, codes, labels = self._rows_and_codes(X, self._target(X, y))
             self._groups(X, groups)  # refuses them
@@ -312,8 +321,14 @@ class Fabricator(PrivateRowsEstimator):
         if labels is not None:
             self.classes_ = labels
 
-    def fabricate(self) -> Any:
+    def fabricate(self, n_rows: int | None = None) -> Any:
         """Give the fabricated rows, as a table if the rows seen were one.
+
+        Parameters
+        ----------
+        n_rows : int, optional
+            A declared number of rows, in shares of the released ones; with the methods "tree" and
+            "moments" only. By default the public number, or the released one.
 
         Returns
         -------
@@ -323,12 +338,17 @@ class Fabricator(PrivateRowsEstimator):
             Only where labels were given.
         """
         check_is_fitted(self)
+        if n_rows is not None:
+            check_count("n_rows", n_rows)
         if self._method == "tree":
-            return self._draw_tree(None, {})
+            return self._draw_tree(n_rows, {})
         if not self._draws_rows:
+            if n_rows is not None:
+                raise UnsupportedModeError("'n_rows' is for the methods 'tree' and 'moments'.")
             return self._answer(self.released_["rows"].copy(), self.released_["codes"])
         counts = self.released_["counts"]
-        sizes = _shares_of(counts, self.released_["n_rows"] or int(np.rint(counts.sum())))
+        usual = self.released_["n_rows"] or int(np.rint(counts.sum()))
+        sizes = _shares_of(counts, n_rows or usual)
         generator = check_random_state(self.random_state)
         return self._draw(generator.permutation(np.repeat(np.arange(len(counts)), sizes)))
 
@@ -359,8 +379,9 @@ class Fabricator(PrivateRowsEstimator):
         n_rows : int
             Number of rows; with the methods "tree" and "moments" only.
         given : mapping of str to object, optional
-            Values of some columns that all rows are to have, and under the name of the target (or
-            "label") their label; with the method "tree" only.
+            Values of some columns of a table that all rows are to have, and under the name of the
+            target (or "label") their label. The method "tree" meets them exactly; "moments" draws
+            the other columns from its Gaussians given these.
 
         Returns
         -------
@@ -371,16 +392,16 @@ class Fabricator(PrivateRowsEstimator):
         check_count("n_rows", n_rows)
         if self._method == "tree":
             return self._draw_tree(n_rows, given or {})
-        if given:
-            raise UnsupportedModeError("Conditions ('given') are for the method 'tree'.")
         if not self._draws_rows:
             raise UnsupportedModeError(
                 "Only unit 'record' with method 'tree' or 'moments' can draw more rows; this one "
                 "has made one row for each row it has seen: call fabricate()."
             )
-        counts = self.released_["counts"]
+        released, fixed = self._conditioned(given or {})
+        counts = released.gaussians.counts
         generator = check_random_state(self.random_state)
-        return self._draw(generator.choice(len(counts), n_rows, p=counts / counts.sum()))
+        numbers = generator.choice(len(counts), n_rows, p=counts / counts.sum())
+        return self._draw(numbers, released, fixed)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         if self._method == "tree":
@@ -461,18 +482,23 @@ class Fabricator(PrivateRowsEstimator):
 
     def _draw_tree(self, n_rows: int | None, given: Mapping[str, Any]) -> Any:
         table, tree = self.released_tree()
+        conditions, code = self._given_label(given)
+        generator = check_random_state(self.random_state)
+        cells, codes = table.draw(tree, n_rows or tree.n_rows, generator, conditions, code)
+        made = self._encoder.from_cells(cells, library=getattr(self, "library_", None) or "pyarrow")
+        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
+
+    def _given_label(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
+        """Part conditions into those of columns and the number of the label."""
         conditions, code = dict(given), None
-        target = table.bounds.target
+        target = getattr(self.bounds, "target", None)
         for name in (LABEL, *(() if target is None else (target.name,))):
             if hasattr(self, "classes_") and name in conditions:
                 (found,) = np.nonzero(self.classes_ == conditions.pop(name))
                 if not len(found):
                     raise InvalidInputError(f"'given' names no label: {given[name]!r}.")
                 code = int(found[0])
-        generator = check_random_state(self.random_state)
-        cells, codes = table.draw(tree, n_rows or tree.n_rows, generator, conditions, code)
-        made = self._encoder.from_cells(cells, library=getattr(self, "library_", None) or "pyarrow")
-        return (made, self.classes_[codes]) if hasattr(self, "classes_") else made
+        return conditions, code
 
     def _check_stored_tree(self) -> None:
         if not isinstance(self.bounds, TableBounds) or "margins" not in self.released_:
@@ -510,9 +536,29 @@ class Fabricator(PrivateRowsEstimator):
 
     # After the release ------------------------------------------------------------------------
 
-    def _draw(self, numbers: NDArray[np.intp]) -> Any:
+    def _conditioned(self, given: Mapping[str, Any]) -> tuple[CentredGaussians, Fixed]:
+        """Give the Gaussians under conditions, and what rows have at which places."""
+        released = gaussians_from_record(self.released_)
+        conditions, code = self._given_label(given)
+        fixed = np.empty(0, dtype=np.intp), np.empty(0)
+        if conditions and not isinstance(self.bounds, TableBounds):
+            raise UnsupportedModeError("Conditions ('given') on columns are for tables.")
+        if conditions:
+            fixed = self._declared_table().encoded(conditions, self._encoder)
+            released = released.given(*fixed, CONDITION_SPREAD)
+        if code is not None:
+            counts = np.where(released.classes == code, released.gaussians.counts, 0.0)
+            released = replace(released, gaussians=replace(released.gaussians, counts=counts))
+        return released, fixed
+
+    def _draw(
+        self,
+        numbers: NDArray[np.intp],
+        released: CentredGaussians | None = None,
+        fixed: Fixed | None = None,
+    ) -> Any:
         """Draw one row from the Gaussian of each number."""
-        released = _from_dict(self.released_)
+        released = released or gaussians_from_record(self.released_)
         generator = check_random_state(self.random_state)
         drawn = np.empty((len(numbers), released.basis.shape[1]))
         for number in np.unique(numbers):
@@ -524,6 +570,8 @@ class Fabricator(PrivateRowsEstimator):
         if isinstance(self.bounds, TableBounds):
             scores = self._encoder.are_scores
             rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain
+        if fixed is not None:
+            rows[:, fixed[0]] = fixed[1]
         return self._answer(rows, released.classes[numbers])
 
     def _smoothed(
@@ -558,21 +606,3 @@ def _shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
     left = n_rows - int(sizes.sum())
     ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
     return np.asarray(sizes + np.diff(ends, prepend=0))
-
-
-def _as_dict(released: CentredGaussians, n_rows: int | None) -> dict[str, Any]:
-    return {
-        "centre": released.centre,
-        "basis": released.basis,
-        "radius": released.radius,
-        "classes": released.classes,
-        "n_rows": n_rows,
-        **vars(released.gaussians),
-    }
-
-
-def _from_dict(record: Mapping[str, Any]) -> CentredGaussians:
-    gaussians = ClassGaussians(record["counts"], record["means"], record["covariances"])
-    return CentredGaussians(
-        record["centre"], record["basis"], record["radius"], gaussians, record["classes"]
-    )

@@ -54,8 +54,9 @@ class LinkedTables:
 
     Privacy
     -------
-    Unit and relation : one record of `joined` is a person with all events, so that the guarantee
-        of a `Fabricator` for a record is one for a person; both relations.
+    Unit and relation : one record of `joined` is a person with all events. A `Fabricator` with
+        unit "person" says so in its guarantee and ledger, and drops who has no key; with unit
+        "record" it says "record", which is a person here. Both relations.
     Released : nothing here; `joined` is a map of each person by itself, `split` reads released
         numbers only.
     Sensitivity : that of one record, whatever the number of events.
@@ -72,7 +73,8 @@ class LinkedTables:
     >>> linked = LinkedTables(
     ...     TableBounds.from_dict({"age": (0, 100)}),
     ...     TableBounds.from_dict({"kind": ["old", "new"]}), key="id", most_events=4)
-    >>> model = Fabricator(epsilon=3.0, bounds=linked.bounds, method="tree", random_state=0)
+    >>> model = Fabricator(
+    ...     epsilon=3.0, unit="person", bounds=linked.bounds, method="tree", random_state=0)
     >>> made, events = linked.split(model.fit(linked.joined(people, visits)))
     >>> len(made), set(events["id"]) <= set(made["id"])
     (200, True)
@@ -118,9 +120,14 @@ class LinkedTables:
             for column in self.events.used:
                 columns[start + column.name] = {**column.to_record(), "missing": True}
         known = {name: Column.from_record(name, each) for name, each in columns.items()}
-        if len(known) != len(self.people.used) + 1 + len(self._starts) * len(self.events.used):
-            raise InvalidInputError(f"A column of people is called {COUNT!r} or as one of events.")
-        return TableBounds.from_record({**record, "columns": columns})
+        n_columns = len(self.people.used) + 1 + len(self._starts) * len(self.events.used)
+        if len(known) != n_columns or self.key in known:
+            raise InvalidInputError(
+                f"A column of people, or the key, is called {COUNT!r} or as one of events."
+            )
+        about = {"person": self.key, "person_rows": 1, "per_person": "average"}
+        usual = {k: v for k, v in record.items() if k not in (*about, "one_row_per_person")}
+        return TableBounds.from_record({**usual, **about, "columns": columns})
 
     @property
     def _starts(self) -> tuple[str, ...]:
@@ -138,7 +145,7 @@ class LinkedTables:
         Returns
         -------
         table
-            As `bounds` describes it.
+            As `bounds` describes it, and a new key, by which unit "person" knows a person.
         """
         keys = [columns_of(table, [self.key])[self.key] for table in (people, events)]
         known = self.people.cells(people)
@@ -160,6 +167,7 @@ class LinkedTables:
             parts.append(padded[further])
         encoder = TableEncoder(self.bounds)
         table = encoder.from_cells(np.column_stack(parts), library=library_of(people))
+        table = _with_column(table, self.key, _new_keys(keys[0], place))
         return self._with_target(table, people, place)
 
     def _with_target(self, table: Any, people: Any, place: Codes) -> Any:
@@ -261,6 +269,12 @@ def _mixed(words: NDArray[np.uint64]) -> list[int]:
     with np.errstate(over="ignore"):
         spread = (words ^ (words >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     return [int(word) >> 33 for word in spread]
+
+
+def _new_keys(keys: Any, place: Codes) -> NDArray[Any]:
+    """Number the records, whose persons are all different; None for who has no key."""
+    is_given = person_codes(keys)[place] >= 0
+    return np.array([str(n) if given else None for n, given in enumerate(is_given)], dtype=object)
 
 
 def _with_column(table: Any, name: str, values: NDArray[Any]) -> Any:

@@ -28,7 +28,7 @@ __all__ = ["ColumnCells", "TableCells", "public_columns"]
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_VALUES = 32  # whole numbers of so short a range have a cell each
+MOST_VALUES = 100  # whole numbers of so short a range have a cell each
 NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
 MOST_CATEGORIES = 64  # further categories share the last cell
 PARTS = 33  # points of a cell at which its distribution function is known; straight between them
@@ -52,6 +52,8 @@ class ColumnCells:
         Public edges of the cells, from `lower` to `upper`; None where they are to be released.
     may_be_missing : bool
         Whether a missing cell is kept as missing.
+    weights : tuple of float or None
+        Public weights of its categories, by which those that share a cell are redrawn.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ColumnCells:
     is_whole: bool
     edges: tuple[float, ...] | None
     may_be_missing: bool
+    weights: tuple[float, ...] | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -122,7 +125,8 @@ def public_columns(
             if edges is not None:
                 raise InvalidInputError(f"'bins' names a column of categories: {feature.name!r}.")
             size = len(feature.categories or ())
-            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, feature.missing))
+            about = feature.missing, feature.weights
+            found.append(ColumnCells(feature.name, size, 0.0, 1.0, False, None, *about))
             continue
         if edges is not None:
             inside = np.clip(np.array(edges, dtype=np.float64), feature.lower, feature.upper)
@@ -245,8 +249,13 @@ class TableCells:
         if edges is None:
             values = known.astype(np.float64)
             if each.is_shared:
-                n_shared = each.n_categories - MOST_CATEGORIES + 1
-                others = MOST_CATEGORIES - 1 + generator.randint(n_shared, size=len(cells))
+                weights = np.array(
+                    (each.weights or (1.0,) * each.n_categories)[MOST_CATEGORIES - 1 :]
+                )
+                chances = weights / weights.sum()
+                others = (
+                    MOST_CATEGORIES - 1 + generator.choice(len(chances), size=len(cells), p=chances)
+                )
                 values = np.where(known == last, others, values)
             return values, missing
         return _inside(

@@ -13,6 +13,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.constraints import Constraint, parsed, repaired
 from sfumato.fabrication.table_cells import ColumnCells, TableCells, public_columns
 from sfumato.fabrication.tree_masses import LabelTree, ReleasedTree
+from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["DeclaredTable"]
@@ -100,6 +101,22 @@ class DeclaredTable:
             ]
         )
         return np.where(np.column_stack(gaps), np.nan, cells)
+
+    def encoded(
+        self, given: Mapping[str, Any], encoder: TableEncoder
+    ) -> tuple[NDArray[np.intp], Array]:
+        """Give conditions as numbers of an encoded record, and their places in it."""
+        wanted = self._wanted(given)
+        cells = np.full((1, len(self.bounds.features)), np.nan)
+        cells[0, list(wanted)] = list(wanted.values())
+        (row,) = encoder.transform(encoder.from_cells(cells))
+        widths = [
+            (1 if f.is_number else len(f.categories or ())) + f.missing
+            for f in self.bounds.features
+        ]
+        owners = np.repeat(np.arange(len(widths)), widths)
+        (places,) = np.nonzero(np.isin(owners, list(wanted)))
+        return places, row[places]
 
     def _wanted(self, given: Mapping[str, Any]) -> dict[int, float]:
         """Give the cells of public values, by place of the column."""

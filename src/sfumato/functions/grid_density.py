@@ -440,8 +440,20 @@ class GridDensity:
         low, side = np.array(self.cells.lower), self.cells.sides
         axes = [low[j] + (np.arange(n) + 0.5) * side[j] for j, n in enumerate(self.cells.shape)]
         inner = [np.clip(rows[:, j], axes[j][0], axes[j][-1]) for j in range(len(axes))]
-        surface = RegularGridInterpolator(axes, self.masses / self.volume)
-        return np.asarray(surface(np.column_stack(inner)))
+        surface = RegularGridInterpolator(axes, (self.masses - self._alone) / self.volume)
+        return np.asarray(
+            surface(np.column_stack(inner)) + self._at(rows, self._alone / self.volume)
+        )
+
+    @cached_property
+    def _alone(self) -> Array:
+        """Masses by which cells that are apart stand above their neighbours: they stay inside."""
+        found = np.zeros(self.masses.shape)
+        for code, each in enumerate(self.smoothed):
+            if each.apart.any():
+                mine = self.masses[..., code]
+                found[..., code] = np.maximum(mine - _filled(mine, each.apart), 0.0)
+        return found
 
     def cdf(self, values: Array) -> Array:
         """Give the distribution function of all rows on a line."""
@@ -485,7 +497,11 @@ class GridDensity:
         if self.cells.width == 1:
             return self._invert(places[0], codes, generator.uniform(size=n_samples)), codes
         jitter = generator.uniform(size=(2, n_samples, self.cells.width))
-        inner = np.column_stack(places) + 0.5 + jitter[0] - jitter[1]  # a triangular law
+        alone = (
+            generator.uniform(size=n_samples) * chances[numbers] < np.ravel(self._alone)[numbers]
+        )
+        spread = np.where(alone[:, None], 0.5, jitter[1])  # a triangular law, or evenly in the cell
+        inner = np.column_stack(places) + 0.5 + jitter[0] - spread
         inner = np.abs(inner)
         last = np.array(self.cells.shape)
         inner = last - np.abs(last - inner)  # folded at the edges

@@ -89,6 +89,25 @@ class CentredGaussians:
         spread = normal * np.sqrt(np.maximum(eigenvalues, 0.0))
         return np.asarray(self.gaussians.means[number] + spread @ axes.T)
 
+    def given(self, places: NDArray[np.intp], values: Array, spread: float) -> CentredGaussians:
+        """Give the Gaussians of rows that have `values` at some places, up to a small spread.
+
+        Counts become the chances of each Gaussian to have made such a row.
+        """
+        across = self.radius * self.basis[places]
+        logs, means, covariances = [], [], []
+        for count, mean, covariance in zip(*vars(self.gaussians).values(), strict=True):
+            joint = across @ covariance
+            seen = joint @ across.T + spread**2 * np.eye(len(places))
+            off = values - self.centre[places] - across @ mean
+            gain = np.linalg.solve(seen, joint)
+            logs.append(math.log(count) + _log_density(off[None], np.zeros(len(off)), seen)[0])
+            means.append(mean + off @ gain)
+            covariances.append(covariance - joint.T @ gain)
+        chances = np.exp(np.array(logs) - max(logs))
+        found = ClassGaussians(chances, np.array(means), np.array(covariances))
+        return replace(self, gaussians=found)
+
     def to_rows(self, coordinates: Array) -> Array:
         """Give the rows that have these coordinates and nothing outside U."""
         return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))

@@ -37,6 +37,7 @@ HEAD = """\
 # missing     true: missing cells get a number of their own
 # fill        the value that a missing cell counts as; without both, it counts as the middle
 # decimals    decimals of fabricated numbers
+# weights     public weights of categories, by which rare ones are redrawn in fabricated tables
 # parts       parts of a date that are used: "time", "year", "month", "weekday", "hour"
 # format      how a date is written, such as "%d.%m.%Y"
 # left_out    true: the column is not read

@@ -59,6 +59,8 @@ class Feature:
         Decimals of the numbers that are written back.
     part, format : str
         Which part of a date it is, and how dates are written in text.
+    weights : tuple of float or None
+        Public weights of the categories.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Feature:
     decimals: int | None = None
     part: str = ""
     format: str = ""
+    weights: tuple[float, ...] | None = None
 
     @property
     def is_number(self) -> bool:
@@ -164,6 +167,9 @@ class Column:
         Parts of a date that are used: "time", "year", "month", "weekday", "hour".
     format : str
         How a date is written in text, as for `strptime`; by default as ISO 8601 says.
+    weights : tuple of float, optional
+        Public weights of the categories, one each: where many of them share a cell of a fabricated
+        table, they are redrawn by these. By default evenly.
     """
 
     name: str
@@ -180,6 +186,7 @@ class Column:
     decimals: int | None = None
     parts: tuple[str, ...] = ()
     format: str = ""
+    weights: tuple[float, ...] | None = None
 
     @classmethod
     def from_record(cls, name: str, record: Any) -> Column:
@@ -231,6 +238,7 @@ class Column:
                     ordered=self.ordered,
                     upper=last,
                     fill=fill,
+                    weights=self.weights,
                     **shared,
                 ),
             )
@@ -280,6 +288,12 @@ class Column:
         check_values(self.categories, place, "categories")
         if self.fill is not None and self.fill not in (self.categories or ()):
             raise InvalidInputError(f"{place}: 'fill' must be one of the categories.")
+        if self.weights is not None:
+            found = [_number(each, "weights", place) for each in self.weights]
+            if len(found) != len(self.categories or ()) or min(found) <= 0:
+                raise InvalidInputError(
+                    f"{place}: 'weights' must be positive, one for each of the categories."
+                )
 
     def _check_number(self, place: str) -> None:
         kind = arrow_kind(self.type)
@@ -288,7 +302,7 @@ class Column:
                 f"{place} is of type {self.type}, which holds no numbers: list its 'categories', "
                 "or set left_out = true."
             )
-        self._refuse(place, "parts", "format", "ordered")
+        self._refuse(place, "parts", "format", "ordered", "weights")
         if kind != "b" or self.lower is not None or self.upper is not None:
             lower, upper = (_number(getattr(self, key), key, place) for key in ("lower", "upper"))
             if not lower < upper:
@@ -302,7 +316,7 @@ class Column:
             raise InvalidInputError(f"{place}: 'decimals' must be a whole number, -12 to 12.")
 
     def _check_date(self, place: str) -> None:
-        self._refuse(place, "log", "ordered", "decimals", "fill")
+        self._refuse(place, "log", "ordered", "decimals", "fill", "weights")
         if not self.parts:
             listed = ", ".join(f'"{part}"' for part in PARTS)
             raise InvalidInputError(
