@@ -23,7 +23,7 @@ from sfumato.fabrication.engines import (
     in_order,
 )
 from sfumato.fabrication.label_tree import release_tree
-from sfumato.fabrication.public_rules import BranchPlan, PublicScale
+from sfumato.fabrication.public_rules import BranchPlan, PublicScale, shares_of
 from sfumato.fabrication.smoothing import MOST_PASSES
 from sfumato.fabrication.stored import (
     gaussians_from_record,
@@ -348,7 +348,7 @@ class Fabricator(PrivateRowsEstimator):
             return self._answer(self.released_["rows"].copy(), self.released_["codes"])
         counts = self.released_["counts"]
         usual = self.released_["n_rows"] or int(np.rint(counts.sum()))
-        sizes = _shares_of(counts, n_rows or usual)
+        sizes = shares_of(counts, n_rows or usual)
         generator = check_random_state(self.random_state)
         return self._draw(generator.permutation(np.repeat(np.arange(len(counts)), sizes)))
 
@@ -597,12 +597,3 @@ class Fabricator(PrivateRowsEstimator):
 def _joint(cells: NDArray[np.intp], pairs: NDArray[np.intp]) -> int:
     """Cells of all pairs together."""
     return int((cells[pairs[:, 0]] * cells[pairs[:, 1]]).sum())
-
-
-def _shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
-    """Divide `n_rows` by the private counts, at least one row a Gaussian as long as they last."""
-    sizes = np.zeros(len(counts), dtype=np.intp)
-    sizes[np.argsort(-counts, kind="stable")[:n_rows]] = 1
-    left = n_rows - int(sizes.sum())
-    ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
-    return np.asarray(sizes + np.diff(ends, prepend=0))

@@ -19,6 +19,7 @@ __all__ = [
     "ScaledRows",
     "plan_branches",
     "require_entries",
+    "shares_of",
 ]
 
 Array = NDArray[np.float64]
@@ -171,3 +172,12 @@ def require_entries(name: str, bounds: Bounds, relation: str) -> None:
             f"{name} with unit 'entry' publishes one row for each row, so only relation "
             "'replace_one' is offered."
         )
+
+
+def shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
+    """Divide `n_rows` by the private counts, at least one row a Gaussian as long as they last."""
+    sizes = np.zeros(len(counts), dtype=np.intp)
+    sizes[np.argsort(-counts, kind="stable")[:n_rows]] = 1
+    left = n_rows - int(sizes.sum())
+    ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
+    return np.asarray(sizes + np.diff(ends, prepend=0))
