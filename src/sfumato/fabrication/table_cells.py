@@ -28,7 +28,7 @@ __all__ = ["ColumnCells", "TableCells", "public_columns"]
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_VALUES = 100  # whole numbers of so short a range have a cell each
+MOST_VALUES = 32  # whole numbers of so short a range have a cell each
 NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
 MOST_CATEGORIES = 64  # further categories share the last cell
 PARTS = 33  # points of a cell at which its distribution function is known; straight between them
