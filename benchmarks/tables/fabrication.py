@@ -95,7 +95,7 @@ def _fabricated_tables(numbers: list[dict[str, Any]]) -> str:
         "pairs and triples in public bins. Wasserstein: mean over columns of numbers, in parts of "
         "the range. Adult sees the public bins of the peers' runs, or releases its own edges "
         "(knots); Gaussians are the method of arrays. Learners are scored on test rows: means of "
-        "one to three runs."
+        "one to five runs; of tables other than Adult they see four fifths of the rows."
     )
     rows = [
         [
