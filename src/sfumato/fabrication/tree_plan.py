@@ -27,11 +27,8 @@ __all__ = ["TreePlan", "coarse_sizes", "is_tree_worthwhile", "usual_levels", "us
 Array = NDArray[np.float64]
 
 # Chosen once on training rows of public tables, and fixed since.
-CUT_SHARE = 0.05  # of mu²: edges of cells
-# Of mu²: edges of the tree; of the Gaussian part: counts of each column, pairs of columns get the
-# rest. Where counts stand out, and where a pair has less than SCARCE rows per noise of a count.
-TREE_SHARE, MARGIN_SHARE = (0.1, 0.2), (0.5, 0.7)
-SCARCE = 150.0
+CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
+MARGIN_SHARE = 0.5  # of the Gaussian part: counts of each column; pairs of columns get the rest
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
 MOST_COUNTS = 2**22  # counts of all candidate pairs together
@@ -179,8 +176,6 @@ class TreePlan:
         # The mechanism of a table does not depend on how many cells it has.
         pairs = _tables(max(n_edges, 1))
         noise = records.sensitivity(pairs) / (mu * math.sqrt(0.5)) if n_edges and finite else 0.0
-        is_scarce = (records.public_rows or ROWS_NOT_KNOWN) < SCARCE * noise
-        tree_share, margin_share = TREE_SHARE[is_scarce], MARGIN_SHARE[is_scarce]
         levels = usual_levels(records.public_rows, noise)
         n_seconds = usual_seconds(records.public_rows, noise, n_columns)
         n_choices = n_edges + n_seconds
@@ -192,7 +187,7 @@ class TreePlan:
             cuts = QuantileMechanism(moved, each, n_cut, levels)
             beside.append(cuts.event())
         if n_edges:
-            each = 2 * mu * math.sqrt(tree_share / n_choices) if finite else math.inf
+            each = 2 * mu * math.sqrt(TREE_SHARE / n_choices) if finite else math.inf
             choice = ExponentialMechanism(records.sensitivity(pairs, "part"), each)
             beside.append(Repeated(choice, n_choices).event())
         whole = math.inf
@@ -204,12 +199,12 @@ class TreePlan:
         def gaussian(n_tables: int, share: float) -> GaussianMechanism:
             return _gaussian(records, _tables(n_tables), whole * math.sqrt(share))
 
-        one_pair = (1 - margin_share) / max(n_choices, 1)  # all pairs have the same noise
+        one_pair = (1 - MARGIN_SHARE) / max(n_choices, 1)  # all pairs have the same noise
         return cls(
             columns,
             n_classes,
             cuts,
-            gaussian(n_columns, margin_share if n_edges else 1.0),
+            gaussian(n_columns, MARGIN_SHARE if n_edges else 1.0),
             choice,
             gaussian(n_edges, n_edges * one_pair) if n_edges else None,
             n_seconds,
