@@ -179,6 +179,7 @@ def _on_workers(glob: str, n_workers: int) -> tuple[dict[str, Any], Any]:
     import psutil
     from distributed import Client, LocalCluster
 
+    from sfumato.engines.dask import ClusterFiles
     from sfumato.engines.tables import files_named
     from sfumato.mechanisms.tape import taped
 
@@ -188,8 +189,8 @@ def _on_workers(glob: str, n_workers: int) -> tuple[dict[str, Any], Any]:
         ) as local,
         Client(local) as client,
     ):
-        frame = dd.read_parquet(files_named(glob))
-        _moments().fit(frame.partitions[:n_workers])  # libraries are loaded
+        frame = ClusterFiles(files_named(glob))
+        _moments().fit(dd.read_parquet(files_named(glob)[:n_workers]))  # libraries are loaded
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
         before = sum(sum(each.cpu_times()[:2]) for each in workers)
         with taped() as tape:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dask
 import numpy as np
 
 from sfumato.engines.failures import told
-from sfumato.engines.tables import FileParts
+from sfumato.engines.tables import BATCH_ROWS, FileParts
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import Partitions, Task
@@ -168,7 +169,7 @@ class ClusterFiles(DelayedParts):
     def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
         self._files = [os.fspath(path) for path in files]
         names = FileParts(self._files).columns
-        super().__init__([dask.delayed(_read_file)(path) for path in self._files], names)
+        super().__init__([_FileReader(path) for path in self._files], names)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types.
@@ -186,7 +187,7 @@ class ClusterFiles(DelayedParts):
             The parts.
         """
         FileParts(self._files[:1]).declared(types, text)  # refuses a table that lacks a column
-        parts = [dask.delayed(_read_file)(path, dict(types), text) for path in self._files]
+        parts = [_FileReader(path, dict(types), text) for path in self._files]
         declared = DelayedParts(parts, list(types))
         declared.progress = self.progress
         return declared
@@ -233,12 +234,32 @@ def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
     return found
 
 
-def _read_file(path: str, types: Mapping[str, str] | None = None, text: Any = None) -> list[Any]:
-    return list(TableFile(path, types, text).batches(None if types is None else list(types)))
+@dataclass(frozen=True)
+class _FileReader:
+    """A part that is read by the task that adds it up: its rows are no result of any task."""
+
+    path: str
+    types: Mapping[str, str] | None = None
+    text: Any = None
+
+    def batches(self) -> Iterator[Any]:
+        names = None if self.types is None else list(self.types)
+        return TableFile(self.path, self.types, self.text).batches(names)
 
 
 def _applied(task: Task, number: int, part: Any) -> Any:
-    return task(number, part if isinstance(part, list) else [part])
+    if isinstance(part, _FileReader):
+        return task(number, part.batches())
+    return task(number, part if isinstance(part, list) else _in_batches(part))
+
+
+def _in_batches(part: Any) -> Iterator[Any]:
+    """Cut a partition into batches that stay near the processor."""
+    together = part if isinstance(part, tuple) else (part,)
+    for start in range(0, max(len(together[0]), 1), BATCH_ROWS):
+        cut = slice(start, start + BATCH_ROWS)
+        batch = tuple(None if each is None else each[cut] for each in together)
+        yield batch if isinstance(part, tuple) else batch[0]
 
 
 def _listed(task: Task, number: int, part: Any) -> list[Any]:
