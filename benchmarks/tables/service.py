@@ -72,7 +72,7 @@ def _load(numbers: dict[str, Any]) -> str:
 
 
 SECTIONS: Sections = {
-    "service_crowd": ("Service: two hundred submits", _crowd),
+    "service_crowd": ("Service: a crowd that submits", _crowd),
     "service_kills": ("Service: killed at any moment", _kills),
     "service_load": ("Service: memory under load", _load),
 }

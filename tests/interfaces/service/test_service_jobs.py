@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,19 +175,16 @@ def test_a_budget_that_is_spent_in_the_meantime_refuses_in_the_worker(tmp_path: 
 def test_killed_between_charge_and_release_the_job_is_named(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = tasks.save
-
-    def killed(model: object, path: Path) -> None:
+    def killed(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(tasks, "save", killed)
+    monkeypatch.setattr(tasks, "_certificate", killed)  # the model is drawn by then
     before = charges(house)
     job = house.done()
     assert job["state"] == "lost"
     assert "the charge stands" in job["reason"]
     assert charges(house) == before + 1
     house.call("ada", "GET", f"/releases/{job['id']}", status=404)
-    monkeypatch.setattr(tasks, "save", real)
 
 
 @pytest.mark.parametrize("moment", ["before the charge", "after the charge", "before the row"])
@@ -196,7 +194,7 @@ def test_a_crash_of_everything_is_settled_at_the_next_start(
     """The worker process dies with its child; nobody has written the job's state."""
     places = {
         "before the charge": (workers._NotedPayer, "charge"),
-        "after the charge": (tasks, "save"),
+        "after the charge": (tasks, "_certificate"),
         "before the row": (workers.Store, "move_job"),
     }
     job = house.submit()
@@ -321,6 +319,21 @@ def test_a_table_that_cannot_be_read_is_told_without_its_content(tmp_path: Path)
     found = house.call("olga", "GET", "/datasets/bad")
     assert found["state"] == "unreadable"
     assert "secret" not in json.dumps(found)
+    house.close()
+
+
+def test_a_search_needs_and_fits_a_renyi_budget(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.open(epsilon=3.0, kind="renyi", relation="add_or_remove_one")
+    asked: dict[str, Any] = {
+        "kind": "search",
+        "estimator": "PrivateLinearClassifier",
+        "epsilon": 0.5,
+    }
+    asked["delta"] = 1e-7
+    job = house.done(grid={"learning_rate": [0.1, 1.0]}, **asked)
+    assert job["state"] == "released", job
+    assert house.call("ada", "GET", "/datasets/patients")["n_rows"] is None
     house.close()
 
 

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from sfumato.accounting.shared_budget import Holding, SharedBudget
 from sfumato.certificates import new_key, signed
 from sfumato.events import GaussianEvent, PureEvent
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerTamperedError
-from sfumato.interfaces.service.access import ROLES, Person, make_token
+from sfumato.interfaces.service.access import ROLES, ForbiddenError, Person, make_token
 from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
@@ -82,13 +83,21 @@ class Office:
     def make_token(
         self, who: Person, person: str, *, days: float, scope: str, label: str
     ) -> dict[str, Any]:
-        """Make a token (officers for anybody, others a reading one for themselves)."""
-        if person != who.name or who.role == "auditor":
-            who.require("officer")
-        who.require(*ROLES)
+        """Make a token (officers for anybody; others for themselves, to read, no longer than now).
+
+        Whoever could make herself a longer or a stronger one would outlive her permission.
+        """
+        who.require("officer", "analyst")
         if scope not in ("all", "read"):
             raise InvalidInputError("'scope' must be 'all' or 'read'.")
-        text = make_token(self.store, who.name, person, hours=24 * days, scope=scope, label=label)
+        hours = 24 * days
+        if who.role != "officer":
+            if person != who.name or scope != "read":
+                raise ForbiddenError("You may make reading tokens for yourself; ask an officer.")
+            own = self.store.token(who.token) or {"expires": now()}
+            left = datetime.fromisoformat(own["expires"]) - datetime.now(UTC)
+            hours = min(hours, left.total_seconds() / 3600)
+        text = make_token(self.store, who.name, person, hours=hours, scope=scope, label=label)
         return {"token": text, "person": person, "scope": scope}
 
     def tokens(self, who: Person) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class Settings:
         Results are shown at multiples of so many seconds, so that a duration tells nothing; 0 shows
         them when they are stored.
     requests_per_second : float, default=50.0
-        Requests per person, and per address without one, on average.
+        Requests per person, on average.
     secure_cookies : bool, default=False
         Whether pages are reached by HTTPS only.
     simulate : bool, default=True

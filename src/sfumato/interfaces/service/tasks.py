@@ -147,7 +147,9 @@ class _Rehearsal:
 def rehearsed(
     dataset: Mapping[str, Any], job: Mapping[str, Any], folder: Path
 ) -> tuple[Event, ...]:
-    """Run a task on dummy rows up to its charge, and give the events that it would pay for.
+    """Run a task on dummy rows to its end, and give the events that it would pay for.
+
+    What would fail after the charge fails here, where nothing is charged.
 
     Parameters
     ----------
@@ -165,13 +167,15 @@ def rehearsed(
     number = dataset.get("n_rows") or REHEARSED_ROWS
     path = folder / "dummy.parquet"
     write_table(dummy_table(bounds, min(number, REHEARSED_ROWS)), path)
-    payer = _Rehearsal()
+    payer, made = _Rehearsal(), folder / "dummy.sfumato"
     try:
         _made(TableFile(path), bounds, dataset, job, payer)
     except _WouldChargeError:
+        save(_made(TableFile(path), bounds, dataset, job, None)[0], made)
         return payer.events
     finally:
         path.unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
     raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
 
 
@@ -266,7 +270,7 @@ def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, t
         ledger=promise.ledger,
     )
     rows = source.declared(bounds.types(), bounds.text).read(list(bounds.types()))
-    found = search.fit(rows).best_estimator_
+    found = search.fit(rows, bounds.target_of(rows)).best_estimator_
     found.guarantee_ = search.guarantee_
     return found
 
