@@ -197,6 +197,18 @@ def test_a_killed_search_goes_on_without_a_second_charge(tmp_path: Path, step: i
     assert budget.statement().charges == 1
 
 
+def test_parallel_runs_are_one_charge_and_leave_the_same_folder(tmp_path: Path) -> None:
+    X, y = rows(60)
+    budget = Ledger(tmp_path / "budget.db").create("patients", epsilon=2.5, delta=1e-4)
+    found = search(ledger=budget, resume=tmp_path / "search", n_jobs=2).fit(X, y)
+    assert budget.statement().charges == 1
+    names = sorted(path.name for path in (tmp_path / "search").iterdir())
+    assert names == ["search.json", "winner.sfumato"]
+    again = search(ledger=budget, resume=tmp_path / "search").fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), found.predict(X))
+    assert budget.statement().charges == 1
+
+
 def test_a_folder_never_shows_the_number_of_runs(tmp_path: Path) -> None:
     X, y = rows(60)
     states = []
