@@ -254,7 +254,6 @@ BLOCKS = {  # made small, so that what is left grows with the rows
     "objectives.feature_rows.BLOCK": 2**12,
     "objectives.feature_rows.KEPT": 0,
     "functions.features.BLOCK": 2**12,
-    "functions.mean_curve.BLOCK": 256,
     "functions.density.BLOCK": 256,
     "functions.bandwidth.BLOCK": 256,
     "functions.spaces.BLOCK": 64,

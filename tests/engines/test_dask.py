@@ -48,6 +48,7 @@ def client() -> Iterator[Any]:
             processes=True,
             dashboard_address=None,
             host="127.0.0.1",
+            silence_logs=False,  # levels of loggers are settings that the taint test looks at
         )
         with cluster, distributed.Client(cluster) as found:
             yield found

@@ -211,4 +211,4 @@ def test_datasets_are_written_as_tables(tmp_path: Path) -> None:
     assert TableFile(tmp_path / "new.parquet").count_rows() == 54
     assert "digits" in refused("datasets", "fetch", "iris", "-o", tmp_path / "iris.csv")
     names = [entry["name"] for entry in json.loads(done("datasets", "list", "--json"))]
-    assert names[:3] == ["digits", "breast-cancer", "wine"]
+    assert names[:4] == ["hospital", "digits", "breast-cancer", "wine"]

@@ -91,7 +91,7 @@ def test_a_migrated_model_states_the_epsilon_that_0_1_0_stated(old: Path) -> Non
 def test_models_of_tables_predict_as_they_did(old: Path, model: str) -> None:
     path, labels = old / f"table-{model}.sfumato", old / "labels.csv"
     for _ in range(2):
-        assert run("predict", path, old / "people.csv", "-o", labels).exit_code == 0
+        assert run("predict", path, old / "people.csv", "-o", labels, "--force").exit_code == 0
         assert labels.read_text() == EXPECTED["models"][path.stem]["answers"]
         migrate_file(path)
 

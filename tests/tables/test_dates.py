@@ -71,7 +71,7 @@ def test_no_date_raises() -> None:
     cells: list[Any] = [
         datetime.datetime.min.replace(tzinfo=far),
         datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=5))),
-        np.datetime64("NaT"),
+        np.datetime64("NaT", "s"),
         np.datetime64(2**62, "s"),
         pd.NaT,
         datetime.timedelta(1),

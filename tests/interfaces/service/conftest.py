@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("fastapi", reason="needs sfumato[service]")
-
 from tests.interfaces.service.house import House
 
 
