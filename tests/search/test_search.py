@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.preprocessing import Normalizer
 
@@ -33,6 +34,7 @@ from sfumato.search.candidates import planned_events
 from sfumato.search.resuming import SearchFolder
 from sfumato.search.scores import ScoreSum, row_scores, scorer_for
 from sfumato.sums.records import ArrayRecords
+from sfumato.tables.schema import TableBounds
 
 BOUNDS = Bounds(norm=1.0, labels=[0, 1])
 GRID = {"n_steps": [2, 5], "max_gradient_norm": [0.1, 0.5]}
@@ -328,3 +330,19 @@ def test_a_run_cannot_draw_more_than_was_planned(monkeypatch: pytest.MonkeyPatch
     )
     with pytest.raises(LedgerError, match="does not cover"):
         search().fit(X, y)
+
+
+def test_a_table_gives_its_own_targets_and_without_any_nothing_is_charged() -> None:
+    X, y = rows()
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "ill": np.array(["no", "yes"])[y]})
+    bounds = TableBounds.from_dict({"a": (-1, 1), "b": (-1, 1), "ill": ["no", "yes"]}, target="ill")
+    model = PrivateLinearClassifier(bounds=bounds, n_steps=2, whiten=False)
+    chosen = {"mean_runs": 2.0, "epsilon": 2.0, "delta": 1e-4}
+    found = PrivateSearchCV(model, GRID, **chosen).fit(table)
+    assert set(found.predict(table)) <= {"no", "yes"}
+    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4)
+    with pytest.raises(InvalidInputError, match="target y is None"):
+        PrivateSearchCV(linear(), GRID, ledger=budget, **chosen).fit(X)
+    with pytest.raises(InvalidInputError, match="target y is None"):
+        PrivateSearchCV(model, GRID, ledger=budget, **chosen).fit(table[["a", "b"]])
+    assert budget.statement().charges == 0

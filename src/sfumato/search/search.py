@@ -210,14 +210,15 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows, or a table that the estimator takes.
-        y : array-like of shape (n_samples,)
-            Labels or targets.
+        y : array-like of shape (n_samples,), optional
+            Labels or targets; by default the target column of a table that its bounds name.
 
         Returns
         -------
         Self
             The fitted search.
         """
+        y = self._targets(X, y)
         plan = self._plan(X, y)
         folder = self._folder(plan, X)
         if folder is not None and folder.state["winner"] is not None:  # released before
@@ -233,6 +234,18 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         return self._keep(winner, plan, guarantee)
 
     # Before the charge ------------------------------------------------------------------------
+
+    def _targets(self, X: Any, y: Any) -> Any:
+        """Give what runs are scored by: targets that were given, or those of a table."""
+        bounds = getattr(private_step(self.estimator)[1], "bounds", None)
+        if y is None and getattr(bounds, "target", None) is not None:
+            y = bounds.target_of(X)
+        if y is None and self.scoring is None:
+            raise InvalidInputError(
+                "PrivateSearchCV requires y to be passed, but the target y is None: runs are "
+                "scored by their targets."
+            )
+        return y
 
     def _plan(self, X: Any, y: Any) -> SearchPlan:
         self._check()
