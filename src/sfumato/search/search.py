@@ -237,7 +237,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
 
     def _targets(self, X: Any, y: Any) -> Any:
         """Give what runs are scored by: targets that were given, or those of a table."""
-        bounds = getattr(private_step(self.estimator)[1], "bounds", None)
+        bounds: Any = getattr(private_step(self.estimator)[1], "bounds", None)
         if y is None and getattr(bounds, "target", None) is not None:
             y = bounds.target_of(X)
         if y is None and self.scoring is None:
