@@ -37,9 +37,10 @@ def main() -> None:
     parser.add_argument("--n-layers", type=int, default=5)
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="models of the part accuracy")
+    parser.add_argument("--ways", type=int, default=len(WAYS), help="so many of the four ways")
     options = parser.parse_args()
     for part in options.parts or PARTS:
-        settings = {k: v for k, v in vars(options).items() if k not in ("parts", "only")}
+        settings = {k: v for k, v in vars(options).items() if k not in ("parts", "only", "ways")}
         write(f"parties_{part}", PARTS[part](options), seed=0, **settings)
 
 
@@ -54,7 +55,7 @@ def accuracy(options: argparse.Namespace) -> list[dict[str, Any]]:
         if name == "linear":
             hog = HOGFeatures()
             data = hog.fit_transform(X), y, hog.transform(X_test), y_test
-        for trust, n_parties in WAYS:
+        for trust, n_parties in WAYS[: options.ways]:
             found = [
                 fitted(name, data, trust, n_parties, run, options) for run in range(options.runs)
             ]
