@@ -86,6 +86,7 @@ def test_a_charge_that_was_interrupted_after_its_commit_is_not_paid_twice(tmp_pa
 
 
 def test_a_fork_does_not_draw_on_what_its_parent_has_paid(tmp_path, monkeypatch, in_child):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0)
     with monkeypatch.context() as patch:
         patch.setattr(budget, "_remember", lambda _: signal.raise_signal(signal.SIGINT))

@@ -266,7 +266,7 @@ def answers(folder: Path, number: int) -> int:
 @pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
 def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
-    """Three runs of one task among four parties; Flower misses whoever was killed after a minute.
+    """Three runs of a task among four parties, then of another; Flower misses a killed one late.
 
     In the first the coordinator and a node are killed, in the second a party dies and one sends
     garbage; the third finds the killed node back and pays for nothing.
@@ -326,11 +326,10 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
     assert model.score(X_test, y_test) > 0.8
     assert spent(folder) == before
+    run_the_linear_app(deployed, digits)
 
 
-@pytest.mark.servers
-@pytest.mark.xdist_group("deployment")
-def test_the_linear_app_deployed(deployed: Cluster, digits: Any) -> None:
+def run_the_linear_app(deployed: Cluster, digits: Any) -> None:
     """The three nodes that are left, other rows, two rounds."""
     X, y, X_test, y_test = digits
     folder = deployed.folder
