@@ -201,6 +201,7 @@ def test_every_mistake_is_answered_as_the_page_says(
         assert code in (2, 3), (command, message)
         assert message, command
         assert "Zebedee" not in message
+        message = message.replace("Value error, ", "")  # what newer versions of Typer begin with
         message = message.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
         page += f"| `{command}` | {code} | {message} |\n"
     assert Ledger("budget.db").dataset("ward").spent() == spent
