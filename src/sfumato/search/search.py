@@ -241,6 +241,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         if y is None and getattr(bounds, "target", None) is not None:
             y = bounds.target_of(X)
         if y is None and self.scoring is None:
+            scorer_for(self.estimator, None)  # what has no targets needs a scoring first of all
             raise InvalidInputError(
                 "PrivateSearchCV requires y to be passed, but the target y is None: runs are "
                 "scored by their targets."

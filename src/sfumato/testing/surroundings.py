@@ -188,8 +188,13 @@ def _set(settings: dict[str, Any]) -> None:
 
 
 def _loggers() -> dict[str, logging.Logger]:
+    """Give all loggers but those of Dask, whose threads change them at any time."""
     named = logging.root.manager.loggerDict.items()
-    return {"": logging.root} | {n: each for n, each in named if isinstance(each, logging.Logger)}
+    return {"": logging.root} | {
+        name: each
+        for name, each in named
+        if isinstance(each, logging.Logger) and not name.startswith("distributed")
+    }
 
 
 def _logger_settings(logger: logging.Logger) -> tuple[Any, ...]:
