@@ -33,7 +33,10 @@ distributed = pytest.importorskip("distributed", reason="needs Dask: pip install
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
 delayed = pytest.importorskip("dask").delayed
-pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("dask")]
+pytestmark = pytest.mark.xdist_group("dask")
+# `make test` runs a cluster of processes, moments on it, and a worker that is killed; the others
+# cost more time and are left to `make test-servers`.
+more = pytest.mark.servers
 
 CANARY = 7.770133771e-5  # a value of one record, whose bytes must not leave a worker
 
@@ -71,7 +74,14 @@ def _frame(table: pd.DataFrame, n_parts: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["moments", "gaussian", "linear", "additive with knots", "tree", "grid density"]
+    "name",
+    [
+        "moments",
+        *(
+            pytest.param(name, marks=more)
+            for name in ("gaussian", "linear", "additive with knots", "tree", "grid density")
+        ),
+    ],
 )
 def test_bits_do_not_depend_on_partitions(name: str, client: Any, table: pd.DataFrame) -> None:
     assert client.status == "running"
@@ -79,6 +89,7 @@ def test_bits_do_not_depend_on_partitions(name: str, client: Any, table: pd.Data
     same_bits(ESTIMATORS[name], table, {str(n): _frame(table, n) for n in counts})
 
 
+@more
 def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) -> None:
     assert client.status == "running"
     bounds = table_bounds("bought", **PERSONS)
@@ -88,6 +99,7 @@ def test_persons_are_moved_to_one_partition(client: Any, table: pd.DataFrame) ->
     same_bits(make, table, {"persons": _frame(table, 3)})
 
 
+@more
 def test_arrays(client: Any) -> None:
     assert client.status == "running"
     rows = np.random.default_rng(0).uniform(size=(500, 4))
@@ -106,6 +118,7 @@ def test_arrays(client: Any) -> None:
         make().fit(da.from_array(rows, chunks=100), da.from_array(labels[:99], chunks=33))
 
 
+@more
 def test_without_a_cluster_dask_computes_here(table: pd.DataFrame) -> None:
     import dask
 
@@ -133,6 +146,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return frames
 
 
+@more
 def test_only_sums_leave_the_workers(
     client: Any, table: pd.DataFrame, received: list[bytes], tmp_path: Path
 ) -> None:
@@ -218,6 +232,7 @@ def test_a_killed_worker_changes_no_bit_and_no_charge(
         np.testing.assert_array_equal(mine.statistic, theirs.statistic)
 
 
+@more
 def test_a_partition_that_cannot_be_read(client: Any, table: pd.DataFrame) -> None:
     assert client.status == "running"
     frame = _lazy([_Unreadable(), *map(_Given, in_parts(table, 2))], table)
@@ -237,6 +252,7 @@ class _Waits(_Given):
         return self.part
 
 
+@more
 def test_a_lost_scheduler(table: pd.DataFrame, tmp_path: Path) -> None:
     words: Any = {"relation": "add_or_remove_one"}
     budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4, **words)
