@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,12 @@ from sfumato import (
     save,
 )
 from sfumato.accounting.selection import selection_epsilon
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    LedgerError,
+    UnsupportedModeError,
+)
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.tape import taped
@@ -345,4 +351,64 @@ def test_a_table_gives_its_own_targets_and_without_any_nothing_is_charged() -> N
         PrivateSearchCV(linear(), GRID, ledger=budget, **chosen).fit(X)
     with pytest.raises(InvalidInputError, match="target y is None"):
         PrivateSearchCV(model, GRID, ledger=budget, **chosen).fit(table[["a", "b"]])
+    assert budget.statement().charges == 0
+
+
+PERSONS = TableBounds.from_dict(
+    {"a": (0, 1), "ill": ["no", "yes"]}, target="ill", person="id", person_rows=4
+)
+
+
+def visits(last: str, n_last: int) -> pd.DataFrame:
+    """Give visits of 40 persons; the last of them has `n_last` with one label."""
+    rng = np.random.default_rng(0)
+    a = np.append(rng.uniform(size=120), np.full(n_last, 0.5))
+    ill = np.where(a > 0.5, "yes", "no").astype(object)
+    ill[120:] = last
+    return pd.DataFrame(
+        {"id": np.append(np.arange(120) % 39, np.full(n_last, 99)), "a": a, "ill": ill}
+    )
+
+
+@pytest.mark.parametrize("way", ["average", "sum"])
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_one_person_moves_a_score_no_further_than_is_paid_for(relation: str, way: str) -> None:
+    """However many rows she has: she is one term of the sum, and so is her neighbour."""
+    bounds = replace(PERSONS, per_person=way)
+    model = PrivateLinearClassifier(
+        unit="person", relation=relation, bounds=bounds, n_steps=2, whiten=False
+    )
+    grid = {"n_steps": [2]}
+    found = PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4)
+    with taped() as tape:
+        found.fit(visits("yes", 200))
+    first = [each for each in tape.releases if each.statistic.shape == (1,)]
+    moved = []
+    for other in (visits("no", 200), visits("no", 3), visits("no", 0)):
+        if relation == "replace_one" and len(other) == 120:
+            continue
+        with taped(playback=tape) as replay:
+            PrivateSearchCV(model, grid, mean_runs=1.5, epsilon=2.0, delta=1e-4).fit(other)
+        second = [each for each in replay.releases if each.statistic.shape == (1,)]
+        pairs = zip(first, second, strict=True)
+        moved += [abs(float((a.statistic - b.statistic)[0])) for a, b in pairs]
+    paid = first[0].mechanism.sensitivity
+    assert 0.9 * paid <= max(moved) <= paid
+    assert found.guarantee_.unit == "person"
+
+
+def test_a_search_over_persons_refuses_what_it_cannot_keep() -> None:
+    model = PrivateLinearClassifier(unit="person", bounds=PERSONS, n_steps=2, whiten=False)
+    budget = Ledger().create("patients", epsilon=2.0, delta=1e-4, unit="person")
+    table = visits("yes", 4)
+    chosen = {"mean_runs": 1.5, "epsilon": 2.0, "delta": 1e-4, "ledger": budget}
+    with pytest.raises(UnsupportedModeError, match="validation_fraction"):
+        PrivateSearchCV(model, {"n_steps": [2]}, validation_fraction=0.3, **chosen).fit(table)
+    with pytest.raises(InvalidInputError, match="'bounds'"):
+        PrivateSearchCV(model, {"bounds": [PERSONS]}, **chosen).fit(table)
+    plain = PrivateLinearClassifier(
+        unit="person", bounds=Bounds(norm=1.0, labels=[0, 1], person_rows=4), n_steps=2
+    )
+    with pytest.raises(InvalidInputError, match="column of IDs"):
+        PrivateSearchCV(plain, {"n_steps": [2]}, **chosen).fit(*rows())
     assert budget.statement().charges == 0

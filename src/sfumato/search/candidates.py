@@ -64,11 +64,13 @@ def candidates_of(
     estimator: Any, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 ) -> list[dict[str, Any]]:
     """List the settings of a grid; the words of the promise are not up for a search."""
-    prefix, _ = private_step(estimator)
+    prefix, private = private_step(estimator)
     listed = list(ParameterGrid(grid))
     known = estimator.get_params()
+    # Who a person is, and how many rows she has, is part of the promise.
+    fixed = FIXED if private.person_unit is None else (*FIXED, "bounds")
     for name in {name for each in listed for name in each}:
-        if name.removeprefix(prefix) in FIXED:
+        if name.removeprefix(prefix) in fixed:
             raise InvalidInputError(
                 f"'param_grid' holds {name!r}: the promise is that of the search; set "
                 f"{name.removeprefix(prefix)!r} there, or on the estimator."

@@ -14,10 +14,13 @@ from sfumato.cells import as_cells
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, to_numpy
+from sfumato.private import PrivateEstimator
 from sfumato.sums.grid import cut
+from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
+from sfumato.tables.frames import columns_of, is_table
 
-__all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "scorer_for"]
+__all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "score_records", "scorer_for"]
 
 SCORE_BITS = 20
 RowScorer = Callable[[Any, Any, Any], Any]
@@ -73,6 +76,35 @@ def row_scores(scorer: RowScorer, model: Any, X: Any, y: Any) -> NDArray[np.floa
     """Give the scores as a column of numbers in [0, 1]; what is none counts as 0."""
     given = np.asarray(scorer(model, X, y), dtype=np.float64).reshape(-1, 1)
     return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
+
+
+def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any) -> ArrayRecords:
+    """Give scores as records of the unit and relation that the estimator promises.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n, 1)
+        A score per row.
+    private : PrivateEstimator
+        Whose promise is kept.
+    X : array-like or table
+        The rows, with a column of IDs where persons are the unit.
+    """
+    unit, name = private.person_unit, getattr(private.bounds, "person", None)
+    if unit is None:
+        return ArrayRecords(column, relation=private.relation)
+    if name is None or not is_table(X):
+        raise InvalidInputError(
+            "A search with unit 'person' needs a table whose bounds name the column of IDs: "
+            "TableBounds.from_dict(..., person='patient', person_rows=8)."
+        )
+    return ArrayRecords.of_persons(  # [V10] a person's scores are one term
+        column,
+        groups=columns_of(X, [name])[name],
+        unit=unit,
+        relation=private.relation,
+        side_by_side=False,
+    )
 
 
 def _right(model: Any, X: Any, y: Any) -> list[float]:

@@ -24,7 +24,7 @@ from sfumato.accounting.selection import (
     worst_options,
 )
 from sfumato.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
@@ -34,9 +34,8 @@ from sfumato.search.candidates import candidates_of, planned_events, private_ste
 from sfumato.search.cost import SearchCost, SearchPlan
 from sfumato.search.resuming import SearchFolder
 from sfumato.search.rows import n_rows, taken
-from sfumato.search.scores import ScoreSum, row_scores, scorer_for
+from sfumato.search.scores import ScoreSum, row_scores, score_records, scorer_for
 from sfumato.search.winner import WinnerMethods
-from sfumato.sums.records import ArrayRecords
 
 __all__ = ["PrivateSearchCV"]
 
@@ -79,7 +78,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     validation_fraction : float, default=0.0
         0 scores each model on the rows that it was fitted to, at `score_share` of the budget.
         Otherwise each row is kept for scores alone with this probability; then fit and score read
-        different rows and each may spend all that a run has.
+        different rows and each may spend all that a run has. Not offered for unit "person".
     score_share : float, default=0.1
         Share of ``mu²`` of a run for its score, where the rows are the same.
     scoring : callable, optional
@@ -107,7 +106,8 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     best_params_ : dict
         Its settings.
     best_score_ : float
-        Its noisy score: the mean over rows where their number is public, else the sum.
+        Its noisy score: the mean over rows, or over persons where they are the unit, if their
+        number is public, else the sum.
     cost_ : SearchCost
         What was paid.
     guarantee_ : Guarantee
@@ -125,7 +125,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     -------
     Unit and relation : those of the estimator.
     Released : model, settings and noisy score of the best of K runs.
-    Sensitivity : of the score 1; of a fit as in its own sheet.
+    Sensitivity : of the score 1, or that of a person's scores; of a fit as in its own sheet.
     Guarantee : Papernot and Steinke's theorems 2 and 6 on the Rényi divergence of a run.
     Assumptions and numerics : K and the other runs stay hidden. Proof: docs/guarantees/search.md.
 
@@ -306,8 +306,9 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         return SearchPlan(settings, events, epsilon, delta, score, event)
 
     def _score_sensitivity(self, X: Any) -> float:
-        rows = np.zeros((n_rows(X), 1))  # as many as are public, or as are allowed
-        return ArrayRecords(rows, relation=self._relation).sensitivity(ScoreSum())
+        column = np.zeros((n_rows(X), 1))  # as many as are public, or as are allowed
+        _, private = private_step(self.estimator)
+        return score_records(column, private, X).sensitivity(ScoreSum())
 
     def _law(self) -> SelectionEvent:
         name, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
@@ -317,7 +318,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         return with_max_runs(law, float(self.delta), float(self.epsilon))
 
     def _check(self) -> None:
-        private_step(self.estimator)
+        _, private = private_step(self.estimator)
         if isinstance(self.runs, str) and self.runs not in LAWS:
             listed = ", ".join(map(repr, LAWS))
             raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
@@ -329,6 +330,11 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
             )
         if not 0 <= self.validation_fraction < 1:
             raise InvalidInputError("'validation_fraction' must lie in [0, 1).")
+        if self.validation_fraction and private.person_unit is not None:
+            raise UnsupportedModeError(
+                "'validation_fraction' is not offered for unit 'person': rows of one person would "
+                "be both fitted and scored. Leave it 0."
+            )
         if not 0 < self.score_share < 1:
             raise InvalidInputError("'score_share' must lie in (0, 1).")
         if self.resume is not None and not self.constant_time:
@@ -344,7 +350,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         if self.resume is None:
             return None
         _, private = private_step(self.estimator)
-        public = self._relation is Relation.REPLACE_ONE
+        public = self._relation is Relation.REPLACE_ONE and private.person_unit is None
         settings = {
             "event": plan.event.to_dict(),
             "candidates": [repr(sorted(each.items())) for each in plan.settings],
@@ -448,12 +454,9 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         model.fit(X, y) if y is not None else model.fit(X)
         _without_ledger(model)
         column = row_scores(scorer_for(self.estimator, self.scoring), model, X_scored, y_scored)
-        records = ArrayRecords(column, relation=private.relation)
-        total = records.release(ScoreSum(), plan.score, receipt)[0]
-        is_public = self._relation is Relation.REPLACE_ONE
-        return _Run(
-            float(total) / max(1, len(column)) if is_public else float(total), choice, model
-        )
+        records = score_records(column, private, X_scored)
+        total = float(records.release(ScoreSum(), plan.score, receipt)[0])
+        return _Run(total / (records.public_rows or 1), choice, model)
 
     def _guarantee(self, plan: SearchPlan, guarantees: list[Guarantee]) -> Guarantee:
         _, private = private_step(self.estimator)
