@@ -26,6 +26,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "accessible",
     "commands",
+    "inline_svg",
     "mathml",
 ]
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block"]

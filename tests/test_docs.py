@@ -104,6 +104,22 @@ def test_tests_named_in_a_proof_sheet_exist(sheet: Path) -> None:
         assert (pins.ROOT / name).is_file(), name
 
 
+@SHEETS
+def test_a_sheet_begins_with_its_theorem_and_ends_with_its_pins(sheet: Path) -> None:
+    """Title, theorem, assumptions, picture; then the proof; fingerprints at the very end."""
+    title, *rest = sheet.read_text().rstrip().split("\n\n")
+    assert title.startswith("# ")
+    assert rest[0].startswith("**Theorem.** ")
+    heads = [text for text in rest if text.startswith(("**", "#", "!["))]
+    heads = [text for text in heads if not text.startswith("**[")]
+    assert heads[1].startswith("**Assumptions.** ")
+    shown = re.fullmatch(r"!\[(.{30,})\]\((\.\./pictures/sheets/[\w-]+\.svg)\)", heads[2])
+    assert shown, "After the assumptions comes a picture, with words for those who do not see it."
+    assert (sheet.parent / shown[2]).is_file()
+    first = next(i for i, text in enumerate(rest) if pins.PIN.search(text))
+    assert not [text for text in rest[first + 1 :] if not pins.PIN.search(text)]
+
+
 # The pins themselves ------------------------------------------------------------------------------
 
 CODE = '''
