@@ -72,8 +72,8 @@ def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: 
     refused(clone(estimator).set_params(bounds=bounds), records, None, "2 features")
     other = {"replace_one": "add_or_remove_one", "add_or_remove_one": "replace_one"}[relation]
     refused(clone(estimator).set_params(relation=other), records, None, "for relation")
-    with pytest.raises(InvalidInputError, match="records cannot be summed"):
-        BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=2**40)
+    with pytest.raises(InvalidInputError, match="records can be added up"):
+        BatchRecords(lambda: iter([block]), width=3, relation=relation, n_rows=2**41)
 
 
 @pytest.mark.parametrize("data", SECRET_CASES)
@@ -89,7 +89,7 @@ def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.Mon
 def test_more_rows_than_can_be_summed_cost_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sfumato.private, "MOST_ROWS", 64)
+    monkeypatch.setattr(sfumato.private, "MOST_PUBLIC_ROWS", 64)
     estimator = clone(case.estimator).set_params(relation="replace_one")
     refused(estimator, case.X, case.y, "At most 64 rows")
 

@@ -33,7 +33,7 @@ from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 from sfumato.scores import say_in_scores, say_in_searches, without_weights
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Encoded, IntoUnitBall
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
@@ -205,7 +205,7 @@ class PrivateEstimator(BaseEstimator):
     def _check_number(self, n_rows: int) -> None:
         """Refuse more rows than sums are exact for: a public number, before anything is charged."""
         is_public = Relation(self.relation) is Relation.REPLACE_ONE
-        most = MOST_ROWS if is_public else self._most_rows
+        most = MOST_PUBLIC_ROWS if is_public else self._most_rows
         if n_rows > most and self.person_unit is None:  # of persons only rows that are kept count
             raise InvalidInputError(
                 f"At most {most} rows are taken here with relation {str(self.relation)!r}."

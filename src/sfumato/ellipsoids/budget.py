@@ -70,7 +70,8 @@ class LargeMarginBudget:
         if not self.pca_share:
             return None
         mu = mu_from_budget(self.epsilon, self.delta) * math.sqrt(self.pca_share)
-        moved = SecondMoment(self.n_features).sensitivity(self.relation, MOST_ROWS)
+        most = max(self.n_rows, MOST_ROWS)
+        moved = SecondMoment(self.n_features).sensitivity(self.relation, most)
         return GaussianMechanism.from_mu(sensitivity=moved, mu=mu)
 
     def ellipsoids(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
 from sfumato.storage.forms import integers, numbers, optional, real, record, refuse, whole
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MOST_PUBLIC_ROWS
 
 __all__ = [
     "gaussians_from_record",
@@ -25,7 +25,7 @@ _gaussians = record(
     basis=numbers("d", "k"),
     radius=real(above=0.0),
     classes=integers("g"),
-    n_rows=optional(whole(least=1, most=MOST_ROWS)),
+    n_rows=optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
     **stored_gaussians(),
 )
 _rows = record(rows=numbers("n", "d"), codes=integers("n"))
@@ -35,7 +35,7 @@ _tree = record(
     pairs=numbers(None),
     tree=integers(None, None),
     noise=numbers(2, least=0.0),
-    n_rows=optional(whole(least=1, most=MOST_ROWS)),
+    n_rows=optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
     seconds=integers(None, 2),
     more_pairs=numbers(None),
 )

@@ -45,7 +45,7 @@ from sfumato.storage.forms import (
     whole,
 )
 from sfumato.sums import Records
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Clipped, MappedRows
 from sfumato.tables.schema import TableBounds
 
@@ -184,7 +184,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         "method_": optional(one_of(*METHODS)),
         "cell_counts_": optional(_stored_counts),
         "noise_variance_": optional(real(least=0.0)),
-        "public_rows_": optional(whole(least=1, most=MOST_ROWS)),
+        "public_rows_": optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
         "bandwidth_": optional(_stored_bandwidth),
         "features_": optional(stored_features),
         "scale_": optional(real(least=0.0)),

@@ -123,11 +123,17 @@ class LinearBudget:
         joined = Joined.usual(self.person, limit)
         return GradientSum(self.loss, limit, weights, joined=joined, slope_bits=slope_bits)
 
-    def second_moment(self) -> GaussianMechanism | None:
-        """Give the release of the second moment, or None without it."""
+    def second_moment(self, n_rows: int = MOST_ROWS) -> GaussianMechanism | None:
+        """Give the release of the second moment, or None without it.
+
+        Parameters
+        ----------
+        n_rows : int
+            The public number of rows, or a public bound on it.
+        """
         if not self.projection_share:
             return None
-        moved = self.sensitivity(SecondMoment(self.n_features), MOST_ROWS)
+        moved = self.sensitivity(SecondMoment(self.n_features), max(n_rows, MOST_ROWS))
         mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(self.projection_share))
         return mechanism.for_size(self.n_features**2)
 
@@ -180,7 +186,7 @@ class LinearBudget:
         return largest_rounding(self.loss, n_rows, n_columns, longest, convexity)
 
     def _events(self, multiplier: float, size: int, n_rows: int) -> Sequence[Event]:
-        first = self.second_moment()
+        first = self.second_moment(n_rows)
         paid = [] if first is None else [first.event()]
         return [*paid, self._gaussian(multiplier, size, n_rows).event()]
 

@@ -106,7 +106,7 @@ class LinearPlan:
             Whether the number of rows is secret; a descent then releases the sizes of classes.
         """
         size = budget.loss.n_scores * (settings.n_components + settings.intercept)
-        first = budget.second_moment()
+        first = budget.second_moment(n_rows)
         if settings.algorithm == "objective":
             return cls(settings, budget, first, None, budget.objective(size, n_rows))
         if settings.algorithm == "output":

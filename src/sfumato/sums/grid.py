@@ -2,8 +2,9 @@
 
 Rows that enter a sum are multiples of ``2**-ROW_BITS``, so that a product of two of their numbers
 is a multiple of `QUANTUM`. Doubles add BLOCK_ROWS such products without rounding, and whole
-numbers of 64 bits add the blocks: the sum is the exact real sum, in whatever order and wherever it
-was taken, and its sensitivity is the one of the proof.
+numbers of 64 bits add the blocks, two of them per number of a sum over very many records: the sum
+is the exact real sum, in whatever order and wherever it was taken, and its sensitivity is the one
+of the proof.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of,
 __all__ = [
     "BLOCK_ROWS",
     "FINE_BITS",
+    "MOST_PUBLIC_ROWS",
     "MOST_ROWS",
     "QUANTUM",
     "ROW_BITS",
@@ -34,7 +36,10 @@ ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
 FINE_BITS = 26  # rows on their way there: a product of two such numbers below 1 fits a double
 QUANTUM = 2.0 ** (-2 * ROW_BITS)  # every term of a sum is a multiple of it
 BLOCK_ROWS = 2**16  # so many terms fit a double: 16 + 1 + 36 bits
-MOST_ROWS = 2**26  # so many fit 64 bits with their sign: 26 + 1 + 36
+MOST_ROWS = 2**26  # where their number is secret: noise pays for the rounding of so large sums
+MOST_PUBLIC_ROWS = 2**40  # where it is public
+WINDOW_ROWS = 2**25  # so many fit 64 bits with their sign and a rest below 2**CARRY_BITS
+CARRY_BITS = 32
 
 
 def cut(values: Array, bits: int) -> Array:
@@ -87,29 +92,63 @@ class SecretSum:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.n_rows = 0
+        self._in_window = 0  # rows since the last carry
         self._units = np.zeros(shape, dtype=np.int64)
+        self._carried: NDArray[np.int64] | None = None  # in units of 2**CARRY_BITS of them
 
     def add(self, partial: Array, n_rows: int) -> None:
         """Add the exact sum of the terms of a block of at most `BLOCK_ROWS` records."""
-        if n_rows > BLOCK_ROWS or self.n_rows + n_rows > MOST_ROWS:
-            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
+        if n_rows > BLOCK_ROWS:
+            raise InvalidInputError(f"A block of more than {BLOCK_ROWS} records is not exact.")
+        self._count(n_rows)
+        if self._in_window + n_rows > WINDOW_ROWS:
+            self._carry()
         self._units += (to_numpy(partial) * (1 / QUANTUM)).astype(np.int64)
-        self.n_rows += n_rows
+        self._in_window += n_rows
 
     def merge(self, other: SecretSum) -> Self:
         """Add a sum that was taken elsewhere."""
         if self._units.shape != other._units.shape:
             raise InvalidInputError("Sums of different statistics cannot be added.")
-        if self.n_rows + other.n_rows > MOST_ROWS:
-            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
-        self._units += other._units
-        self.n_rows += other.n_rows
+        self._count(other.n_rows)
+        if other._carried is None and self._in_window + other._in_window <= WINDOW_ROWS:
+            self._units += other._units
+            self._in_window += other._in_window
+            return self
+        carried = self._carry()
+        carried += other._carry()
+        self._units += other._units  # both below 2**CARRY_BITS
+        self._carry()
         return self
+
+    def _count(self, n_rows: int) -> None:
+        if self.n_rows + n_rows > MOST_PUBLIC_ROWS:
+            raise InvalidInputError(
+                f"More than {MOST_PUBLIC_ROWS} records cannot be summed exactly."
+            )
+        self.n_rows += n_rows
+
+    def _carry(self) -> NDArray[np.int64]:
+        """Leave a rest below ``2**CARRY_BITS``, so that a window of records fits once more."""
+        if self._carried is None:
+            self._carried = np.zeros_like(self._units)
+        self._carried += self._units >> CARRY_BITS  # towards minus infinity
+        self._units &= 2**CARRY_BITS - 1
+        self._in_window = 0
+        return self._carried
+
+    def integers(self) -> NDArray[Any]:
+        """Give the sum in units of `QUANTUM`: of 64 bits, or Python's where that is too few."""
+        if self._carried is None:
+            return self._units
+        return np.asarray(self._carried.astype(object) * 2**CARRY_BITS + self._units)
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, SecretSum):
             return NotImplemented
-        return bool(self.n_rows == other.n_rows and np.array_equal(self._units, other._units))
+        return bool(
+            self.n_rows == other.n_rows and np.array_equal(self.integers(), other.integers())
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -123,5 +162,8 @@ class SecretSum:
 
 
 def revealed(total: SecretSum) -> NDArray[np.float64]:
-    """Give the sum as doubles, for a mechanism that adds noise to it."""
-    return np.asarray(total._units * QUANTUM)
+    """Give the sum as the nearest doubles, for a mechanism that adds noise to it."""
+    if total._carried is None:
+        return np.asarray(total._units * QUANTUM)
+    high = total._carried * 2.0**CARRY_BITS  # exact, and so are units: their sum is rounded once
+    return np.asarray((high + total._units) * QUANTUM)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sfumato.bounds import check_persons
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, SecretSum
-from sfumato.sums.identities import Codes, Hashes, person_codes, row_hashes
+from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, WINDOW_ROWS, SecretSum
+from sfumato.sums.identities import Codes, Hashes, person_codes, person_digests, row_hashes
 from sfumato.sums.statistics import Statistic
 
 __all__ = [
@@ -31,12 +31,15 @@ __all__ = [
     "by_size",
     "choose",
     "gathered",
+    "numbered",
     "person_products",
     "scattered",
+    "scattered_batches",
     "side_by_side",
 ]
 
-AVERAGE_BITS = 24  # averages are added up to multiples of 2**-24: 2**26 of them are a double
+AVERAGE_BITS = 24  # averages below 2 are added up to multiples of 2**-24 ...
+MOST_PERSONS = 2**28  # ... and so many of them are a double
 HASHED_ROWS = 2**14  # so many rows are hashed at a time, in the cache
 Sizes = NDArray[np.unsignedinteger[Any]]
 
@@ -249,16 +252,20 @@ class PersonSum:
 
     def averaged(self) -> NDArray[np.float64]:
         """Give the sum of averages as doubles, for a mechanism that adds noise to it."""
-        whole = np.zeros(self._shape, dtype=np.int64)
+        if self.n_persons > MOST_PERSONS:
+            raise InvalidInputError(f"At most {MOST_PERSONS} persons are averaged.")
+        wide = self.n_rows > WINDOW_ROWS  # 64 bits may be too few: Python's integers
+        whole = np.zeros(self._shape, dtype=object if wide else np.int64)
         rest = np.zeros(self._shape)
         for size, total in sorted(self._by_size.items()):
-            quotient, remainder = np.divmod(total._units, size)
-            whole += quotient
-            rest += remainder / size  # below the number of sizes: an error far below one unit
+            units = total.integers()
+            whole += units // size
+            # below the number of sizes: an error far below one unit
+            rest += (units % size).astype(np.int64) / size
         whole += np.floor(rest).astype(np.int64)
         per_step = round(2.0**-AVERAGE_BITS / QUANTUM)
         steps = (whole + per_step // 2) // per_step  # [T3] rounded once, exact as doubles
-        return np.asarray(steps * 2.0**-AVERAGE_BITS)
+        return np.asarray(steps * 2.0**-AVERAGE_BITS, dtype=np.float64)
 
     __reduce__ = SecretSum.__reduce__  # it cannot be pickled, copied or saved
 
@@ -457,3 +464,26 @@ def _chosen(
         return row_hashes(rows.take(places, axis=0), codes.take(places))
 
     return choose(owners, hashes, unit), owners
+
+
+def scattered_batches(
+    batches: Iterator[tuple[Any, ...]], unit: PersonUnit, content: Callable[[Any], Any] | None
+) -> Scattered:
+    """Find the rows of persons that are kept, of rows that are read in batches."""
+    digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
+    for rows, codes, groups in batches:
+        digests.append(person_digests(groups))
+        hashes.append(row_hashes(rows if content is None else content(rows), codes))
+    owners = numbered(np.concatenate(digests))
+    return choose(owners, np.concatenate(hashes).__getitem__, unit)
+
+
+def numbered(digests: NDArray[np.void]) -> Codes:
+    """Number persons by the digests of their IDs; -1 where there is none."""
+    words = np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    is_new = np.any(words[order][1:] != words[order][:-1], axis=1)
+    owners = np.empty(len(words), dtype=np.int64)
+    owners[order] = np.concatenate([[0], np.cumsum(is_new)])[: len(words)]
+    owners[~words.any(axis=1)] = -1
+    return owners

@@ -16,19 +16,29 @@ from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
 from sfumato.memory import fits_in_memory
 from sfumato.sums.disk import RowsOnDisk
-from sfumato.sums.grid import BLOCK_ROWS, MOST_ROWS, ROW_BITS, SecretSum, cut, revealed
-from sfumato.sums.identities import person_digests, row_hashes
+from sfumato.sums.grid import (
+    BLOCK_ROWS,
+    MOST_PUBLIC_ROWS,
+    MOST_ROWS,
+    ROW_BITS,
+    SecretSum,
+    cut,
+    revealed,
+)
+from sfumato.sums.identities import person_digests
 from sfumato.sums.maps import MappedRows, RowMap
 from sfumato.sums.persons import (
+    MOST_PERSONS,
     Gathered,
     PersonSum,
     PersonUnit,
     Scattered,
     Sizes,
     by_size,
-    choose,
     gathered,
+    numbered,
     scattered,
+    scattered_batches,
     side_by_side,
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
@@ -79,8 +89,10 @@ class Records(ABC):
             raise InvalidInputError("Relation 'replace_one' makes the number of records public.")
         if is_public and public_rows == 0:
             raise InvalidInputError("There are no records to learn from: the table has no rows.")
-        if public_rows is not None and public_rows > MOST_ROWS:  # a public cap, secret or not
-            raise InvalidInputError(f"More than {MOST_ROWS} records cannot be summed exactly.")
+        most = MOST_PUBLIC_ROWS if is_public else MOST_ROWS  # public caps
+        most = most if person is None else min(most, MOST_PERSONS)
+        if public_rows is not None and public_rows > most:
+            raise _too_many(most, is_public=is_public)
         self.public_persons = public_rows if is_public and person is not None else None
         counts_rows = person is None or person.averages
         self.public_rows = public_rows if is_public and counts_rows else None
@@ -89,7 +101,7 @@ class Records(ABC):
     def most_rows(self) -> int:
         """The public number of records, or the public bound on it."""
         if self.person is not None and self.public_persons is not None:
-            return min(MOST_ROWS, self.person.rows * self.public_persons)
+            return min(MOST_PUBLIC_ROWS, self.person.rows * self.public_persons)
         return MOST_ROWS if self.public_rows is None else self.public_rows
 
     def sensitivity(self, statistic: Statistic, norm: int | str = 2) -> float:
@@ -136,7 +148,10 @@ class Records(ABC):
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
                 f"{type(statistic).__name__} has {needed:g}."
             )
-        total = _as_doubles(self._sum(statistic))
+        exact = self._sum(statistic)
+        if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.most_rows:
+            raise _too_many(self.most_rows, is_public=False)
+        total = _as_doubles(exact)
         draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
         released: NDArray[np.float64] = draw(total, ledger=receipt)
         return released
@@ -380,8 +395,10 @@ class ArrayRecords(Records):
         numbers = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
         find = gathered if side_by_side else scattered
         persons = find(rows, numbers, groups, unit)
-        if persons.n_kept > MOST_ROWS:
-            raise InvalidInputError(f"At most {MOST_ROWS} rows of persons are taken.")
+        is_public = Relation(relation) is Relation.REPLACE_ONE
+        most = MOST_PUBLIC_ROWS if is_public else MOST_ROWS
+        if persons.n_kept > most:
+            raise InvalidInputError(f"At most {most} rows of persons are taken.")
         return cls(rows, numbers, relation=relation, persons=persons)
 
     @property
@@ -462,7 +479,7 @@ class BatchRecords(Records):
         content: Callable[[Array], Array] | None = None,
     ) -> None:
         self._read = read
-        self._persons = None if person is None else _scattered(read(), person, content)
+        self._persons = None if person is None else scattered_batches(read(), person, content)
         number = n_rows if self._persons is None else self._persons.n_persons
         super().__init__(width, relation, number, person)
 
@@ -489,7 +506,7 @@ class BatchRecords(Records):
             np.concatenate(rows),
             np.concatenate(numbers),
             relation=self.relation,
-            persons=side_by_side(_numbered(np.concatenate(digests)), found),
+            persons=side_by_side(numbered(np.concatenate(digests)), found),
         )
 
     def _check_place(self, place: int) -> None:
@@ -550,32 +567,14 @@ class _KeptBlocks(Records):
         yield from self._kept()
 
 
-def _scattered(
-    batches: Iterator[Batch], unit: PersonUnit, content: Callable[[Array], Array] | None
-) -> Scattered:
-    """Find the rows of persons that are kept, of rows that are read in batches."""
-    digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
-    for rows, codes, groups in batches:
-        digests.append(person_digests(groups))
-        hashes.append(row_hashes(rows if content is None else content(rows), codes))
-    owners = _numbered(np.concatenate(digests))
-    return choose(owners, np.concatenate(hashes).__getitem__, unit)
-
-
-def _numbered(digests: NDArray[np.void]) -> Codes:
-    """Number persons by the digests of their IDs; -1 where there is none."""
-    words = np.ascontiguousarray(digests).view(np.uint64).reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    is_new = np.any(words[order][1:] != words[order][:-1], axis=1)
-    owners = np.empty(len(words), dtype=np.int64)
-    owners[order] = np.concatenate([[0], np.cumsum(is_new)])[: len(words)]
-    owners[~words.any(axis=1)] = -1
-    return owners
-
-
 def _public(records: Records) -> int | None:
     """The public number of records, or of persons where they are the unit."""
     return records.public_rows if records.person is None else records.public_persons
+
+
+def _too_many(most: int, *, is_public: bool) -> InvalidInputError:
+    more = "" if is_public else ", since their number is secret; more under 'replace_one'"
+    return InvalidInputError(f"At most {most} records can be added up{more}.")
 
 
 def _as_doubles(total: SecretSum | PersonSum) -> NDArray[np.float64]:
