@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from datetime import date, datetime
+from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from sfumato.additive.knots import PlaceCounts
@@ -24,7 +31,7 @@ from sfumato.sums import (
     Statistic,
 )
 from sfumato.sums.grid import ROW_BITS, cut
-from sfumato.sums.identities import partition_of, person_codes
+from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.maps import Clipped
 from sfumato.sums.persons import Joined, PersonSum, PersonUnit, choose
 from sfumato.sums.records import _as_doubles
@@ -295,6 +302,63 @@ def test_one_odd_id_changes_nobody_else() -> None:
     for odd in (None, "x", [1, 2], object(), 1e400):
         assert person_codes([*ids, odd])[:4].tolist() == [0, 1, 1, 2]
         assert person_codes(np.array([*ids, odd], dtype=object))[:4].tolist() == [0, 1, 1, 2]
+
+
+LONG = [2**53, 2**53 + 1, 2**63 - 1, 5]  # as doubles the first two are one
+
+
+def columns_of_ids(ids: list[int | None]) -> list[object]:
+    return [
+        pa.array(ids, "int64"),
+        pa.chunked_array([ids[:2], ids[2:]], "int64"),
+        pa.table({"id": pa.array(ids, pa.decimal128(20, 0))}).column(0),
+        pl.Series(ids, dtype=pl.Int64),
+        pd.Series(ids, dtype="Int64"),
+        pd.Series(ids, dtype="int64[pyarrow]"),
+        ids,
+    ]
+
+
+def test_a_missing_id_makes_no_two_persons_one() -> None:
+    """Libraries make doubles of whole numbers beside a missing one, which then are too short."""
+    gaps: list[int | None] = [*LONG, None]
+    for whole, odd in zip(columns_of_ids([*LONG]), columns_of_ids(gaps), strict=True):
+        assert person_codes(whole).tolist() == person_codes(odd).tolist()[:4] == [0, 1, 2, 3]
+        assert person_digests(whole).tolist() == person_digests(odd).tolist()[:4]
+        assert not any(bytes(person_digests(odd)[4]))
+
+
+ODD_IDS: list[object] = [
+    *(7, 7.0, "7", "7.0", "07", True, 2**53, 2**53 + 1, 2**63, 2**64, -(2**63), 10**5000),
+    *("", None, float("nan"), float("inf"), " 7 ", b"7", b"\xff", Decimal(7), Decimal("7.5"), 7.5),
+    *(date(2020, 1, 1), datetime(2020, 1, 1), pd.Timestamp(2020, 1, 1), pd.NaT, pd.NA),
+    *(np.datetime64("2020-01-01"), np.float32(0.1), np.int8(7), np.uint64(2**64 - 1), 1j),
+    *("\ud800", (1, 2), [1], {}),
+]
+
+
+def test_whether_two_ids_are_one_person_depends_on_these_two_alone() -> None:
+    """Neither the type that a library finds for all cells, nor an ID that it cannot read."""
+
+    def are_one(found: Any) -> bool:
+        return bool(found[0] == found[1] and any(bytes(np.asarray(found[0]))))
+
+    rng = np.random.default_rng(0)
+    alone: dict[tuple[int, int], bool] = {}
+    for _ in range(600):
+        places = rng.choice(len(ODD_IDS), 4, replace=False)
+        cells = np.empty(4, dtype=object)
+        for i, place in enumerate(places):
+            cells[i] = ODD_IDS[place]
+        digests, codes = person_digests(cells), person_codes(cells)
+        assert alone.setdefault(tuple(places[:2]), are_one(person_digests(cells[:2]))) == are_one(
+            digests
+        )
+        for i, j in combinations(range(4), 2):
+            assert (codes[i] == codes[j] >= 0) == are_one(digests[[i, j]])
+    for odd in ([2**64 - 1, 2**64 - 3], [2**63 + 5, 1]):  # beyond signed numbers, and not
+        assert len(set(person_codes(np.array(odd, dtype=np.uint64)))) == 2
+    assert person_codes(np.array([-128, 127] * 100, dtype=np.int8))[:2].tolist() == [0, 255]
 
 
 @pytest.mark.parametrize("way", WAYS)

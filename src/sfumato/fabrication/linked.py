@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.identities import person_codes, person_digests
+from sfumato.sums.identities import id_cells, person_codes, person_digests
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Column
 from sfumato.tables.frames import columns_of, library_of
@@ -250,7 +250,7 @@ def _people_of(
     """Give the first row of each person, and the places of that person's events in order."""
     n_people = len(people)
     joint = np.empty(n_people + len(events), dtype=object)
-    joint[:n_people], joint[n_people:] = list(people), list(events)
+    joint[:n_people], joint[n_people:] = id_cells(people), id_cells(events)
     codes = person_codes(joint)
     # Who has no key is a person of that one row, and has no events.
     own = np.where(codes < 0, codes.max(initial=0) + 1 + np.arange(len(codes)), codes)

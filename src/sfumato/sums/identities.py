@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.cells import as_cells
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["partition_of", "person_codes", "person_digests", "row_hashes"]
+__all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
 
 KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
 WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
@@ -48,20 +49,24 @@ def person_codes(groups: Any) -> Codes:
     """Number the persons of a column of IDs; -1 where none is given.
 
     IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
-    column. None, NaN, empty text and what cannot be hashed is no ID. Nothing raises.
+    column. None, NaN, empty text and what cannot be hashed is no ID. Nothing raises. Whole numbers
+    stay whole beside a missing one, unless the column was given in doubles.
 
     Parameters
     ----------
     groups : array-like of shape (n,)
         IDs.
     """
-    cells = _cells(groups)
+    cells = id_cells(groups)
     if cells.dtype.kind in "iu" and len(cells) and _are_dense(cells):
         least, most = int(cells.min()), int(cells.max())
+        wide = cells.astype(np.int64 if cells.dtype.kind == "i" else np.uint64, copy=False)
         is_near = least >= 0 and most < 4 * len(cells)  # they number persons as they are
-        return cells.astype(np.int64, copy=False) if is_near else cells.astype(np.int64) - least
+        return (wide if is_near else wide - wide.min()).astype(np.int64, copy=False)
     if cells.dtype.kind in "iub":
         return _encoded(pa.array(cells.astype(np.int64) if cells.dtype.kind == "b" else cells))[0]
+    if cells.dtype == object and not all(type(cell) is str or cell is None for cell in cells):
+        return _numbered(cells)[0]  # Arrow would read them as one type, that of the oddest
     try:
         codes, known = _encoded(pa.array(cells, from_pandas=True))
         listed = known.to_pylist()
@@ -80,7 +85,7 @@ def person_digests(groups: Any) -> NDArray[np.void]:
     groups : array-like of shape (n,)
         IDs.
     """
-    cells = _cells(groups)
+    cells = id_cells(groups)
     if cells.dtype.kind in "ib":
         words = np.empty((len(cells), 2), dtype=np.int64)
         words[:, 0], words[:, 1] = cells, WHOLE
@@ -127,14 +132,41 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
     return np.asarray(spread % np.uint64(n_partitions), dtype=np.intp)
 
 
-def _cells(groups: Any) -> NDArray[Any]:
-    given = groups.to_numpy() if hasattr(groups, "to_numpy") else groups
-    cells = as_cells(given)
+def id_cells(groups: Any) -> NDArray[Any]:
+    """Give a column of IDs as an array, whole numbers beside a missing one as objects.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n,)
+        IDs, of any library.
+    """
+    cells = as_cells(_as_given(groups))
+    if cells.dtype.kind == "M":  # in one unit, whatever the finest of them asked for
+        cells = cells.astype("datetime64[us]").astype(object)
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]
     if cells.ndim != 1:
         raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
     return cells
+
+
+def _as_given(groups: Any) -> Any:
+    """Give cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
+    if hasattr(groups, "to_pylist"):  # of Arrow
+        has_gaps = groups.null_count > 0 or pa.types.is_decimal(groups.type)
+        return groups.to_pylist() if has_gaps else _whole_arrow(groups)
+    if hasattr(groups, "null_count"):  # of polars
+        return groups.to_list() if groups.null_count() > 0 else groups.to_numpy()
+    if hasattr(groups, "to_numpy"):  # of pandas
+        is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
+        return groups.to_numpy() if is_plain else groups.to_numpy(dtype=object)
+    return groups
+
+
+def _whole_arrow(groups: Any) -> NDArray[Any]:
+    chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
+    parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=object)
 
 
 def _are_dense(cells: NDArray[Any]) -> bool:
@@ -175,6 +207,8 @@ def _identity(cell: Any) -> int | float | str | None:
             return int(cell)
         if isinstance(cell, float | np.floating):
             return _whole(float(cell))
+        if isinstance(cell, Decimal):
+            return int(cell) if cell == cell.to_integral_value() else float(cell)
         text = str(cell)
         return None if cell is None or text.lower() in NOT_GIVEN else text
     except Exception:  # whatever a strange object raises, it is no ID
@@ -203,7 +237,9 @@ def _digest(identity: int | float | str) -> bytes:
     if isinstance(identity, int) and -(2**63) <= identity < 2**63:
         return np.array([identity, WHOLE], dtype=np.int64).tobytes()
     kind = b"t" if isinstance(identity, str) else b"n"
-    return blake2b(kind + str(identity).encode(), digest_size=16).digest()
+    text = f"{identity:x}" if isinstance(identity, int) else str(identity)
+    # Of any text: one that was read with the wrong encoding holds halves of characters.
+    return blake2b(kind + text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _mixed(values: Hashes) -> Hashes:
