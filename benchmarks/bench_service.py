@@ -40,6 +40,20 @@ from sfumato.interfaces.service.settings import Settings
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
 ANALYSTS = 20
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
+FIT = {"kind": "fit", "estimator": "PrivateLinearClassifier", "purpose": "a benchmark"}
+CURVE = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
+JOBS = "/datasets/rows/jobs"
+MIX: list[tuple[str, str, str, Any]] = [  # what an analyst does in an hour
+    ("data sets", "GET", "/datasets", None),
+    ("data set", "GET", "/datasets/rows", None),
+    ("jobs", "GET", "/jobs", None),
+    ("releases", "GET", "/releases", None),
+    ("budgets", "GET", "/budgets", None),
+    ("plan", "GET", "/datasets/rows/plan?epsilon=0.5", None),
+    ("dummy rows", "GET", "/datasets/rows/dummy?rows=500", None),
+    ("refused", "POST", JOBS, {**BODY, "epsilon": -1}),
+    *(("submit", "POST", JOBS, {**one, "epsilon": 0.05}) for one in (BODY, FIT, CURVE)),
+]
 
 
 def write_rows(path: Path, n_rows: int = 300) -> None:
@@ -133,7 +147,8 @@ class Service:
     def faults(self, states: dict[str, str]) -> dict[str, int]:
         """Count what must not be: releases and charges that do not match, sums that do not hold."""
         budget = SharedBudget(Ledger(self.settings.ledger_address), "rows")
-        references = Counter(line.note.reference for line in budget.dataset.lines())
+        charges = {(line.note.reference, line.mark) for line in budget.dataset.lines()}
+        references = Counter(reference for reference, _ in charges)
         releases = {one["id"] for one in self.office.store.releases()}
         budget.verify()
         self.office.store.verify_audit()
@@ -247,8 +262,9 @@ def kills(share: float) -> dict[str, Any]:
 
 
 def load(share: float) -> dict[str, Any]:
-    """Mixed requests for a while, with the memory of both processes every second."""
-    seconds, points = max(10.0, 3600 * share), []
+    """Mixed requests for a while, with the memory of all processes every second."""
+    seconds = max(10.0, 3600 * share)
+    curve = Curve()
     with service(90.0) as made:
         done = threading.Event()
         counts: Counter[str] = Counter()
@@ -256,23 +272,18 @@ def load(share: float) -> dict[str, Any]:
         def mix(place: int) -> None:
             rng, who = random.Random(place), f"a{place}"
             while not done.is_set():
-                path = rng.choice(["/datasets", "/jobs", "/releases", "/budgets", "submit"])
-                if path == "submit" and rng.random() < 0.1:
-                    body = {**BODY, "epsilon": 0.05}
-                    status = made.call(who, "POST", "/datasets/rows/jobs", body).status_code
-                else:
-                    path = "/datasets/rows" if path == "submit" else path
-                    status = made.call(who, "GET", path).status_code
-                counts[f"{path} {status}"] += 1
-                time.sleep(0.2)
+                name, method, path, body = rng.choice(MIX)
+                if name != "submit" or rng.random() < 0.08:
+                    status = made.call(who, method, path, body).status_code
+                    counts[f"{name} {status}"] += 1
+                time.sleep(0.5)
 
         threads = [threading.Thread(target=mix, args=(place,)) for place in range(4)]
         for thread in threads:
             thread.start()
         start = time.monotonic()
-        while time.monotonic() - start < seconds:
-            sizes = {name: resident(number) for name, number in made.parts().items()}
-            points.append({"s": round(time.monotonic() - start, 1), **sizes})
+        while (now := time.monotonic() - start) < seconds:
+            curve.add(now, made.parts())
             time.sleep(1)
         done.set()
         for thread in threads:
@@ -283,9 +294,52 @@ def load(share: float) -> dict[str, Any]:
             "requests": dict(counts),
             "ends": dict(Counter(states.values())),
             "faults": made.faults(states),
-            "memory_mb": points,
+            "growth_mb": curve.growth(),
+            "memory_mb": curve.points,
             "load_average": os.getloadavg()[0],
         }
+
+
+class Curve:
+    """The largest memory of each process in every quarter of a minute."""
+
+    def __init__(self) -> None:
+        self.points: list[dict[str, float]] = []
+
+    def add(self, moment: float, parts: dict[str, int]) -> None:
+        sizes = {name: resident(number) for name, number in parts.items()}
+        children = [resident(one) for one in children_of(parts.get("workers", 0))]
+        sizes |= {"largest_job": max(children, default=0.0)}
+        place = 15.0 * int(moment / 15)
+        if not self.points or self.points[-1]["s"] != place:
+            self.points.append({"s": place})
+        last = self.points[-1]
+        last |= {name: max(size, last.get(name, 0.0)) for name, size in sizes.items()}
+
+    def growth(self) -> dict[str, float]:
+        """Give megabytes per hour: a line through the second half, when all has been used once."""
+        half = self.points[len(self.points) // 2 :]
+        if len(half) < 3:
+            return {}
+        hours = [one["s"] / 3600 for one in half]
+        return {
+            name: round(float(np.polyfit(hours, [one.get(name, 0.0) for one in half], 1)[0]), 2)
+            for name in ("web", "workers")
+        }
+
+
+def children_of(process: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{process}/task/{process}/children").read_text()
+        return [int(one) for one in text.split()]
+    return []
+
+
+def commit() -> str:
+    """Give the commit that is served, as far as git says."""
+    folder = Path(__file__).parents[1]
+    asked = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def resident(process: int) -> float:
@@ -301,10 +355,10 @@ def draw(path: Path) -> None:
 
     points = json.loads((RESULTS / "service_load.json").read_text())["numbers"]["memory_mb"]
     figure, axes = plt.subplots(figsize=(7, 3))
-    for name, style in (("web", "-"), ("workers", "--")):
-        axes.plot(
-            [p["s"] / 60 for p in points], [p.get(name, 0) for p in points], style, label=name
-        )
+    names = (("web", "-", "web"), ("workers", "--", "workers"), ("largest_job", ":", "largest job"))
+    for name, style, label in names:
+        sizes = [p.get(name, 0) for p in points]
+        axes.plot([p["s"] / 60 for p in points], sizes, style, label=label)
     axes.set(xlabel="minutes of mixed load", ylabel="resident memory, MB")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
@@ -327,7 +381,7 @@ def main() -> None:
                 numbers.append(crowd(arguments.share, arguments.database))
         else:
             numbers = parts[name](arguments.share)
-        write(f"service_{name}", numbers, seed=0, share=arguments.share)
+        write(f"service_{name}", numbers, seed=0, share=arguments.share, commit=commit())
     if (RESULTS / "service_load.json").exists():
         draw(PICTURE)
 

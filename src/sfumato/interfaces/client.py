@@ -387,7 +387,7 @@ class RemoteJob:
         return parquet.read_table(io.BytesIO(self.file(name)))
 
     def ask(self, points: Sequence[Sequence[float]]) -> list[float]:
-        """Ask a released density or curve at points; costs nothing.
+        """Ask a released density, curve or online function at points; costs nothing.
 
         Parameters
         ----------
@@ -399,8 +399,13 @@ class RemoteJob:
         list of float
             The values.
         """
-        path = f"/releases/{self.id}/ask"
-        values: list[float] = self.client.call("POST", path, {"points": points})["values"]
+        path, pause = f"/releases/{self.id}/ask", FIRST_PAUSE
+        while "values" not in (told := self.client.call("POST", path, {"points": points})):
+            if told["state"] not in ("queued", "running"):
+                raise JobError(f"The question is {told['state']}.", told["state"])
+            time.sleep(pause)  # an online function is answered by a worker
+            pause = min(1.5 * pause, LONGEST_PAUSE)
+        values: list[float] = told["values"]
         return values
 
     def guarantee(self) -> Guarantee:

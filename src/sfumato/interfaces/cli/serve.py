@@ -50,6 +50,10 @@ def serve(
         Path | None,
         typer.Option(help="TOML file of a provider of accounts (OpenID Connect)."),
     ] = None,
+    databases: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of databases whose tables may be registered: NAME = URL."),
+    ] = None,
     part: Annotated[
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
@@ -78,6 +82,7 @@ def serve(
             seconds=seconds,
             show_every=show_every,
             sign_on=None if sign_on is None else str(sign_on.resolve()),
+            databases=None if databases is None else str(databases.resolve()),
             secure_cookies=behind_proxy or certificate is not None,
         ).prepared()
         address = f"{'http' if certificate is None else 'https'}://{host}:{port}"

@@ -64,7 +64,7 @@ def revoke_token(who: Spender, identity: str, request: Request) -> None:
 
 @router.get("/files", tags=["data sets"])
 def files(who: ReadingOfficer, request: Request) -> list[str]:
-    """Files of the data folder, by name."""
+    """Files and folders of the data folder, by name."""
     return office_of(request).files(who)
 
 
@@ -221,7 +221,11 @@ def release_file(who: Anybody, identity: str, file: str, request: Request) -> Fi
 
 @router.post("/releases/{identity}/ask", tags=["releases"])
 def ask(who: Anybody, identity: str, body: bodies.Points, request: Request) -> Record:
-    """Ask a released density or curve at points; costs nothing and never contradicts itself."""
+    """Ask a released function at points; costs nothing and never contradicts itself.
+
+    Densities and curves answer at once. Points of an online function go to a worker, and every
+    answer is stored before it is sent: repeat the request until it has `values`.
+    """
     return office_of(request).ask(who, identity, body.points)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from sfumato.tables.facts import Column, Target
 
 __all__ = [
     "AutoApproval",
@@ -24,6 +28,9 @@ Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.@-]+$")]
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
+Kind = Literal[
+    "fit", "explanation", "search", "fabricate", "density", "curve", "function", "moments"
+]
 Value = str | int | float | bool | None
 
 
@@ -50,8 +57,14 @@ class NewDataset(_Body):
     """A data set: where its rows are, who is protected, and what may be spent."""
 
     name: Name
-    path: str = Field(min_length=1, max_length=400, description="Inside of the data folder.")
-    target: Line | None = None
+    path: str = Field(
+        min_length=1,
+        max_length=400,
+        description="A file or folder inside of the data folder, FILE.db:TABLE, or "
+        "database:NAME/TABLE.",
+    )
+    target: Line | None = Field(default=None, description="The column to predict.")
+    person: Line | None = Field(default=None, description="The column of IDs, for unit person.")
     unit: Literal["record", "person"] = "record"
     relation: Literal["replace_one", "add_or_remove_one"] = "replace_one"
     protected: Line = Field(description="Who is protected, in plain words.")
@@ -63,23 +76,42 @@ class NewDataset(_Body):
     auto_approve: float = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
 
 
-class ColumnFacts(_Body):
+def _facts_of_a_column() -> dict[str, Any]:
+    """Give a field for everything that a file of bounds can say of a column or of the target."""
+    kinds: tuple[tuple[str, Any], ...] = (
+        ("bool", bool),
+        ("int", int),
+        ("str", Line),
+        ("tuple", Annotated[list[Value], Field(max_length=10_000)]),
+        ("", Value),
+    )
+    found = {}
+    for each in (*fields(Target), *fields(Column)):
+        kind = next(kind for word, kind in kinds if str(each.type).startswith(word))
+        found[each.name] = (kind | None, Field(default=None, description=_ABOUT.get(each.name)))
+    return {name: one for name, one in found.items() if name not in ("name", "note")}
+
+
+_LABELS = "All possible labels of the target."
+_ABOUT = {"labels": _LABELS} | {
+    name: " ".join(text.split())
+    for names, text in re.findall(
+        r"(?m)^    ([\w, ]+?)(?: : .*)?\n((?:        .*\n)+)", Column.__doc__ or ""
+    )
+    for name in names.split(", ")
+}
+_ColumnFields: Any = create_model("_ColumnFields", __base__=_Body, **_facts_of_a_column())
+
+
+class ColumnFacts(_ColumnFields):
     """All that is public about a column, as in a file of bounds; empty: as it was proposed."""
 
-    type: Line | None = None
-    lower: Value = None
-    upper: Value = None
-    categories: list[Value] | None = Field(default=None, max_length=10_000)
-    labels: list[Value] | None = Field(default=None, max_length=10_000)
-    left_out: bool | None = None
-    ordered: bool | None = None
-    log: bool | None = None
-    missing: bool | None = None
-    decimals: int | None = None
-    parts: list[Line] | None = Field(default=None, max_length=10)
-    format: Line | None = None
-    person_rows: int | None = Field(default=None, ge=1, le=10**6)
-    per_person: Literal["average", "sum"] | None = None
+    person_rows: int | None = Field(
+        default=None, ge=1, le=10**6, description="Of the column of IDs: most rows of a person."
+    )
+    per_person: Literal["average", "sum"] | None = Field(
+        default=None, description="Of the column of IDs: how a person's rows are added up."
+    )
 
     def given(self) -> dict[str, Any]:
         """Give what was said."""
@@ -123,16 +155,29 @@ class AutoApproval(_Body):
 class NewJob(_Body):
     """A request for a release."""
 
-    kind: Literal["fit", "search", "fabricate", "density", "curve", "moments"] = "fit"
-    estimator: str | None = Field(default=None, max_length=64)
-    parameters: dict[str, Any] = Field(default_factory=dict, max_length=40)
-    grid: dict[str, list[Any]] = Field(default_factory=dict, max_length=10)
-    columns: list[Line] = Field(default_factory=list, max_length=100)
-    rows: int | None = Field(default=None, ge=1, le=10**6)
-    epsilon: Epsilon
-    delta: Delta | None = None
+    kind: Kind = Field(default="fit", description="What is made.")
+    estimator: str | None = Field(
+        default=None, max_length=64, description="Class of the model; by default the usual one."
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, max_length=40, description="Settings of the model, by name."
+    )
+    grid: dict[str, list[Any]] = Field(
+        default_factory=dict, max_length=10, description="Of a search: values per setting."
+    )
+    columns: list[Line] = Field(
+        default_factory=list, max_length=100, description="Of a density, curve or function."
+    )
+    rows: int | None = Field(
+        default=None, ge=1, le=10**6, description="Rows to fabricate; by default as many."
+    )
+    epsilon: Epsilon = Field(description="The most that this release may cost.")
+    delta: Delta | None = Field(default=None, description="By default that of the budget.")
     purpose: str = Field(
-        min_length=3, max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+        min_length=3,
+        max_length=400,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$",
+        description="What the release is for; officers and the ledger read it.",
     )
 
 
@@ -145,4 +190,6 @@ class Decision(_Body):
 class Points(_Body):
     """Points at which a released function is asked."""
 
-    points: list[list[float]] = Field(min_length=1, max_length=10_000)
+    points: list[list[float]] = Field(
+        min_length=1, max_length=10_000, description="A number per axis and point."
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import InvalidInputError
 from sfumato.interfaces.service.access import Person
+from sfumato.interfaces.service.sources import checked_source
 from sfumato.interfaces.service.states import DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, now
 from sfumato.tables.facts import Column, Target
@@ -41,8 +42,8 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
     who : Person
         Who asks.
     asked : mapping
-        ``name``, ``path``, ``target``, ``unit``, ``relation``, ``protected``, ``why``,
-        ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another data set.
+        ``name``, ``path``, ``target``, ``person``, ``unit``, ``relation``, ``protected``,
+        ``why``, ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another one.
 
     Returns
     -------
@@ -54,8 +55,9 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
     check_name("name", name)
     if any(one["name"] == name for one in office.store.datasets()):
         raise InvalidInputError(f"There is a data set {name!r} already.")
-    office.settings.table(asked["path"])  # inside of the data folder; a worker looks whether it is
+    source = checked_source(office.settings, asked["path"])  # a worker looks whether it is there
     budget = asked.get("budget") or name
+    _refuse_two_budgets(office, source, budget)
     if asked.get("budget"):  # people who are in both data sets have one budget
         total = office.ledger.dataset(budget).total
         words = {"unit": str(total.unit), "relation": str(total.relation)}
@@ -70,8 +72,9 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
             **words,
         )
     record = {
-        **{key: asked.get(key) for key in ("name", "path", "target", "protected", "why")},
+        **{key: asked.get(key) for key in ("name", "target", "person", "protected", "why")},
         **words,
+        "path": source,
         "budget": budget,
         "auto_approve": asked.get("auto_approve") or 0.0,
         "bounds": None,
@@ -82,6 +85,17 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
     office.store.add_dataset(who.name, record, DatasetState.DESCRIBING)
     office.queue(who, name, {"kind": "describe"}, "to propose bounds", 0.0, 0.0)
     return office.dataset(who, name)
+
+
+def _refuse_two_budgets(office: Office, source: str, budget: str) -> None:
+    """Refuse the same rows under a second budget: it would count them as other people."""
+    for one in office.store.datasets():
+        is_same = one["path"] == source and one["state"] != DatasetState.RETIRED
+        if is_same and one["budget"] != budget:
+            raise InvalidInputError(
+                f"The data set {one['name']!r} is made of the same rows: share its budget, "
+                f"{one['budget']!r}."
+            )
 
 
 def confirm_column(
@@ -117,8 +131,8 @@ def confirm_column(
         record["target"] = {"column": column, **facts} if facts else record["target"]
         Target.from_record(as_tuples(record["target"]))
     elif column == bounds.person:
-        changes = {key: facts[key] for key in ("person_rows", "per_person") if key in facts}
-        record |= changes
+        record |= {key: facts[key] for key in ("person_rows", "per_person") if key in facts}
+        TableBounds.from_record(as_tuples(record))
     else:
         if column not in record["columns"]:
             raise NotFoundError(f"The data set {name!r} has no column {column!r}.")
@@ -168,6 +182,11 @@ def open_dataset(
         missing.append("how the file is written")
     if missing:
         raise InvalidInputError(f"Not confirmed yet: {', '.join(missing)}.")
+    if found["unit"] == "person" and bounds.person is None:
+        raise InvalidInputError(
+            "Unit 'person' needs the column of IDs. Register the data set again with 'person', "
+            "and share this budget."
+        )
     record = {**found["bounds"], "confirmed": True}
     if one_row_per_person:
         record["one_row_per_person"] = True

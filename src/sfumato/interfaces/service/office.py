@@ -5,11 +5,13 @@ Nothing here reads a row: rows belong to `workers`.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +23,26 @@ from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.shared_budget import Holding, SharedBudget
 from sfumato.certificates import new_key, signed
 from sfumato.events import GaussianEvent, PureEvent
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerTamperedError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    LedgerTamperedError,
+    StoredModelError,
+)
 from sfumato.interfaces.service.access import ROLES, ForbiddenError, Person, make_token
 from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, Store, now
-from sfumato.interfaces.service.tasks import checked_task
+from sfumato.interfaces.service.tasks import ONLINE, checked_task
 from sfumato.jobs.dummies import dummy_table
+from sfumato.jobs.online import require_answers
 from sfumato.storage.models import load
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["Office"]
 
+MOST_POINTS, MOST_ATTEMPTS = 1000, 5  # of a question to an online function
 HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 
 
@@ -115,10 +124,10 @@ class Office:
     # Data sets ----------------------------------------------------------------------------------
 
     def files(self, who: Person) -> list[str]:
-        """List what may be registered: names in the data folder (officers)."""
+        """List what may be registered: files and folders in the data folder (officers)."""
         who.require("officer", writes=False)
         root = Path(self.settings.data)
-        found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+        found = (path.relative_to(root) for path in root.rglob("*"))
         return sorted(str(path) for path in found if not path.name.startswith("."))[:1000]
 
     def datasets(self, who: Person) -> list[dict[str, Any]]:
@@ -206,7 +215,7 @@ class Office:
         """
         who.require("analyst")
         found = self._open(who, name)
-        task = checked_task(asked)
+        task = checked_task(_with_usual_model(found, asked))
         planned = self.plan(who, name, asked["epsilon"], asked.get("delta"))
         if not planned["fits"]:
             raise BudgetExceededError(
@@ -226,7 +235,8 @@ class Office:
     def jobs(self, who: Person) -> list[dict[str, Any]]:
         """List jobs: an analyst's own, or all."""
         person = who.name if who.role == "analyst" else None
-        return [self._shown(job) for job in self.store.jobs(person=person)]
+        found = self.store.jobs(person=person)
+        return [self._shown(job) for job in found if job["task"]["kind"] != "answer"]
 
     def job(self, who: Person, identity: str) -> dict[str, Any]:
         """Give one job."""
@@ -274,7 +284,14 @@ class Office:
         return place / file
 
     def ask(self, who: Person, identity: str, points: list[list[float]]) -> dict[str, Any]:
-        """Give values of a released function; they are computed from released numbers alone."""
+        """Give values of a released function.
+
+        Densities and curves are computed from released numbers alone. Points of an online function
+        go to a worker: the answer says ``state`` until its ``values`` are stored and shown.
+        """
+        found = self.release(who, identity)
+        if found["class"] == ONLINE:
+            return self._ask_online(who, found, points)
         model = load(self.release_file(who, identity, "model.sfumato"))
         asked = np.asarray(points, dtype=np.float64)
         width = 1 if hasattr(model, "curve") else model.n_features_in_
@@ -285,6 +302,33 @@ class Office:
             )
         values = model.curve(asked[:, 0]) if hasattr(model, "curve") else model.density(asked)
         return {"points": points, "values": np.asarray(values).tolist()}
+
+    def _ask_online(
+        self, who: Person, release: Mapping[str, Any], points: list[list[float]]
+    ) -> dict[str, Any]:
+        """Queue points for a worker, once; the same points give the same job, and its values."""
+        who.require("analyst")
+        (low,), (high,) = release["domain"]
+        is_inside = all(len(point) == 1 and low <= point[0] <= high for point in points)
+        if not is_inside or len(points) > MOST_POINTS:
+            raise InvalidInputError(
+                f"The function is asked at up to {MOST_POINTS} points of one number, from {low:g} "
+                f"to {high:g}."
+            )
+        text = json.dumps([release["id"], points])
+        key = f"{who.name} answer {sha256(text.encode()).hexdigest()}"
+        task = {"kind": "answer", "release": release["id"], "points": points}
+        for attempt in range(MOST_ATTEMPTS):
+            self._open(who, release["dataset"])
+            job = self._shown(
+                self.queue(who, release["dataset"], task, "an answer", 0.0, 0.0, key=key)
+            )
+            if job["state"] != JobState.FAILED:
+                break
+            key = f"{key} {attempt}"
+        values = job.get("values") if job["state"] == JobState.RELEASED else None
+        told = {"job": job["id"], "state": job["state"], "points": points}
+        return told if values is None else {**told, "values": values}
 
     # Audit ----------------------------------------------------------------------------------------
 
@@ -303,6 +347,7 @@ class Office:
             budget = SharedBudget(self.ledger, name)
             budget.verify()
             paid |= {line.note.reference for line in budget.dataset.lines()}
+        self._verify_answers()
         for release in self.store.releases():
             if release["id"] not in paid:
                 raise LedgerTamperedError(
@@ -315,6 +360,20 @@ class Office:
             "heads": {} if checked is None else dict(checked.heads),
             "audit_head": self.store.verify_audit(),
         }
+
+    def _verify_answers(self) -> None:
+        """Check that the store of answers has what was told last of each online function."""
+        newest: dict[str, dict[str, Any]] = {}
+        for job in self.store.jobs():
+            if job["task"]["kind"] == "answer" and "values" in job:
+                newest.setdefault(job["task"]["release"], job)
+        for release, job in newest.items():
+            try:
+                require_answers(
+                    self.settings.answers_address, release, job["task"]["points"], job["values"]
+                )
+            except StoredModelError as error:
+                raise LedgerTamperedError(f"{error} Do not ask this function any more.") from None
 
     def statement(self, who: Person) -> dict[str, Any]:
         """Give what was spent, the charges and the heads, signed (officers and auditors)."""
@@ -373,7 +432,7 @@ class Office:
     def _shown(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Give a job as it may be seen by now: an end is shown at its fixed time."""
         if job["state"] in ENDED and job.get("shown", "") > now():
-            hidden = ("reason", "changed", "shown")
+            hidden = ("reason", "changed", "shown", "values")
             return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
         return dict(job)
 
@@ -410,3 +469,11 @@ class Office:
         return [
             one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
         ]
+
+
+def _with_usual_model(dataset: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Take the model of an explanation by the target, where none is named."""
+    target = dataset["bounds"].get("target") or {}
+    if asked.get("kind") == "explanation" and not asked.get("estimator") and "lower" in target:
+        return {**asked, "estimator": "PrivateAdditiveRegressor"}
+    return dict(asked)

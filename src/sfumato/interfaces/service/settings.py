@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ class Settings:
         Whether expected accuracies are simulated, from public numbers, when a data set is opened.
     sign_on : str, optional
         TOML file of a provider of accounts (OpenID Connect).
+    databases : str, optional
+        TOML file of databases whose tables may be registered: a name and a URL each. Workers read
+        it; nobody names an address over HTTP.
     """
 
     state: Path
@@ -58,6 +62,7 @@ class Settings:
     secure_cookies: bool = False
     simulate: bool = True
     sign_on: str | None = None
+    databases: str | None = None
 
     def prepared(self) -> Settings:
         """Make the folders and keys that are missing."""
@@ -65,11 +70,14 @@ class Settings:
             raise InvalidInputError(f"The folder of data '{self.data}' does not exist.")
         for folder in (self.state, self.releases):
             folder.mkdir(mode=0o770, parents=True, exist_ok=True)
-        if not self.secret_file.exists():
-            place = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(place, "w") as file:
-                file.write(secrets.token_hex(32))
+        _make_key(self.secret_file)
         return self
+
+    def rows_key(self) -> bytes:
+        """Give the workers' key for digests of rows; made when it is first needed."""
+        path = self.state / "rows.key"
+        _make_key(path)
+        return path.read_bytes()
 
     @property
     def releases(self) -> Path:
@@ -96,6 +104,11 @@ class Settings:
         """Where people, data sets and jobs are kept."""
         return self.database or str(self.state / "service.db")
 
+    @property
+    def answers_address(self) -> str:
+        """Where answers of online functions are kept."""
+        return self.database or str(self.state / "answers.db")
+
     def table(self, relative: str) -> Path:
         """Give a file of the data folder; anything outside of it is refused.
 
@@ -117,6 +130,14 @@ class Settings:
         if path == root or root not in path.parents:
             raise InvalidInputError("'path' must name a file or folder inside of the data folder.")
         return path
+
+
+def _make_key(path: Path) -> None:
+    """Write a random key for its owner alone, where there is none."""
+    with suppress(FileExistsError):
+        place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(place, "w") as file:
+            file.write(secrets.token_hex(32))
 
 
 def forbid_reading(folder: Path) -> None:

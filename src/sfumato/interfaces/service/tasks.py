@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sfumato.certificates import CertificateError, certificate_of, signed, writt
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.jobs.dummies import dummy_table
+from sfumato.jobs.online import answer_online, begin_online, online_domain
 from sfumato.jobs.pipeline import (
     MODELS,
     PrivacyRequest,
@@ -32,25 +34,33 @@ from sfumato.storage.models import save
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import PLAIN_TEXT
 
 __all__ = [
     "ESTIMATORS",
     "KINDS",
+    "ONLINE",
+    "answer_function",
+    "begin_function",
     "checked_task",
     "describe",
     "make_release",
     "rehearsed",
+    "settings_of",
     "simulated",
 ]
 
+ONLINE = "OnlineFunction"  # of no public class: rows stay, points are asked
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators that it may name.
 ESTIMATORS: dict[str, tuple[str, ...]] = {
     "fit": tuple(MODEL_OF),
+    "explanation": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "search": tuple(MODEL_OF),
     "fabricate": ("Fabricator",),
     "density": (FUNCTIONS["density"],),
     "curve": (FUNCTIONS["curve"],),
+    "function": (ONLINE,),
     "moments": ("PrivateMoments", "PrivatePCA"),
 }
 KINDS = tuple(ESTIMATORS)
@@ -86,7 +96,7 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     if estimator not in offered:
         raise InvalidInputError(f"'estimator' of a {kind} must be one of {', '.join(offered)}.")
     parameters = dict(record.get("parameters") or {})
-    known = set(public_class(estimator)().get_params(deep=False)) - CLOSED
+    known = settings_of(estimator)
     for name, value in parameters.items():
         if name not in known:
             listed = ", ".join(sorted(known))
@@ -102,8 +112,10 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidInputError(f"'grid' must list values of parameters. Got {name!r}.")
         _check_value(name, values, 0)
     columns = list(record.get("columns") or [])
-    if columns and kind not in ("density", "curve"):
-        raise InvalidInputError("'columns' are chosen for a density or a curve only.")
+    if columns and kind not in ("density", "curve", "function"):
+        raise InvalidInputError("'columns' are chosen for a density, a curve or a function only.")
+    if kind == "function" and len(columns) != 1:
+        raise InvalidInputError("A function is asked online of one column: name it in 'columns'.")
     return {
         "kind": kind,
         "estimator": estimator,
@@ -112,6 +124,13 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
         "columns": [str(name) for name in columns],
         "rows": record.get("rows") if kind == "fabricate" else None,
     }
+
+
+def settings_of(estimator: str) -> set[str]:
+    """Give the settings of an estimator that an analyst may choose."""
+    if estimator == ONLINE:
+        return {"bandwidth"}
+    return set(public_class(estimator)().get_params(deep=False)) - CLOSED
 
 
 def _check_value(name: str, value: Any, depth: int) -> None:
@@ -169,9 +188,11 @@ def rehearsed(
     write_table(dummy_table(bounds, min(number, REHEARSED_ROWS)), path)
     payer, made = _Rehearsal(), folder / "dummy.sfumato"
     try:
-        _made(TableFile(path), bounds, dataset, job, payer)
+        _tried(TableFile(path), bounds, dataset, job, payer)
     except _WouldChargeError:
-        save(_made(TableFile(path), bounds, dataset, job, None)[0], made)
+        model = _tried(TableFile(path), bounds, dataset, job, None)
+        if model is not None:
+            save(model, made)
         return payer.events
     finally:
         path.unlink(missing_ok=True)
@@ -179,10 +200,24 @@ def rehearsed(
     raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
 
 
+def _tried(
+    source: TableFile,
+    bounds: TableBounds,
+    dataset: Mapping[str, Any],
+    job: Mapping[str, Any],
+    payer: Any,
+) -> Any:
+    """Make what a job makes, and give the model if there is one."""
+    if job["task"]["kind"] != "function":
+        return _made(source, bounds, dataset, job, payer)[0]
+    begin_online(source, bounds, _promise(dataset, job, payer), **_asked_function(job["task"]))
+    return None
+
+
 def make_release(
     dataset: Mapping[str, Any],
     job: Mapping[str, Any],
-    table: Path,
+    table: TableFile,
     payer: Any,
     folder: Path,
     signing_key: Path | None,
@@ -193,7 +228,7 @@ def make_release(
     ----------
     dataset, job : mapping
         As the store has them.
-    table : Path
+    table : TableFile
         The rows.
     payer : Payer
         Who pays, before anything is drawn.
@@ -208,7 +243,7 @@ def make_release(
         The record of the release.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
-    model, made = _made(TableFile(table), bounds, dataset, job, payer)
+    model, made = _made(table, bounds, dataset, job, payer)
     files = {"model.sfumato": "the model"}
     save(model, folder / "model.sfumato")
     if made is not None:
@@ -218,6 +253,9 @@ def make_release(
         for ending in ("parquet", "csv"):
             write_table(made, folder / f"{name}.{ending}", record)
             files[f"{name}.{ending}"] = what
+    if hasattr(model, "explain"):
+        (folder / "explanation.json").write_text(json.dumps(model.explain().to_dict(), indent=1))
+        files["explanation.json"] = "what it says of each column, with bands"
     (folder / "guarantee.json").write_text(json.dumps(model.guarantee_.to_dict(), indent=1))
     files["guarantee.json"] = "the guarantee"
     certificate = _certificate(folder / "model.sfumato", job, payer, signing_key)
@@ -225,6 +263,87 @@ def make_release(
         (folder / "certificate.json").write_text(certificate)
         files["certificate.json"] = "the signed certificate"
     return {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict(), "files": files}
+
+
+def begin_function(
+    dataset: Mapping[str, Any],
+    job: Mapping[str, Any],
+    table: TableFile,
+    payer: Any,
+    folder: Path,
+    store: str,
+) -> dict[str, Any]:
+    """Charge for a function that is asked online, and write its guarantee.
+
+    Parameters
+    ----------
+    dataset, job : mapping
+        As the store has them.
+    table : TableFile
+        The rows.
+    payer : Payer
+        Who pays, before anything is drawn.
+    folder : Path
+        Where to write.
+    store : str
+        Where answers will be kept, under the name of the job.
+
+    Returns
+    -------
+    dict
+        The record of the release.
+    """
+    bounds = TableBounds.from_record(dataset["bounds"])
+    asked = _asked_function(job["task"])
+    guarantee = begin_online(
+        table, bounds, _promise(dataset, job, payer), store=store, name=job["id"], **asked
+    ).to_dict()
+    (folder / "guarantee.json").write_text(json.dumps(guarantee, indent=1))
+    box = online_domain(bounds, asked["column"])
+    return {
+        "class": ONLINE,
+        "guarantee": guarantee,
+        "files": {"guarantee.json": "the guarantee"},
+        "domain": [box.lower, box.upper],
+    }
+
+
+def answer_function(
+    dataset: Mapping[str, Any],
+    release: Mapping[str, Any],
+    table: TableFile,
+    store: str,
+    points: Any,
+) -> list[float]:
+    """Answer points of a function; the answers are stored when this returns.
+
+    Parameters
+    ----------
+    dataset, release : mapping
+        As the store has them.
+    table : TableFile
+        The rows, the same as when it began.
+    store : str
+        Where answers are kept.
+    points : sequence of float
+        Where it is asked.
+
+    Returns
+    -------
+    list of float
+        The answers.
+    """
+    bounds = TableBounds.from_record(dataset["bounds"])
+    asked = _asked_function(release["task"])
+    return answer_online(table, bounds, points, store=store, name=release["id"], **asked)
+
+
+def _asked_function(task: Mapping[str, Any]) -> dict[str, Any]:
+    return {"column": task["columns"][0], "bandwidth": task["parameters"].get("bandwidth")}
+
+
+def _promise(dataset: Mapping[str, Any], job: Mapping[str, Any], payer: Any) -> PrivacyRequest:
+    return PrivacyRequest(job["epsilon"], job["delta"], dataset["unit"], dataset["relation"], payer)
 
 
 def _made(
@@ -236,11 +355,10 @@ def _made(
 ) -> tuple[Any, Any]:
     """Give the fitted model, and the table that goes with it if there is one."""
     task = job["task"]
-    promise = PrivacyRequest(
-        job["epsilon"], job["delta"], dataset["unit"], dataset["relation"], payer
-    )
+    promise = _promise(dataset, job, payer)
     makers: dict[str, Callable[[], tuple[Any, Any]]] = {
         "fit": lambda: (_fitted(source, bounds, promise, task), None),
+        "explanation": lambda: (_fitted(source, bounds, promise, task), None),
         "search": lambda: (_searched(source, bounds, promise, task), None),
         "fabricate": lambda: _fabricated(source, bounds, promise, task),
         "moments": lambda: (_moments(source, bounds, promise, task), None),
@@ -321,15 +439,17 @@ def _certificate(
         return None
 
 
-def describe(table: Path, target: str | None) -> dict[str, Any]:
+def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:
     """Read a table and propose its bounds; the proposal is for officers only.
 
     Parameters
     ----------
-    table : Path
+    table : TableFile
         The rows.
     target : str or None
         The column to predict.
+    person : str or None
+        The column of IDs, where the officer has named one.
 
     Returns
     -------
@@ -338,13 +458,26 @@ def describe(table: Path, target: str | None) -> dict[str, Any]:
     """
     from sfumato.tables.proposal import describe_table
 
-    found = describe_table(TableFile.sniffed(table), target)
-    notes = {column.name: column.note for column in found.bounds.columns if column.note}
+    found = describe_table(table, target)
+    bounds = found.bounds if person is None else _of_persons(table, found.bounds, person)
+    if bounds.text is None and table.text != PLAIN_TEXT:  # of the files of a folder
+        bounds = replace(bounds, text=table.text)
+    notes = {column.name: column.note for column in bounds.columns if column.note}
     return {
-        "bounds": json.loads(json.dumps(found.bounds.to_record(), default=list)),
+        "bounds": json.loads(json.dumps(bounds.to_record(), default=list)),
         "notes": notes,
         "n_rows": found.n_rows,
     }
+
+
+def _of_persons(table: TableFile, bounds: TableBounds, person: str) -> TableBounds:
+    """Give a proposal with the column of IDs that the officer has named."""
+    from sfumato.tables.proposal import PERSON_ROWS
+
+    table.require([person])
+    columns = tuple(column for column in bounds.columns if column.name != person)
+    rows = bounds.person_rows or PERSON_ROWS
+    return replace(bounds, columns=columns, person=person, person_rows=rows)
 
 
 def simulated(dataset: Mapping[str, Any]) -> list[dict[str, float]]:

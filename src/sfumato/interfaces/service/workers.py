@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import hashlib
+import hmac
 import json
 import logging
 import math
@@ -30,12 +32,21 @@ from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.receipt import Receipt
 from sfumato.accounting.shared_budget import Payer, SharedBudget
 from sfumato.events import Event
-from sfumato.exceptions import BudgetExceededError, SfumatoError, UnsupportedEventError
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    SfumatoError,
+    UnsupportedEventError,
+)
 from sfumato.interfaces.service import tasks
 from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.sources import DATABASE, files_behind, opened_source
 from sfumato.interfaces.service.states import DatasetState, JobState
 from sfumato.interfaces.service.store import ServiceError, Store, now
-from sfumato.jobs.pipeline import public_class
+from sfumato.jobs.online import require_answers
+from sfumato.tables.files import TableFile
+from sfumato.tables.schema import TableBounds
+from sfumato.tables.stores import place_of
 
 __all__ = ["Workers", "end_with_parent", "run_job", "settle"]
 
@@ -47,6 +58,8 @@ CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "
     "stands."
 )
+NO_ANSWER = "The function could not be answered. Its rows have changed or were deleted."
+SEEN = ".rows"  # by which an online function knows its rows again
 UNREADABLE = "The table could not be read. Look at it with 'sfumato describe' on the server."
 
 
@@ -81,6 +94,9 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     """
     store = Store(settings.store_address)
     dataset = store.dataset(job["dataset"])
+    if job["task"]["kind"] == "answer":
+        _answer(settings, store, dataset, job)
+        return
     if job["task"]["kind"] in CHORES:
         CHORES[job["task"]["kind"]](settings, store, dataset)
         store.move_job("worker", job["id"], JobState.RELEASED)
@@ -115,9 +131,7 @@ def _attempt(
     except Exception:  # of dummy rows alone, and told in one way
         return JobState.FAILED, ENDED_EARLY, None
     try:
-        record = tasks.make_release(
-            dataset, job, settings.table(dataset["path"]), payer, aside, settings.signing_key
-        )
+        record = _record(settings, dataset, job, payer, aside)
     except (BudgetExceededError, UnsupportedEventError) as error:
         if not payer.has_paid:
             return JobState.REFUSED, str(error), None
@@ -127,6 +141,63 @@ def _attempt(
             return JobState.LOST, CHARGED_AND_LOST, None
         return JobState.FAILED, ENDED_EARLY, None
     return JobState.RELEASED, "", record
+
+
+def _record(
+    settings: Settings,
+    dataset: Mapping[str, Any],
+    job: Mapping[str, Any],
+    payer: _NotedPayer,
+    aside: Path,
+) -> dict[str, Any]:
+    """Charge, draw, write the files, and give the record of the release."""
+    bounds = TableBounds.from_record(dataset["bounds"])
+    with opened_source(settings, dataset["path"], bounds) as table:
+        if job["task"]["kind"] != "function":
+            return tasks.make_release(dataset, job, table, payer, aside, settings.signing_key)
+        (aside / SEEN).write_text(_fingerprint(settings, table))
+        return tasks.begin_function(dataset, job, table, payer, aside, settings.answers_address)
+
+
+def _answer(
+    settings: Settings, store: Store, dataset: Mapping[str, Any], job: Mapping[str, Any]
+) -> None:
+    """Answer points of a function; the answers are stored before the job says so."""
+    release = store.release(job["task"]["release"])
+    try:
+        bounds = TableBounds.from_record(dataset["bounds"])
+        with opened_source(settings, dataset["path"], bounds) as table:
+            seen = (settings.releases / release["id"] / SEEN).read_text()
+            if not hmac.compare_digest(seen, _fingerprint(settings, table)):
+                raise InvalidInputError("The rows are others than when the function began.")
+            _require_answers(settings, store, release)
+            points = [point for (point,) in job["task"]["points"]]
+            values = tasks.answer_function(
+                dataset, release, table, settings.answers_address, points
+            )
+    except Exception:  # rows were read: one text
+        store.move_job(
+            "worker", job["id"], JobState.FAILED, reason=NO_ANSWER, shown=_shown(settings)
+        )
+        return
+    store.move_job("worker", job["id"], JobState.RELEASED, shown=_shown(settings), values=values)
+
+
+def _require_answers(settings: Settings, store: Store, release: Mapping[str, Any]) -> None:
+    """Refuse a store of answers that is older than what was told last."""
+    for job in store.jobs(dataset=release["dataset"]):
+        if job["task"].get("release") == release["id"] and "values" in job:
+            require_answers(
+                *(settings.answers_address, release["id"], job["task"]["points"], job["values"])
+            )
+            return
+
+
+def _fingerprint(settings: Settings, table: TableFile) -> str:
+    """Give a keyed digest of the bytes of a table, by which other rows are noticed."""
+    with place_of(table.path)[0].open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    return hmac.new(settings.rows_key(), digest, "sha256").hexdigest()
 
 
 def _publish(
@@ -156,7 +227,8 @@ def _publish(
 def _describe(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:
     name = dataset["name"]
     try:
-        found = tasks.describe(settings.table(dataset["path"]), dataset.get("target"))
+        with opened_source(settings, dataset["path"]) as table:
+            found = tasks.describe(table, dataset.get("target"), dataset.get("person"))
     except Exception:  # rows were read: one text
         store.change_dataset(
             *("worker", name, {"reason": UNREADABLE}),
@@ -174,13 +246,29 @@ def _describe(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> N
 
 
 def _delete(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:
-    """Delete the rows of a retired data set, unless another one is made of the same file."""
-    others = [one for one in store.datasets() if one["name"] != dataset["name"]]
-    if any(one["path"] == dataset["path"] and one["state"] != "retired" for one in others):
+    """Delete the rows of a retired data set, unless another one is made of them.
+
+    Tables inside of databases are not ours to delete; the audit log says so.
+    """
+    path = files_behind(settings, dataset["path"])
+    if path is None:
+        store.note("worker", "rows stay in the database", dataset["name"], {})
         return
-    path = settings.table(dataset["path"])
+    for other in store.datasets():
+        if other["name"] == dataset["name"] or other["state"] == DatasetState.RETIRED:
+            continue
+        if _shares_files(settings, path, other["path"]):
+            store.note("worker", "rows stay for another data set", dataset["name"], {})
+            return
     shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     store.note("worker", "delete rows", dataset["name"], {})
+
+
+def _shares_files(settings: Settings, path: Path, source: str) -> bool:
+    if DATABASE.fullmatch(source):
+        return False
+    other = settings.table(str(place_of(source)[0]))
+    return path == other or path in other.parents or other in path.parents
 
 
 def _simulate(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:  # noqa: ARG001
@@ -189,6 +277,7 @@ def _simulate(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> N
     store.change_dataset("worker", dataset["name"], {"expected": expected}, action="simulate")
 
 
+# What is done without a charge, and without a result of its own.
 CHORES = {"describe": _describe, "delete": _delete, "simulate": _simulate}
 
 
@@ -229,7 +318,7 @@ def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: b
 
 
 def _is_charged(settings: Settings, store: Store, job: Mapping[str, Any]) -> bool:
-    if job["task"]["kind"] in CHORES:
+    if "estimator" not in job["task"]:
         return False
     budget = store.dataset(job["dataset"])["budget"]
     return SharedBudget(Ledger(settings.ledger_address), budget).is_charged(job["id"])
@@ -350,5 +439,5 @@ def _import_all() -> None:
     """Import what jobs need, so that a child starts at once."""
     for names in tasks.ESTIMATORS.values():
         for name in names:
-            public_class(name)
+            tasks.settings_of(name)
     import sfumato.tables.proposal  # noqa: F401

@@ -49,6 +49,13 @@ def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
             "missing": record.get("missing", False),
             "parts": ", ".join(record.get("parts", ())),
             "format": record.get("format", ""),
+            "ordered": record.get("ordered", False),
+            "fill": record.get("fill", ""),
+            "decimals": record.get("decimals", ""),
+            "weights": "\n".join(str(one) for one in record.get("weights") or ()),
+            "is_person": name == bounds.get("person"),
+            "person_rows": bounds.get("person_rows", ""),
+            "per_person": bounds.get("per_person", "average"),
         }
         for name, record, is_target in found
     ]
@@ -81,7 +88,9 @@ def column_facts(
     bounds = dataset["bounds"]
     is_target = bool(bounds.get("target")) and bounds["target"]["column"] == column
     if column == bounds.get("person"):
-        return {}
+        rows = form.get("person_rows", "").strip()
+        about: dict[str, Any] = {"person_rows": _typed(rows, "i")} if rows else {}
+        return about | ({"per_person": form["per_person"]} if form.get("per_person") else {})
     record = bounds["target"] if is_target else bounds["columns"].get(column, {})
     declared = form.get("type", "").strip() or str(record.get("type", ""))
     kind = arrow_kind(declared) if declared in TYPES else ""
@@ -89,7 +98,13 @@ def column_facts(
     if "left_out" in form and not is_target:
         return told | {"left_out": True}
     if not is_target:
-        told |= {key: True for key in ("log", "missing") if key in form}
+        told |= {key: True for key in ("log", "missing", "ordered") if key in form}
+        if form.get("fill", "").strip():
+            told["fill"] = _typed(form["fill"].strip(), kind)
+        if form.get("decimals", "").strip():
+            told["decimals"] = _typed(form["decimals"].strip(), "i")
+        if weights := form.get("weights", "").split():
+            told["weights"] = [_typed(one, "f") for one in weights]
         parts = [part.strip() for part in form.get("parts", "").split(",") if part.strip()]
         told |= {"parts": parts} if parts else {}
         told |= {"format": form["format"].strip()} if form.get("format", "").strip() else {}
@@ -158,7 +173,7 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidInputError("The settings of the model are no JSON.") from None
     if kind == "fit":
         asked["estimator"] = form.get("estimator")
-    if kind in ("density", "curve"):
+    if kind in ("density", "curve", "function"):
         names = form.get("columns", "").split(",")
         asked["columns"] = [name.strip() for name in names if name.strip()]
     if kind == "fabricate" and form.get("rows", "").strip():

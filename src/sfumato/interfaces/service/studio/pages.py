@@ -21,7 +21,7 @@ from sfumato.interfaces.service.access import (
     Person,
 )
 from sfumato.interfaces.service.api import dummy_rows
-from sfumato.interfaces.service.bodies import NewDataset, NewJob
+from sfumato.interfaces.service.bodies import NewDataset, NewJob, Points
 from sfumato.interfaces.service.doors import office_of
 from sfumato.interfaces.service.store import now
 from sfumato.interfaces.service.studio import entrance
@@ -57,9 +57,11 @@ ASSETS = {
 }
 KINDS = {
     "fit": "A model that predicts the target",
+    "explanation": "An explanation: what each column says of the target",
     "fabricate": "Fabricated rows that behave like the data",
     "density": "A density of some columns",
     "curve": "The mean of curves",
+    "function": "A density of one column, asked point by point",
     "moments": "Means and covariances",
 }
 STATES = {
@@ -94,8 +96,8 @@ def new_dataset_page(who: Officer, request: Request) -> Response:
 
 def _wizard(request: Request, who: Person, given: Mapping[str, str], problem: str = "") -> Response:
     office = office_of(request)
-    names = ("name", "path", "target", "protected", "unit", "relation", "epsilon", "delta")
-    filled = {key: given.get(key, "") for key in (*names, "auto_approve", "why")}
+    names = ("name", "path", "target", "person", "protected", "unit", "relation", "epsilon")
+    filled = {key: given.get(key, "") for key in (*names, "delta", "auto_approve", "why")}
     return page(
         request,
         "new_dataset.html",
@@ -334,6 +336,31 @@ def cancel(who: Spender, identity: str, form: Form, request: Request) -> Respons
 @router.get("/releases/{identity}")
 def release_page(who: Anybody, identity: str, request: Request) -> Response:
     """Show a release: guarantee, pictures, files."""
+    return _release(request, who, identity)
+
+
+@router.post("/releases/{identity}/ask")
+def ask_function(who: Analyst, identity: str, form: Form, request: Request) -> Response:
+    """Ask an online function at points, a line each."""
+    lines = [line for line in form.get("points", "").splitlines() if line.strip()]
+    try:
+        points = Points(points=[[float(line)] for line in lines]).points
+        asked = office_of(request).ask(who, identity, points)
+    except (SfumatoError, ValueError) as error:
+        problem = str(error) if isinstance(error, SfumatoError) else "Write a number per line."
+        return _release(request, who, identity, form, problem=problem)
+    return _release(request, who, identity, form, told=asked)
+
+
+def _release(
+    request: Request,
+    who: Person,
+    identity: str,
+    form: Mapping[str, str] | None = None,
+    *,
+    told: Mapping[str, Any] | None = None,
+    problem: str = "",
+) -> Response:
     office = office_of(request)
     found = office.release(who, identity)
     guarantee = Guarantee.from_dict(found["guarantee"])
@@ -347,6 +374,9 @@ def release_page(who: Anybody, identity: str, request: Request) -> Response:
         facts=facts(guarantee),
         limits=LIMITS,
         pictures=drawn(office.settings.releases / found["id"], found),
+        told=told,
+        problem=problem,
+        points=(form or {}).get("points", ""),
     )
 
 
