@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.cells import as_cells, checked_rows
 from sfumato.engines.opening import lies_elsewhere, partitions_of, unknown_record
+from sfumato.engines.reading import BatchReader
 from sfumato.events import Event
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -33,13 +34,14 @@ from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 from sfumato.scores import say_in_scores, say_in_searches, without_weights
+from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Encoded, IntoUnitBall
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import column_names, columns_of, is_table
+from sfumato.tables.frames import columns_of, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
@@ -315,22 +317,10 @@ class PrivateEstimator(BaseEstimator):
         self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
         """Check rows and labels and give them as records, in their own units."""
-        if isinstance(X, Records):
-            if X.relation is not Relation(self.relation):  # its sensitivities are for other pairs
-                raise InvalidInputError(
-                    f"The records are for relation {str(X.relation)!r}, "
-                    f"{type(self).__name__} has relation {str(self.relation)!r}."
-                )
-            if X.person != self.person_unit:
-                raise InvalidInputError(
-                    f"The records were made for other persons or another unit than unit "
-                    f"{str(self.unit)!r} of {type(self).__name__}."
-                )
+        if isinstance(X, Records) and are_rows(X):
+            self._check_records(X)
             self.n_features_in_ = X.width
             self.array_bounds.box(X.width)  # before anything is charged
-            number = X.public_rows if X.person is None else X.public_persons
-            if number is not None:
-                self._warn_if_weak(number)
             if bounds.labels == PUBLIC_LABELS:
                 raise MissingBoundsError(
                     "Records that are not in memory need their labels listed in the bounds."
@@ -365,6 +355,8 @@ class PrivateEstimator(BaseEstimator):
         if not lies_elsewhere(X):
             rows, codes, *facts = rows_of(X, self._target(X, y))
             return self._array_records(rows, codes, self._groups(X, groups)), *facts
+        if isinstance(X, RecordsElsewhere):
+            return self._read_at_parties(rows_of, X)
         parts, y, groups = partitions_of(X, y, groups)
         if self._declared_labels == PUBLIC_LABELS:
             raise MissingBoundsError(
@@ -388,6 +380,32 @@ class PrivateEstimator(BaseEstimator):
         if number is not None:
             self._warn_if_weak(number)
         return records, *unknown[2:]
+
+    def _read_at_parties(self, rows_of: Callable[..., Any], X: RecordsElsewhere) -> tuple[Any, ...]:
+        """Let parties read their tables as this estimator would; no row comes here."""
+        self._check_records(X)
+        settings = {"ledger": None, "random_state": None}
+        given = self.get_params(deep=False)
+        unfitted = type(self)(**{**given, **{k: v for k, v in settings.items() if k in given}})
+        reader = BatchReader(unfitted, rows_of.__name__, None, None)
+        unknown = replace(reader, estimator=self).of(reader.at_party(unknown_record(X.columns)))
+        return X.read_by(reader, int(unknown[0].shape[1])), *unknown[2:]
+
+    def _check_records(self, records: Records) -> None:
+        """Refuse records that were made for another promise."""
+        if records.relation is not Relation(self.relation):  # its sensitivities are for other pairs
+            raise InvalidInputError(
+                f"The records are for relation {str(records.relation)!r}, "
+                f"{type(self).__name__} has relation {str(self.relation)!r}."
+            )
+        if records.person != self.person_unit:
+            raise InvalidInputError(
+                f"The records were made for other persons or another unit than unit "
+                f"{str(self.unit)!r} of {type(self).__name__}."
+            )
+        number = records.public_rows if records.person is None else records.public_persons
+        if number is not None:
+            self._warn_if_weak(number)
 
     def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
         """Say before the charge that an engine will be asked many times."""
@@ -495,56 +513,6 @@ class PrivateEstimator(BaseEstimator):
         """Give the releases of the last fit as `dp_accounting` events."""
         guarantee: Guarantee = self.guarantee_
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
-
-
-@dataclass(frozen=True)
-class BatchReader:
-    """How an estimator reads a batch of a table that lies elsewhere, each record by itself.
-
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Unfitted, without a ledger.
-    method : str
-        Its method that gives rows and codes.
-    y, groups : str or None
-        Names of the columns of the target and of IDs.
-    """
-
-    estimator: Any
-    method: str
-    y: str | None
-    groups: str | None
-
-    def __call__(self, batch: Any) -> tuple[Any, ...]:
-        """Give rows and codes, and IDs where persons are the unit."""
-        rows, codes, *_ = self.of(batch)
-        codes = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
-        ids = () if self.estimator.person_unit is None else (self.ids_of(batch),)
-        return (rows, codes, *ids)
-
-    def of(self, batch: Any) -> tuple[Any, ...]:
-        """Give rows, codes and public facts."""
-        found: tuple[Any, ...] = getattr(self.estimator, self.method)(*self._divided(batch))
-        return found
-
-    def ids_of(self, batch: Any) -> Any:
-        """Give the IDs of persons."""
-        if isinstance(batch, tuple):
-            return self.estimator._groups(batch[0], batch[2])
-        if isinstance(self.estimator.bounds, TableBounds) or self.groups is None:
-            return self.estimator._groups(batch, self.groups)
-        return columns_of(batch, [self.groups])[self.groups]
-
-    def _divided(self, batch: Any) -> tuple[Any, Any]:
-        if isinstance(batch, tuple):
-            return batch[0], batch[1]
-        if isinstance(self.estimator.bounds, TableBounds):
-            return batch, self.estimator._target(batch, self.y)
-        left_out = [name for name in (self.y, self.groups) if name is not None]
-        names = [name for name in column_names(batch) if name not in left_out]
-        target = None if self.y is None else columns_of(batch, [self.y])[self.y]
-        return batch.select(names) if hasattr(batch, "select") else batch[names], target
 
 
 _ONE_CLASS = np.zeros(1, dtype=int)

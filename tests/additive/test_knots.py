@@ -80,7 +80,7 @@ def test_knots_lie_at_quantiles(noise: None, rng: np.random.Generator) -> None:
     records = ArrayRecords(places, relation="add_or_remove_one")
     mechanism = QuantileMechanism(1.0, 0.05, 2, 3)
     receipt = prepay(None, mechanism.event())
-    knots = release_knots(records, (0, 1), mechanism, receipt)
+    knots = release_knots(records, (0, 1), mechanism, mechanism.n_levels, receipt)
     assert receipt.unused() == ()
     assert (np.diff(knots, axis=1) > 0).all()
     assert (knots[:, 0] == 0).all()

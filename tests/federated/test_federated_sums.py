@@ -30,12 +30,13 @@ from sfumato.exceptions import (
 )
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
+from sfumato.federated.safety import require_safe
 from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
-from sfumato.federated.wire import packed, require_safe, unpacked
+from sfumato.federated.wire import packed, unpacked
 from sfumato.guarantee import Relation, Status
 from sfumato.linear.rows import LinearRows
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
-from sfumato.sums import ArrayRecords, ClassMoments, CountTables, MeanAndSquares, SecondMoment
+from sfumato.sums import ArrayRecords, ClassMoments, MeanAndSquares, SecondMoment
 from sfumato.sums.maps import Centred, IntoUnitBall, Projected
 
 X, Y = load_digits(return_X_y=True)
@@ -407,7 +408,7 @@ def test_only_listed_things_are_unpacked() -> None:
     for thing in (BOUNDS, BALL, ClassMoments(3, 4, 0.5), GaussianMechanism(1.0, 0.3)):
         assert unpacked(packed(thing, arrays), arrays) == thing
     with pytest.raises(FederationError, match="cannot be sent"):
-        packed(CountTables((2,), ((0,),)), arrays)
+        packed(LaplaceMechanism(1.0, 1.0), arrays)
     nan = {"GaussianMechanism": {"sensitivity": {"float": "nan"}}}
     for wrong in ({"Popen": {"args": "ls"}}, nan, {"array": "none"}, {"float": "x"}, 1.5, [1]):
         with pytest.raises(FederationError):

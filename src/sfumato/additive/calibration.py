@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.additive.fit import AdditiveScores
 from sfumato.additive.knots import release_knots
-from sfumato.additive.plan import AdditivePlan
+from sfumato.additive.plan import SCORE_LEVELS, AdditivePlan
 from sfumato.kernels.arrays import Array as AnyArray
 from sfumato.sums.grid import FINE_BITS, cut
 from sfumato.sums.maps import ROUNDING_MARGIN
@@ -84,9 +84,11 @@ def release_calibration(
     assert plan.scores is not None  # noqa: S101 - for the type checker
     assert plan.calibration is not None  # noqa: S101 - for the type checker
     places = records.mapped(ScorePlaces(scores))
-    octiles = release_knots(places, (0,), plan.scores, receipt)[0]  # [A6] spread of the scores
+    octiles = release_knots(  # [A6] spread of the scores
+        places, (0,), plan.scores, SCORE_LEVELS, receipt
+    )[0]
     middle, half = _middle_and_half(octiles)
-    noise = 3 * math.sqrt(plan.calibration.variance())
+    noise = 3 * math.sqrt(records.variance_of(plan.calibration))
     low, high = _looked_at(scores, noise / max(float(scores.counts.sum()), 1.0))
     pairs = records.mapped(ScoreAndTarget(scores, middle, REACH * half, low, high))
     moments = pairs.release(SecondMoment(3), plan.calibration, receipt)  # [A7] with targets

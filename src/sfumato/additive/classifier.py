@@ -13,6 +13,7 @@ from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
 from sfumato.additive.probabilities import release_probabilities, score_table
 from sfumato.bounds import Bounds
+from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.classifier import LinearPredictions
@@ -281,7 +282,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any
     ) -> tuple[Records, NDArray[Any]]:
         records: Records
-        if isinstance(X, Records):
+        if isinstance(X, Records) and not lies_elsewhere(X):
             records, classes = self._records(X, None, bounds)
             records = records.side_by_side()  # rows of a person are bounded together
         else:

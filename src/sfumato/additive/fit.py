@@ -145,11 +145,11 @@ def fit_scores(
     encoded = records.mapped(Beside(hats, has_target, centre, scale))
     rows = _paired(encoded, hats, plan, counted, receipt)
     encoded = records.mapped(Beside(rows, has_target, centre, scale))
-    moment = encoded.mapped(_First(rows.width)).release(  # [A2] second moment of the rows
+    moment = encoded.mapped(First(rows.width)).release(  # [A2] second moment of the rows
         SecondMoment(rows.width), plan.moment, receipt
     )
     counts = _counts(records, plan, rows, moment, counted)
-    noise = math.sqrt(plan.moment.variance())
+    noise = math.sqrt(records.variance_of(plan.moment))
     n_rows = max(1.0, float(counts.sum()))
     white, steepest = whitened_rows(moment, noise, n_rows, rows.usual_square)
     learned = encoded.mapped(Beside(white, has_target)).kept()
@@ -158,14 +158,15 @@ def fit_scores(
         statistic = gradient(weights, counts)
         return learned.release(statistic, plan.gradients, receipt)  # [A4] a noisy gradient
 
+    deviation = math.sqrt(records.variance_of(plan.gradients))
     descent = Descent.by_noise(
         plan.n_steps,
-        math.sqrt(plan.gradients.variance()) / n_rows,
+        deviation / n_rows,
         score_noise=score_noise,
         largest=min(LARGEST_STEP / plan.max_gradient_norm, 1 / (curvature * steepest)),
     )
     weights = descend(released_gradient, (n_scores, white.width), n_rows, descent)  # [A5] no row
-    scores = _as_scores(rows, weights, white, moment, counts, plan, descent)
+    scores = _as_scores(rows, weights, white, moment, counts, deviation, descent)
     return replace(scores, centre=centre, scale=scale)
 
 
@@ -180,7 +181,7 @@ def _paired(
     sums = encoded.release(  # [A8] hats of each class
         HatSums(max(2, plan.n_classes), hats.width, has_target), plan.orders, receipt
     )
-    noise = math.sqrt(plan.orders.variance()) / hats.height
+    noise = math.sqrt(encoded.variance_of(plan.orders)) / hats.height
     orders, strengths = column_orders(hats, sums / hats.height, noise)
     columns = tuple(np.sort(np.argsort(-strengths, kind="stable")[:MOST_PAIRED]).tolist())
     statistic = pair_tables(len(plan.columns), plan.n_classes)
@@ -188,7 +189,7 @@ def _paired(
     counts = sides.release(statistic, plan.crossed, receipt)  # [A9] sides of pairs, by class
     if counted is not None and float(counted.sum()) < plan.pairs.enough_rows:
         return none
-    deviation = math.sqrt(plan.crossed.variance())
+    deviation = math.sqrt(encoded.variance_of(plan.crossed))
     if isinstance(statistic, SideMeans):
         clear = clear_means(counts, deviation)
     else:
@@ -215,7 +216,9 @@ def _knots(
     if plan.quantiles is not None:
         has_target = records.width > len(columns)
         places = records.mapped(Beside(Places(columns), has_target))
-        released = release_knots(places, plan.cut, plan.quantiles, receipt)  # [A1] knots
+        released = release_knots(  # [A1] knots
+            places, plan.cut, plan.quantiles, plan.knots.n_levels, receipt
+        )
         if len(columns) in plan.cut:
             centre, scale = _centre_and_spread(released[-1])
             released = released[:-1]
@@ -250,7 +253,7 @@ def _counts(
 
 
 @dataclass(frozen=True)
-class _First:
+class First:
     """The first numbers of a row."""
 
     width: int
@@ -268,13 +271,13 @@ def _as_scores(
     white: LinearRows,
     moment: Array,
     counts: Array,
-    plan: AdditivePlan,
+    deviation: float,
     descent: Descent,
 ) -> AdditiveScores:
     """Write weights of whitened rows as weights of hats."""
     back = white.weights_before * rows.units[:, None]
     n_rows = max(1.0, float(counts.sum()))
-    spread = math.sqrt(plan.gradients.variance()) / n_rows * _averaged_noise(descent)
+    spread = deviation / n_rows * _averaged_noise(descent)
     means, covariance = _mean_and_covariance(rows, moment, n_rows)
     return AdditiveScores(
         rows,

@@ -18,11 +18,20 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.additive.columns import PublicColumns
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array as AnyArray
+from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = ["EDGES", "PlaceCounts", "knots_at", "public_knots", "release_knots"]
+__all__ = [
+    "EDGES",
+    "PlaceCounts",
+    "PlaceTree",
+    "knots_at",
+    "public_knots",
+    "release_cuts",
+    "release_knots",
+]
 
 Array = NDArray[np.float64]
 
@@ -107,8 +116,125 @@ class PlaceCounts(Statistic):
         return 0.0
 
 
+@dataclass(frozen=True)
+class PlaceTree(Statistic):
+    """For some columns, the counts of `PlaceCounts` and those of groups, and groups of groups.
+
+    Sums of many cells with noise each have far more noise than few groups with noise each. A
+    record adds 1 to one cell of each level of each column, or nothing where its place is missing:
+    √(3k) for k columns (add or remove), √(6k) where one is replaced. Counts are whole numbers.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Which columns of a row of places.
+    """
+
+    columns: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One count per column and node: groups of groups, then groups, then cells."""
+        return (len(self.columns), FAN_OUT + FAN_OUT**2 + FAN_OUT**3)
+
+    def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
+        """Count places, and add up groups."""
+        counts = PlaceCounts(self.columns).add_up(rows, codes)
+        cells = np.zeros((len(counts), FAN_OUT**3))
+        cells[:, : counts.shape[1]] = counts
+        groups = cells.reshape(len(cells), -1, FAN_OUT).sum(axis=2)
+        return np.hstack([groups.reshape(len(cells), -1, FAN_OUT).sum(axis=2), groups, cells])
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """√(6k) (replace) or √(3k) (add or remove) for k columns."""
+        return math.sqrt(LEVELS) * PlaceCounts(self.columns).term_sensitivity(relation)
+
+    def rounding(self, most_rows: int) -> float:  # noqa: ARG002 - whatever their number
+        """None: doubles hold whole numbers up to 2**53 exactly."""
+        return 0.0
+
+
+FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
+
+
+def cuts_by_counts(nodes: Array, n_levels: int) -> Array:
+    """Cut columns into parts of about equal counts by released counts of a `PlaceTree`.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (n_columns, n_nodes)
+        Released counts.
+    n_levels : int
+        Each column is cut into ``2**n_levels`` parts.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, 2**n_levels - 1)
+        First cells above the cuts, ascending; NaN where two cuts fall together.
+    """
+    n_cells = len(EDGES) + 1
+    below = np.cumsum(_agreeing(nodes)[:, :n_cells], axis=1)
+    below = np.maximum(np.maximum.accumulate(below, axis=1), 0.0)
+    shares = np.arange(1, 2**n_levels) / 2**n_levels
+    cuts = np.full((len(nodes), len(shares)), np.nan)
+    for column, (found, counts) in enumerate(zip(cuts, below, strict=True)):
+        places = 1.0 + np.searchsorted(counts, shares * counts[-1])
+        is_new = np.diff(places, prepend=0.0) > 0
+        cuts[column] = np.where(is_new & (places < n_cells), places, found)
+    return cuts
+
+
+def _agreeing(nodes: Array) -> Array:
+    """Counts of cells that fit those of their groups best, by least squares (Hay et al. 2010)."""
+    n_columns, fan = len(nodes), FAN_OUT
+    top, groups, cells = np.split(nodes, [fan, fan + fan**2], axis=1)
+    inner = cells.reshape(n_columns, -1, fan).sum(axis=2)
+    groups = (fan**2 - fan) / (fan**2 - 1) * groups + (fan - 1) / (fan**2 - 1) * inner
+    outer = groups.reshape(n_columns, -1, fan).sum(axis=2)
+    top = (fan**3 - fan**2) / (fan**3 - 1) * top + (fan**2 - 1) / (fan**3 - 1) * outer
+    groups = groups + np.repeat((top - outer) / fan, fan, axis=1)
+    return np.asarray(cells + np.repeat((groups - inner) / fan, fan, axis=1))
+
+
+def release_cuts(
+    records: Records,
+    columns: tuple[int, ...],
+    mechanism: QuantileMechanism | GaussianMechanism,
+    n_levels: int,
+    receipt: Receipt,
+) -> Array:
+    """Cut columns into ``2**n_levels`` parts of about equal counts.
+
+    Parameters
+    ----------
+    records : Records
+        Rows of places.
+    columns : tuple of int
+        The columns of numbers.
+    mechanism : QuantileMechanism or GaussianMechanism
+        Whose cuts are made, or whose noise is on the counts that are cut.
+    n_levels : int
+        How often each column is halved.
+    receipt : Receipt
+        Proof that they were paid for.
+
+    Returns
+    -------
+    ndarray of shape (n_columns, 2**n_levels - 1)
+        First cells above the cuts, ascending; NaN for what was not cut.
+    """
+    if isinstance(mechanism, QuantileMechanism):
+        return records.release(PlaceCounts(columns), mechanism, receipt)  # [N4] the only release
+    # [N5] where no one has exact counts: noisy ones, which are cut by whoever sees them
+    return cuts_by_counts(records.release(PlaceTree(columns), mechanism, receipt), n_levels)
+
+
 def release_knots(
-    records: Records, columns: tuple[int, ...], mechanism: QuantileMechanism, receipt: Receipt
+    records: Records,
+    columns: tuple[int, ...],
+    mechanism: QuantileMechanism | GaussianMechanism,
+    n_levels: int,
+    receipt: Receipt,
 ) -> Array:
     """Release the knots of columns.
 
@@ -118,8 +244,10 @@ def release_knots(
         Rows of places.
     columns : tuple of int
         The columns of numbers.
-    mechanism : QuantileMechanism
-        Whose cuts are made.
+    mechanism : QuantileMechanism or GaussianMechanism
+        See `release_cuts`.
+    n_levels : int
+        How often each column is halved.
     receipt : Receipt
         Proof that they were paid for.
 
@@ -128,8 +256,7 @@ def release_knots(
     ndarray of shape (n_columns, 2**n_levels + 1)
         Ascending places from 0 to 1.
     """
-    cuts = records.release(PlaceCounts(columns), mechanism, receipt)  # [N4] the only release
-    return knots_at(cuts)
+    return knots_at(release_cuts(records, columns, mechanism, n_levels, receipt))
 
 
 def knots_at(cuts: Array) -> Array:

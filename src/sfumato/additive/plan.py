@@ -9,7 +9,7 @@ from typing import Self
 from sfumato.accounting.calibrate import gaussian_mu_beside
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.additive.columns import PublicColumns
-from sfumato.additive.knots import PlaceCounts
+from sfumato.additive.knots import PlaceCounts, PlaceTree
 from sfumato.additive.pairs import HatSums, pair_tables
 from sfumato.linear.budget import Repeated
 from sfumato.mechanisms.base import Mechanism
@@ -18,7 +18,7 @@ from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
-__all__ = ["AdditivePlan", "KnotRule", "PairRule", "Shares"]
+__all__ = ["SCORE_LEVELS", "AdditivePlan", "KnotRule", "PairRule", "Shares"]
 
 SCORE_LEVELS = 3  # octiles of the scores
 
@@ -128,13 +128,13 @@ class AdditivePlan:
     n_classes: int
     max_gradient_norm: float
     n_steps: int
-    quantiles: QuantileMechanism | None
+    quantiles: QuantileMechanism | GaussianMechanism | None
     orders: GaussianMechanism | None
     crossed: GaussianMechanism | None
     moment: GaussianMechanism
     counter: GaussianMechanism | None
     gradients: GaussianMechanism
-    scores: QuantileMechanism | None
+    scores: QuantileMechanism | GaussianMechanism | None
     calibration: GaussianMechanism | None
 
     @classmethod
@@ -235,10 +235,15 @@ def _quantiles(
     n_levels: int,
     epsilon: float,
     delta: float,
-) -> QuantileMechanism | None:
+) -> QuantileMechanism | GaussianMechanism | None:
     """The cuts of some columns, whose concentration is that of a share of mu²."""
     if not cut:
         return None
+    if not records.has_exact_sums:
+        mu = mu_from_budget(epsilon, delta) * math.sqrt(share)
+        tree = PlaceTree(cut)
+        moved = records.sensitivity(tree)
+        return GaussianMechanism.from_mu(sensitivity=moved, mu=mu).for_size(tree.size)
     each = math.inf
     if math.isfinite(epsilon):  # bounded range e has the concentration of mu = e/2
         mu = mu_from_budget(epsilon, delta) * math.sqrt(share)

@@ -108,7 +108,7 @@ def release_probabilities(
     binned = records.mapped(ScoreBins(scores))
     counts = binned.release(statistic, plan.calibration, receipt)  # [A10] scores by label
     (table,) = statistic.split(counts)
-    noise = math.sqrt(plan.calibration.variance())
+    noise = math.sqrt(records.variance_of(plan.calibration))
     _warn_if_one_label(table, noise)
     if class_weights is not None:
         table = table * np.array(class_weights)

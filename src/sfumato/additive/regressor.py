@@ -17,6 +17,7 @@ from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
 from sfumato.bounds import Bounds
 from sfumato.cells import as_numbers
+from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.noisy_gradient import check_steps
@@ -247,7 +248,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         self._check_bounds()
         check_steps(self.n_steps, self.max_gradient_norm)
         self._target_range()
-        if isinstance(X, Records):
+        if isinstance(X, Records) and not lies_elsewhere(X):
             raise InvalidInputError(
                 f"{type(self).__name__} takes arrays and tables: records have no targets."
             )

@@ -10,6 +10,7 @@ import numpy as np
 
 from sfumato.engines.tables import FileParts, QueryParts
 from sfumato.exceptions import InvalidInputError
+from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.columns import arrow
 from sfumato.tables.frames import library_of
@@ -31,9 +32,9 @@ def lies_elsewhere(X: object) -> bool:
     Returns
     -------
     bool
-        Whether it is a path, a query, a table of a cluster or a `Partitions`.
+        Whether it is a path, a query, a table of a cluster, a `Partitions` or a federation.
     """
-    if isinstance(X, str | os.PathLike | Partitions):
+    if isinstance(X, str | os.PathLike | Partitions | RecordsElsewhere):
         return True
     library = library_of(X)
     is_query = (library, type(X).__name__) in QUERIES

@@ -50,6 +50,7 @@ from sfumato.storage.forms import (
     seed,
     whole,
 )
+from sfumato.sums.elsewhere import are_rows
 from sfumato.sums.records import Records
 from sfumato.tables.frames import LIBRARIES, is_table, library_of
 from sfumato.tables.schema import TableBounds
@@ -311,7 +312,7 @@ class Fabricator(PrivateRowsEstimator):
         self, X: Any, y: Any, groups: Any, bounds: Bounds
     ) -> tuple[Records, NDArray[Any] | None]:
         """Give records, in memory or elsewhere, and the label set, None without labels."""
-        if not isinstance(X, Records):
+        if not (isinstance(X, Records) and are_rows(X)):
             records, labels = self._read(self._rows_and_codes, X, y, groups)
             return records, labels
         records, found = self._records(X, None, bounds)

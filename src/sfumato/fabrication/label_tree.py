@@ -16,15 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.additive.knots import PlaceCounts
+from sfumato.additive.knots import release_cuts
 from sfumato.fabrication.table_cells import TableCells
 from sfumato.fabrication.tree_masses import LabelTree, ReleasedTree
-from sfumato.fabrication.tree_plan import TreePlan, coarse_sizes
+from sfumato.fabrication.tree_plan import TreePlan, coarse_sizes, counted_sizes
 from sfumato.kernels.arrays import Array as AnyArray
 from sfumato.mechanisms.column_pairs import (
     ColumnPairsMechanism,
@@ -34,7 +35,7 @@ from sfumato.mechanisms.column_pairs import (
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.sums import CountTables, Records
 
-__all__ = ["release_tree"]
+__all__ = ["Coarse", "release_tree"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -43,7 +44,7 @@ MOST_JOINT_CELLS = 2**18  # of a column and two parents by class
 
 
 @dataclass(frozen=True)
-class _Coarse:
+class Coarse:
     """Cells joined to fewer, as a public map: neighbouring cells stay together."""
 
     sizes: tuple[int, ...]
@@ -51,9 +52,11 @@ class _Coarse:
 
     @property
     def width(self) -> int:
+        """Numbers of a row."""
         return len(self.sizes)
 
     def __call__(self, rows: AnyArray) -> AnyArray:
+        """Join cells."""
         return np.asarray(np.floor(rows * np.array(self.coarse) / np.array(self.sizes)))
 
     def table(self, column: int, table: Array) -> Array:
@@ -85,7 +88,7 @@ def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> Released
     cuts = np.empty((0, 1))
     if plan.cuts is not None:
         numeric = tuple(i for i, column in enumerate(plan.columns) if column.is_cut)
-        cuts = records.release(PlaceCounts(numeric), plan.cuts, receipt)  # [W1] edges of cells
+        cuts = release_cuts(records, numeric, plan.cuts, plan.levels, receipt)  # [W1] edges
         cuts = np.nan_to_num(cuts)  # 0 where a part was not cut
     cells = TableCells.of(plan.columns, cuts)
     counted = records.mapped(cells)
@@ -129,8 +132,10 @@ class _Choices:
     receipt: Receipt
 
     @property
-    def coarse(self) -> _Coarse:
-        return _Coarse(self.cells.sizes, coarse_sizes(self.cells.sizes, self.plan.n_classes))
+    def coarse(self) -> Coarse:
+        if isinstance(self.plan.choice, GaussianMechanism):
+            return Coarse(self.cells.sizes, counted_sizes(self.cells.sizes))
+        return Coarse(self.cells.sizes, coarse_sizes(self.cells.sizes, self.plan.n_classes))
 
     def release_tree(self, margins: list[Array]) -> Codes:
         """Choose the pairs that the counts of columns serve worst."""
@@ -171,6 +176,8 @@ class _Choices:
     ) -> Codes:
         choice, sizes = self.plan.choice, self.cells.sizes
         assert choice is not None  # noqa: S101 - there are pairs
+        if isinstance(choice, GaussianMechanism):
+            return self._by_counts(kind, n_choices, pairs, references, choice)
         # What noise alone would add to the distance of a released table.
         one = math.sqrt(2 / math.pi) * self.plan.noise[1] * self.plan.n_classes
         mechanism = kind(
@@ -185,3 +192,36 @@ class _Choices:
         statistic = CountTables(coarse.coarse, pairs, self.plan.n_classes)
         chosen = self.counted.mapped(coarse).release(statistic, mechanism, self.receipt)
         return chosen.astype(np.intp)
+
+    def _by_counts(
+        self,
+        kind: type[ColumnPairsMechanism],
+        n_choices: int,
+        pairs: tuple[tuple[int, int], ...],
+        references: Sequence[Array],
+        noise: GaussianMechanism,
+    ) -> Codes:
+        """Choose the pairs whose released counts are furthest from what is expected of them.
+
+        The distance is ``sum (count - expected)² / (expected + variance of the noise)``, less the
+        number of cells, which it has by chance.
+        """
+        variance = self.counted.variance_of(noise)
+        scores = []
+        for (first, second), reference in zip(pairs, references, strict=True):
+            smaller, larger = sorted((first, second))
+            table = self._noisy_pairs[smaller, larger]
+            counts = table if first < second else np.swapaxes(table, 0, 1)
+            spread = np.maximum(reference, 0.0) + variance
+            scores.append(float(((counts - reference) ** 2 / spread - 1).sum()))
+        return kind.best(np.array(scores), n_choices, pairs)
+
+    @cached_property
+    def _noisy_pairs(self) -> dict[tuple[int, int], Array]:
+        """Counts of all pairs of columns in few cells, by class: one release for all choices."""
+        coarse, mechanism = self.coarse, self.plan.choice
+        statistic = CountTables(coarse.coarse, self.plan.candidates, self.plan.n_classes)
+        counts = self.counted.mapped(coarse).release(  # [W7] noisy counts instead of choices
+            statistic, mechanism, self.receipt
+        )
+        return dict(zip(self.plan.candidates, statistic.split(counts), strict=True))

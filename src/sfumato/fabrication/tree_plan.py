@@ -12,22 +12,30 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.calibrate import gaussian_mu_beside
 from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.additive.knots import PlaceCounts
-from sfumato.events import Event
+from sfumato.additive.knots import PlaceCounts, PlaceTree
 from sfumato.fabrication.table_cells import ColumnCells
 from sfumato.linear.budget import Repeated
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
-from sfumato.sums import CountTables, Records
+from sfumato.sums import CountTables, Records, Statistic
 
-__all__ = ["TreePlan", "coarse_sizes", "is_tree_worthwhile", "usual_levels", "usual_seconds"]
+__all__ = [
+    "TreePlan",
+    "coarse_sizes",
+    "counted_sizes",
+    "is_tree_worthwhile",
+    "usual_levels",
+    "usual_seconds",
+]
 
 Array = NDArray[np.float64]
 
 # Chosen once on training rows of public tables, and fixed since.
 CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
+COUNTED_TREE_SHARE = 0.2  # of mu²: counts of all pairs, where edges are chosen by them
+MOST_COUNTED_CELLS = 4  # of a column, in these counts
 MARGIN_SHARE = 0.5  # of the Gaussian part: counts of each column; pairs of columns get the rest
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
@@ -134,17 +142,21 @@ class TreePlan:
     """The releases of a label tree, in the order of the draws.
 
     `cuts` is None where all edges of cells are public, `choice` and `pairs` where there is one
-    column, `more_pairs` where no column has a second parent.
+    column, `more_pairs` where no column has a second parent. Where nobody has exact sums, `cuts`
+    and `choice` put noise on counts by which columns are cut and pairs are chosen. `more_noise` is
+    by how much several parties together have more of it.
     """
 
     columns: tuple[ColumnCells, ...]
     n_classes: int
-    cuts: QuantileMechanism | None
+    cuts: QuantileMechanism | GaussianMechanism | None
     margins: GaussianMechanism
-    choice: ExponentialMechanism | None
+    choice: ExponentialMechanism | GaussianMechanism | None
     pairs: GaussianMechanism | None
     n_seconds: int = 0
     more_pairs: GaussianMechanism | None = None
+    levels: int = 0
+    more_noise: float = 1.0
 
     @classmethod
     def of(
@@ -176,20 +188,19 @@ class TreePlan:
         # The mechanism of a table does not depend on how many cells it has.
         pairs = _tables(max(n_edges, 1))
         noise = records.sensitivity(pairs) / (mu * math.sqrt(0.5)) if n_edges and finite else 0.0
-        levels = usual_levels(records.public_rows, noise)
-        n_seconds = usual_seconds(records.public_rows, noise, n_columns)
+        unit = GaussianMechanism(1.0, 1.0)
+        more_noise = math.sqrt(records.variance_of(unit) / unit.variance())
+        levels = usual_levels(records.public_rows, noise * more_noise)
+        n_seconds = usual_seconds(records.public_rows, noise * more_noise, n_columns)
         n_choices = n_edges + n_seconds
-        cuts = choice = None
-        beside: list[Event] = []
-        if n_cut:
-            each = 2 * mu * math.sqrt(CUT_SHARE / (n_cut * levels)) if finite else math.inf
-            moved = records.sensitivity(PlaceCounts(tuple(range(n_cut))), "part")
-            cuts = QuantileMechanism(moved, each, n_cut, levels)
-            beside.append(cuts.event())
-        if n_edges:
-            each = 2 * mu * math.sqrt(TREE_SHARE / n_choices) if finite else math.inf
-            choice = ExponentialMechanism(records.sensitivity(pairs, "part"), each)
+        asked = (n_cut, levels, n_edges, n_choices)
+        choosing = _chosen_by_scores if records.has_exact_sums else _chosen_by_counts
+        cuts, choice = choosing(records, asked, mu)
+        beside = [] if cuts is None else [cuts.event()]
+        if isinstance(choice, ExponentialMechanism):
             beside.append(Repeated(choice, n_choices).event())
+        elif choice is not None:
+            beside.append(choice.event())
         whole = math.inf
         if finite:
             whole = gaussian_mu_beside(
@@ -209,22 +220,30 @@ class TreePlan:
             gaussian(n_edges, n_edges * one_pair) if n_edges else None,
             n_seconds,
             gaussian(n_seconds, n_seconds * one_pair) if n_seconds else None,
+            levels,
+            more_noise,
         )
 
     def mechanisms(self) -> list[Mechanism]:
         """List those in use, as they are paid for."""
-        choices = [
-            None if self.choice is None or not count else Repeated(self.choice, count)
-            for count in (len(self.columns) - 1, self.n_seconds)
-        ]
+        choices: list[Mechanism | None] = [None, None]
+        if isinstance(self.choice, GaussianMechanism):
+            choices[0] = self.choice  # the same counts serve second parents
+        elif self.choice is not None:
+            choices = [
+                Repeated(self.choice, count) if count else None
+                for count in (len(self.columns) - 1, self.n_seconds)
+            ]
         listed = (self.cuts, self.margins, choices[0], self.pairs, choices[1], self.more_pairs)
         return [each for each in listed if each is not None]
 
     def require_room(self) -> None:
         """Refuse, before the charge, tables that cannot be drawn or held."""
-        levels = 0 if self.cuts is None else self.cuts.n_levels
-        sizes = [column.most_cells(levels) for column in self.columns]
+        sizes = [column.most_cells(self.levels) for column in self.columns]
         self.margins.for_size(sum(sizes) * self.n_classes)
+        if isinstance(self.choice, GaussianMechanism):
+            few = counted_sizes(sizes)
+            self.choice.for_size(sum(few) ** 2 * self.n_classes)
         if self.pairs is not None:
             largest = sorted(sizes)[-2:]
             self.pairs.for_size(len(sizes) * largest[0] * largest[1] * self.n_classes)
@@ -233,7 +252,7 @@ class TreePlan:
     def noise(self) -> tuple[float, float]:
         """Standard deviations of the noise of one count: of columns, of pairs."""
         found = [0.0 if m is None else math.sqrt(m.variance()) for m in (self.margins, self.pairs)]
-        return found[0], found[1]
+        return found[0] * self.more_noise, found[1] * self.more_noise
 
     @property
     def candidates(self) -> tuple[tuple[int, int], ...]:
@@ -241,12 +260,58 @@ class TreePlan:
         return tuple(combinations(range(len(self.columns)), 2))
 
 
+def counted_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Give the cells of each column with which pairs are compared by noisy counts: few.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Cells of each column.
+
+    Returns
+    -------
+    tuple of int
+        At most as many.
+    """
+    return tuple(min(size, MOST_COUNTED_CELLS) for size in sizes)
+
+
+def _chosen_by_scores(
+    records: Records, asked: tuple[int, int, int, int], mu: float
+) -> tuple[QuantileMechanism | None, ExponentialMechanism | None]:
+    """Cuts and choices where a mechanism sees exact counts."""
+    n_cut, levels, n_edges, n_choices = asked
+    finite, cuts, choice = math.isfinite(mu), None, None
+    if n_cut:
+        each = 2 * mu * math.sqrt(CUT_SHARE / (n_cut * levels)) if finite else math.inf
+        moved = records.sensitivity(PlaceCounts(tuple(range(n_cut))), "part")
+        cuts = QuantileMechanism(moved, each, n_cut, levels)
+    if n_edges:
+        each = 2 * mu * math.sqrt(TREE_SHARE / n_choices) if finite else math.inf
+        choice = ExponentialMechanism(records.sensitivity(_tables(n_edges), "part"), each)
+    return cuts, choice
+
+
+def _chosen_by_counts(
+    records: Records, asked: tuple[int, int, int, int], mu: float
+) -> tuple[GaussianMechanism | None, GaussianMechanism | None]:
+    """Noise on all counts by which columns are cut and pairs are chosen afterwards."""
+    n_cut, _, n_edges, _ = asked
+    cuts = choice = None
+    if n_cut:
+        cuts = _gaussian(records, PlaceTree(tuple(range(n_cut))), mu * math.sqrt(CUT_SHARE))
+    if n_edges:
+        every = _tables((n_edges + 1) * n_edges // 2)
+        choice = _gaussian(records, every, mu * math.sqrt(COUNTED_TREE_SHARE))
+    return cuts, choice
+
+
 def _tables(n_tables: int) -> CountTables:
     """Tables of counts; only their number matters here."""
     return CountTables((1,), ((0,),) * n_tables)
 
 
-def _gaussian(records: Records, tables: CountTables, mu: float) -> GaussianMechanism:
+def _gaussian(records: Records, tables: Statistic, mu: float) -> GaussianMechanism:
     sensitivity = records.sensitivity(tables)
     if math.isinf(mu):
         return GaussianMechanism(sensitivity, 0.0)

@@ -21,6 +21,8 @@ from sfumato.federated.secure import Identity
 from sfumato.federated.sums import PartySums
 from sfumato.federated.terms import Terms
 from sfumato.private import PrivateEstimator
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["Party"]
 
@@ -63,6 +65,8 @@ class Party:
     registered : mapping of str to str, optional
         Public keys of the other parties, by name; by default those that a coordinator sends are
         believed, for simulations.
+    table : callable, optional
+        Gives the table itself, for sums over tables; see `of_table`.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Party:
         conditions: Sequence[str] = (),
         identity: Identity | None = None,
         registered: Mapping[str, str] | None = None,
+        table: Callable[[], Any] | None = None,
     ) -> None:
         self.name = name
         self.load = load
@@ -86,7 +91,14 @@ class Party:
         self.execution = dict(execution or {})
         self.conditions = tuple(conditions)
         self.sums = PartySums(
-            name, self._rows, self.store, ledger, self.terms, identity, registered
+            name,
+            self._rows,
+            self.store,
+            ledger,
+            self.terms,
+            identity,
+            registered,
+            None if table is None else lambda: self._read(table),
         )
 
     @classmethod
@@ -110,6 +122,39 @@ class Party:
         """
         rows, labels = np.asarray(X), np.asarray(y)
         return cls(name, lambda: (rows, labels), Path(store), **rights)
+
+    @classmethod
+    def of_table(
+        cls,
+        name: str,
+        table: Any,
+        store: str | os.PathLike[str],
+        *,
+        bounds: TableBounds,
+        **rights: Any,
+    ) -> Party:
+        """Make a party of a table in memory, for simulations.
+
+        Parameters
+        ----------
+        name : str
+            The party.
+        table : table
+            Of pandas, polars or Arrow, with the columns that the bounds declare.
+        store : path-like
+            Where it keeps its releases.
+        bounds : TableBounds
+            Public facts about the table.
+        **rights : object
+            Other fields of the party, such as `ledger` and `terms`.
+        """
+        encoder = TableEncoder(bounds)
+        rights.setdefault("terms", Terms(encoder.row_bounds(), table=bounds))
+
+        def load() -> Rows:
+            return encoder.transform(table), np.asarray(bounds.target_of(table))
+
+        return cls(name, load, Path(store), table=lambda: table, **rights)
 
     def answer(self, request: Request) -> Reply:
         """Answer a request, or refuse it in a sentence; never with an unknown error's text.
@@ -185,8 +230,12 @@ class Party:
 
     def _rows(self) -> Rows:
         """Load the rows; what is wrong with them, and where they are, is nobody else's business."""
+        rows: Rows = self._read(self.load)
+        return rows
+
+    def _read(self, load: Callable[[], Any]) -> Any:
         try:
-            return self.load()
+            return load()
         except Exception:
             _log.exception("%s could not read its rows", self.name)
             raise FederationError(f"{self.name} cannot read its rows; see its log.") from None

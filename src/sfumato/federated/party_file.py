@@ -88,6 +88,7 @@ def read_party(path: str | os.PathLike[str]) -> Party:
         ledger=_ledger(folder, record),
         terms=_terms(record, bounds),
         execution=record.get("execution"),
+        table=_table_of(folder / str(record["data"]), bounds),
         **_keys(folder, record),
     )
 
@@ -139,6 +140,7 @@ def _terms(record: Mapping[str, Any], bounds: TableBounds | None) -> Terms:
         relation=str(record.get("relation", Relation.REPLACE_ONE)),
         entry_bound=record.get("entry_bound"),
         colluding=int(record.get("colluding", 1)),
+        table=bounds,
     )
 
 
@@ -150,6 +152,13 @@ def _loader(
     if bounds is None:
         raise FederationError("A party with a table needs the file of its public bounds.")
     return lambda: _table(path, bounds, record.get("target"))
+
+
+def _table_of(path: Path, bounds: TableBounds | None) -> Callable[[], Any] | None:
+    """Give what reads the table itself, where there is one."""
+    if bounds is None or path.suffix == ".npz":
+        return None
+    return lambda: TableFile(path, bounds.types(), bounds.text).read()
 
 
 def _arrays(path: Path) -> Rows:

@@ -14,20 +14,24 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.coordination import ONE_PARTY_EACH
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.secure import Agreement, SumCoordinator
 from sfumato.federated.sums import BEGIN, CHECK, DESCRIBE, RELEASE, sum_digest
+from sfumato.federated.terms import labels_of
 from sfumato.federated.wire import packed
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.parallel import map_in_parallel
+from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.maps import RowMap
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["TRUST", "Carrier", "Federation", "SumRound"]
 
@@ -125,7 +129,7 @@ class _Shared:
     released: list[NDArray[np.float64]] = field(default_factory=list)
 
 
-class Federation(Records):
+class Federation(RecordsElsewhere):
     """Records at parties that share no rows: any estimator that learns from sums can be fitted.
 
     Each party adds up its own rows. With trust "noisy" it adds all of the noise and sends the sum,
@@ -136,8 +140,9 @@ class Federation(Records):
     ----------
     parties : sequence of Party, or Carrier
         Who takes part; deployed, what carries requests to parties and brings their replies.
-    bounds : Bounds
-        Public bounds on which the parties agreed; they list the labels, if there are any.
+    bounds : Bounds or TableBounds
+        Public bounds on which the parties agreed, of their rows or of their tables; they list the
+        labels, if there are any.
     trust : {"noisy", "secure"}, default="noisy"
         What a coordinator can see: each party's noisy sum, or the noisy total.
     task : str, optional
@@ -186,7 +191,7 @@ class Federation(Records):
         self,
         parties: Sequence[Party] | Carrier,
         *,
-        bounds: Bounds,
+        bounds: Bounds | TableBounds,
         trust: str = "noisy",
         task: str | None = None,
         relation: str = "replace_one",
@@ -196,7 +201,7 @@ class Federation(Records):
     ) -> None:
         if trust not in TRUST:
             raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {trust!r} instead.")
-        if bounds.labels == PUBLIC_LABELS:
+        if labels_of(bounds) == PUBLIC_LABELS:
             raise InvalidInputError("The labels of a federation must be listed in its bounds.")
         self.trust, self.bounds = trust, bounds
         self.task = secrets.token_hex(8) if task is None else task
@@ -214,6 +219,7 @@ class Federation(Records):
         self._shared = _Shared(rows, keys, sorted(replies))
         self._maps: tuple[RowMap, ...] = ()
         self._held = ""
+        self._reader: BatchReader | None = None
         if trust == "secure":
             self._agreement("", 0, 1, 0)  # refuses numbers of parties that prove nothing
         number = sum(count for count in rows.values() if count) if is_public else None
@@ -260,6 +266,28 @@ class Federation(Records):
     def _n_shares(self) -> int:
         """Parties whose noise is counted on."""
         return len(self._shared.rows) - self.dropouts - self.colluding
+
+    @property
+    def columns(self) -> Sequence[str] | int:
+        """Names of the columns of the parties' tables, or the number of columns of their rows."""
+        return list(self.bounds.types()) if isinstance(self.bounds, TableBounds) else self.width
+
+    def read_by(self, reader: BatchReader, width: int) -> Records:
+        """Let each party read its own table, or its rows, as an estimator would.
+
+        Parameters
+        ----------
+        reader : BatchReader
+            An estimator's parameters, and how it reads.
+        width : int
+            Numbers of a row that it makes.
+
+        Returns
+        -------
+        Records
+            The same records, read.
+        """
+        return self._seen(reader=reader, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
         """Give the records seen through a public map, which is computed at the parties.
@@ -379,7 +407,8 @@ class Federation(Records):
     # Requests ---------------------------------------------------------------------------------
 
     def _described(self, relation: str) -> dict[str, Reply]:
-        settings = {"relation": str(Relation(relation)), "trust": self.trust}
+        is_table = isinstance(self.bounds, TableBounds)
+        settings = {"relation": str(Relation(relation)), "trust": self.trust, "table": is_table}
         request = Request(self.task, DESCRIBE, settings)
         return self._answers(list(self._carrier.names), request, may_miss=0)
 
@@ -431,6 +460,7 @@ class Federation(Records):
             "relation": str(self.relation),
             "most_rows": self.most_rows,
             "kept": self._held,
+            "reader": packed(self._reader, arrays),
         }
         return settings, arrays
 
@@ -540,6 +570,7 @@ class Federation(Records):
         view = copy.copy(self)
         view._maps = changes.get("maps", self._maps)
         view._held = changes.get("held", self._held)
+        view._reader = changes.get("reader", self._reader)
         view.width = changes.get("width", self.width)
         return view
 

@@ -8,7 +8,8 @@ sum either ``sums.release`` (noise of its own) or the five steps of a secure sum
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,23 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.bounds import Bounds
+from sfumato.engines.opening import unknown_record
+from sfumato.engines.reading import BatchReader
 from sfumato.events import Event, event_from_dict, flatten
 from sfumato.exceptions import FederationError
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.release_store import ReleaseStore
+from sfumato.federated.safety import require_safe
 from sfumato.federated.secure import Agreement, Identity, Journal, Member
 from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
-from sfumato.federated.wire import require_safe, unpacked
+from sfumato.federated.wire import unpacked
 from sfumato.guarantee import Relation, Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.sums.records import ArrayRecords, Records
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["BEGIN", "CHECK", "DESCRIBE", "RELEASE", "STEPS", "PartySums", "sum_digest"]
 
@@ -57,6 +62,8 @@ class PartySums:
     registered : mapping of str to str, optional
         Keys of the other parties; by default those of the agreement are believed, which is for
         simulations only.
+    table : callable, optional
+        Gives the table itself, where the party has one.
     """
 
     def __init__(
@@ -68,7 +75,9 @@ class PartySums:
         terms: Terms,
         identity: Identity | None = None,
         registered: Mapping[str, str] | None = None,
+        table: Callable[[], Any] | None = None,
     ) -> None:
+        self.table = table
         self.name, self.load, self.store, self.ledger, self.terms = name, load, store, ledger, terms
         self.registered = registered
         self._identity = identity
@@ -119,13 +128,28 @@ class PartySums:
         is_public = Relation(settings["relation"]) is Relation.REPLACE_ONE
         if is_public and self._hides_number:
             raise FederationError(f"{self.name} does not tell the number of its rows.")
-        rows, _ = self.load()
-        facts: dict[str, Any] = {"width": int(rows.shape[1])}
+        facts: dict[str, Any] = {"width": 0}
+        if settings.get("table"):
+            number = len(self._table())
+        else:
+            rows, _ = self.load()
+            number = len(rows)
+            facts["width"] = int(rows.shape[1])
         if is_public:
-            facts["n_rows"] = len(rows)
+            facts["n_rows"] = number
         if settings.get("trust") == "secure":
             facts["key"] = self.identity.public
         return Reply(self.name, facts)
+
+    @cached_property
+    def _width(self) -> int:
+        """Numbers of a row, which is public."""
+        return int(self.load()[0].shape[1])
+
+    def _table(self) -> Any:
+        if self.table is None:
+            raise FederationError(f"{self.name} has rows of numbers, and no table.")
+        return self.table()
 
     @property
     def _hides_number(self) -> bool:
@@ -189,26 +213,43 @@ class PartySums:
         mechanism = unpacked(settings["mechanism"], arrays)
         bounds = unpacked(settings["bounds"], {})
         relation = Relation(settings["relation"])
-        require_safe(maps, statistic, bounds=self.terms.bounds, relation=relation)  # [Y3]
+        reader = unpacked(settings.get("reader"), arrays)
+        if reader is None and not isinstance(bounds, Bounds):
+            raise FederationError("A table must be read before it is added up.")
+        agreed = self.terms.bounds if reader is None else None  # a reader has its own, see below
+        columns = list(bounds.types()) if isinstance(bounds, TableBounds) else self._width
+        n_classes = _n_classes(reader, bounds, relation, columns)  # [Y9]
+        require_safe(  # [Y3]
+            maps, statistic, bounds=agreed, relation=relation, n_classes=n_classes
+        )
         if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
             raise FederationError("Sums among parties are released with Gaussian noise.")
-        records = self._mapped(request, bounds, relation, maps)
+        records = self._mapped(request, bounds, relation, maps, reader)
         needed = statistic.sensitivity(relation, int(settings["most_rows"]))
         if mechanism.sensitivity < max(needed, records.sensitivity(statistic)):  # [Y4]
             raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
         return records, statistic, mechanism.for_size(statistic.size)
 
     def _mapped(
-        self, request: Request, bounds: Bounds, relation: Relation, maps: tuple[Any, ...]
+        self,
+        request: Request,
+        bounds: Any,
+        relation: Relation,
+        maps: tuple[Any, ...],
+        reader: BatchReader | None,
     ) -> Records:
         wanted = str(request.settings["kept"])
-        places = [request.settings[name] for name in ("maps", "bounds")]
+        places = [request.settings.get(name) for name in ("maps", "bounds", "reader")]
         used = sorted(n for n in request.arrays if f'"{n}"' in str(places).replace("'", '"'))
         name = digest([request.task, *places, wanted, [_array_digest(request, n) for n in used]])
         if self._kept is not None and self._kept[0] == name:
             return self._kept[1]
-        rows, labels = self.load()
-        codes = None if bounds.labels is None else bounds.clip_labels(np.asarray(labels))[0]
+        if reader is not None:  # [Y9] each record by itself, as the estimator reads it
+            whole = self._table() if isinstance(bounds, TableBounds) else (*self.load(), None)
+            rows, codes = reader(reader.at_party(whole))
+        else:
+            rows, labels = self.load()
+            codes = None if bounds.labels is None else bounds.clip_labels(np.asarray(labels))[0]
         records: Records = ArrayRecords(np.asarray(rows), codes, relation=relation)
         for each in maps:
             records = records.mapped(each)
@@ -306,9 +347,24 @@ class PartySums:
         return Reply(self.name, facts, {"cells": cells})
 
 
+def _n_classes(
+    reader: BatchReader | None, bounds: Any, relation: Relation, columns: Sequence[str] | int
+) -> int:
+    """Give the number of classes that records have, by public facts; refuse another promise."""
+    if reader is None:
+        return 1 if bounds.labels is None else len(bounds.label_set(np.asarray(bounds.labels)))
+    asked = reader.estimator
+    if asked.bounds != bounds or Relation(asked.relation) is not relation:
+        raise FederationError("The estimator reads by other bounds than were agreed on.")
+    if Unit(asked.unit) is not Unit.RECORD:
+        raise FederationError("Sums among parties protect records.")
+    _, _, *facts = reader.of(reader.at_party(unknown_record(columns)))
+    return len(facts[0]) if facts and facts[0] is not None else 1
+
+
 def sum_digest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
     """Digest of what a sum is about: maps, statistic, mechanism, bounds, relation."""
-    about = {name: settings[name] for name in SUM_SETTINGS}
+    about = {name: settings.get(name) for name in SUM_SETTINGS}
     return Request("sum", "sum", about, arrays).fingerprint()
 
 
@@ -321,6 +377,7 @@ SUM_SETTINGS = (
     "relation",
     "most_rows",
     "kept",
+    "reader",
 )
 
 

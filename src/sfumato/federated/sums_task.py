@@ -11,8 +11,11 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.federated.records import TRUST, Carrier, Federation
 from sfumato.private import PrivateEstimator
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["SumsTask"]
+
+NO_BOUNDS = "'estimator' must be a private one with bounds=Bounds(...) or TableBounds(...)."
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class SumsTask:
     def __post_init__(self) -> None:
         if self.trust not in TRUST:
             raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {self.trust!r}.")
-        if not isinstance(getattr(self.estimator, "bounds", None), Bounds):
-            raise InvalidInputError("'estimator' must be a private one with bounds=Bounds(...).")
+        if not isinstance(getattr(self.estimator, "bounds", None), Bounds | TableBounds):
+            raise InvalidInputError(NO_BOUNDS)
 
     def fit(self, carrier: Carrier) -> tuple[Any, Federation]:
         """Fit the estimator.
@@ -59,8 +62,8 @@ class SumsTask:
             The model, and the federation with what happened.
         """
         bounds = self.estimator.bounds
-        if not isinstance(bounds, Bounds):
-            raise InvalidInputError("'estimator' must be a private one with bounds=Bounds(...).")
+        if bounds is None:
+            raise InvalidInputError(NO_BOUNDS)
         federation = Federation(
             carrier,
             bounds=bounds,

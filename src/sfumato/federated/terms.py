@@ -12,8 +12,9 @@ from sfumato.events import Event
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Relation, Unit
 from sfumato.private import PrivateEstimator
+from sfumato.tables.schema import TableBounds
 
-__all__ = ["Terms"]
+__all__ = ["Terms", "labels_of"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Terms:
     colluding : int, default=1
         Secure sums must bear so many parties that work with the coordinator, at least: the noise
         of all others is then enough.
+    table : TableBounds, optional
+        The public facts of a table on which the parties agreed; `bounds` are those of its rows.
     """
 
     bounds: Bounds | None = None
@@ -46,6 +49,7 @@ class Terms:
     relation: str | None = None
     entry_bound: float | None = None
     colluding: int = 1
+    table: TableBounds | None = None
 
     def require(self, estimator: PrivateEstimator, party: str) -> None:
         """Raise unless a task's estimator keeps the terms.
@@ -80,11 +84,12 @@ class Terms:
         cost = epsilon_spent(events, min(self.max_delta, 0.5), relation, enough=self.max_epsilon)
         checks = [
             (
-                isinstance(bounds, Bounds) and bounds.labels != PUBLIC_LABELS,
+                isinstance(bounds, Bounds | TableBounds) and labels_of(bounds) != PUBLIC_LABELS,
                 "the labels must be listed, not read off the data.",
             ),
             (
-                self.bounds is None or bounds == self.bounds,
+                bounds == (self.table if isinstance(bounds, TableBounds) else self.bounds)
+                or (self.bounds is None and self.table is None),
                 "the task's bounds are not those that were agreed on.",
             ),
             (
@@ -142,3 +147,21 @@ class Terms:
                 "the task would protect smaller changes of an entry than were agreed on.",
             ),
         ]
+
+
+def labels_of(bounds: Bounds | TableBounds) -> Any:
+    """Give the label set that bounds declare, None without one.
+
+    Parameters
+    ----------
+    bounds : Bounds or TableBounds
+        Of rows or of a table.
+
+    Returns
+    -------
+    sequence, "public" or None
+        The labels.
+    """
+    if isinstance(bounds, Bounds):
+        return bounds.labels
+    return None if bounds.target is None else bounds.target.labels

@@ -297,7 +297,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         d = records.width
         per_axis = self.n_cells or usual_cells(self.epsilon, records.public_rows, d)
         cells = Cells.of(self._domain(d), (per_axis,) * d, self._steps(d))
-        plan = GridPlan.of(records, cells, len(self.classes_), self.epsilon)
+        plan = GridPlan.of(records, cells, len(self.classes_), self.epsilon, self.delta)
         plan.mechanism.for_size(plan.statistic.size)
         receipt = self._prepay(plan.mechanism)  # [S3] charge, then draw
         self.cell_counts_ = release_cells(records, plan, receipt)

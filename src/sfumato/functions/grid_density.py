@@ -27,6 +27,7 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
 from sfumato.functions.projection import density_threshold
+from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.sums import CountTables, Records
 
@@ -134,23 +135,28 @@ class GridPlan:
 
     cells: Cells
     statistic: CountTables
-    mechanism: LaplaceMechanism
+    mechanism: LaplaceMechanism | GaussianMechanism
+    noise_variance: float
 
     @classmethod
-    def of(cls, records: Records, cells: Cells, n_classes: int, epsilon: float) -> GridPlan:
-        """Give the plan that spends `epsilon` on the counts."""
+    def of(
+        cls, records: Records, cells: Cells, n_classes: int, epsilon: float, delta: float
+    ) -> GridPlan:
+        """Give the plan that spends `epsilon` on the counts, and `delta` where parties do."""
         statistic = CountTables(cells.shape, (tuple(range(cells.width)),), n_classes)
+        if not records.has_exact_sums:  # [S4] parties add up Gaussian noise
+            noise = GaussianMechanism.calibrate(
+                sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=delta
+            )
+            return cls(cells, statistic, noise, records.variance_of(noise))
         mechanism = LaplaceMechanism.calibrate(
             sensitivity=records.sensitivity(statistic, norm=1),
             epsilon=epsilon,
             touched=2 * (1 if records.person is None else records.person.rows),
         )
-        return cls(cells, statistic, mechanism)
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the noise of one count."""
-        return 0.0 if math.isinf(self.mechanism.epsilon) else self.mechanism.variance()
+        return cls(
+            cells, statistic, mechanism, 0.0 if math.isinf(epsilon) else mechanism.variance()
+        )
 
 
 def release_cells(records: Records, plan: GridPlan, receipt: Receipt) -> Array:

@@ -176,7 +176,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
         statistic = SecondMoment(together.width)
         sums = 3 * together.release(statistic, moment, receipt)  # [G3] the first release
-        found = TargetMoments.of(sums, 3 * math.sqrt(moment.variance()))
+        found = TargetMoments.of(sums, 3 * math.sqrt(records.variance_of(moment)))
         if gradients is None:
             coef = found.ridge()
             level, spread = found.line(coef)
@@ -246,7 +246,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
 
         descent = Descent.by_noise(
             int(self.n_steps),
-            math.sqrt(gradients.variance()) / found.n_rows,
+            math.sqrt(records.variance_of(gradients)) / found.n_rows,
             score_noise=SCORE_NOISE,
             largest=min(LARGEST_STEP / self.max_gradient_norm, 1 / steepest),
         )

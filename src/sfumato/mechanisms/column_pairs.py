@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ __all__ = ["ColumnPairsMechanism", "SecondParentsMechanism", "SpanningTreeMechan
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
+Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,20 +114,50 @@ class ColumnPairsMechanism(Mechanism):
         self._charge(ledger)
         chooser = ExponentialMechanism(self.sensitivity, self.epsilon)
         scores = self._scores(np.split(counts, np.cumsum(sizes)[:-1]))
+        chosen = self._one_by_one(scores, self.n_choices, self.pairs, chooser.chosen)
+        return np.asarray(chosen, dtype=float)
+
+    @classmethod
+    def best(cls, scores: Array, n_choices: int, pairs: Pairs) -> Places:
+        """Give the pairs of the largest scores, which are released: nothing is drawn.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_pairs,)
+            Released scores.
+        n_choices : int
+            Pairs to choose.
+        pairs : tuple of (int, int)
+            The candidates.
+
+        Returns
+        -------
+        ndarray of int of shape (n_chosen, 2)
+            The pairs.
+        """
+        return cls._one_by_one(scores, n_choices, pairs, lambda each: int(np.argmax(each)))
+
+    @classmethod
+    def _one_by_one(
+        cls, scores: Array, n_choices: int, pairs: Pairs, choose: Callable[[Array], int]
+    ) -> Places:
         chosen: list[int] = []
-        for _ in range(self.n_choices):
-            free = self.allowed(chosen)  # [W3] by released pairs alone
+        for _ in range(n_choices):
+            free = cls.allowed(pairs, chosen)  # [W3] by released pairs alone
             if not len(free):
                 break
-            chosen.append(int(free[chooser.chosen(scores[free])]))
-        return np.array([self.pairs[number] for number in chosen], dtype=float).reshape(-1, 2)
+            chosen.append(int(free[choose(scores[free])]))
+        return np.array([pairs[number] for number in chosen], dtype=np.intp).reshape(-1, 2)
 
+    @staticmethod
     @abstractmethod
-    def allowed(self, chosen: Sequence[int]) -> Places:
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
         """Give the candidates that may be chosen next.
 
         Parameters
         ----------
+        pairs : tuple of (int, int)
+            The candidates.
         chosen : sequence of int
             Numbers of the pairs so far.
 
@@ -172,11 +203,14 @@ class SpanningTreeMechanism(ColumnPairsMechanism):
     Assumptions and numerics : as in `ColumnPairsMechanism`. Proof: docs/guarantees/label-tree.md.
     """
 
-    def allowed(self, chosen: Sequence[int]) -> Places:
+    @staticmethod
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
         """Give the pairs whose columns are not joined yet.
 
         Parameters
         ----------
+        pairs : tuple of (int, int)
+            The candidates.
         chosen : sequence of int
             Numbers of the pairs so far.
 
@@ -185,7 +219,7 @@ class SpanningTreeMechanism(ColumnPairsMechanism):
         ndarray of int
             Numbers of candidates.
         """
-        ends = np.array(self.pairs)
+        ends = np.array(pairs)
         part = np.arange(ends.max() + 1)
         for first, second in ends[list(chosen)]:
             part[part == part[second]] = part[first]
@@ -217,11 +251,14 @@ class SecondParentsMechanism(ColumnPairsMechanism):
     Assumptions and numerics : as in `ColumnPairsMechanism`. Proof: docs/guarantees/label-tree.md.
     """
 
-    def allowed(self, chosen: Sequence[int]) -> Places:
+    @staticmethod
+    def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
         """Give the pairs whose first column has no second parent yet.
 
         Parameters
         ----------
+        pairs : tuple of (int, int)
+            The candidates.
         chosen : sequence of int
             Numbers of the pairs so far.
 
@@ -230,5 +267,5 @@ class SecondParentsMechanism(ColumnPairsMechanism):
         ndarray of int
             Numbers of candidates.
         """
-        columns = np.array(self.pairs)[:, 0]
+        columns = np.array(pairs)[:, 0]
         return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

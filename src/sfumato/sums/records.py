@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,9 @@ class Records(ABC):
         What the terms of a sum add up to where that is public: the number of records, or of
         persons where each has one vote.
     """
+
+    # Whether exact sums are in one place, so that a mechanism can choose or cut by them.
+    has_exact_sums: ClassVar[bool] = True
 
     def __init__(
         self,

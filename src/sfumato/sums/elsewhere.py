@@ -1,0 +1,57 @@
+"""Records of tables that are read where they lie, by whoever holds them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from sfumato.sums.records import Records
+
+__all__ = ["RecordsElsewhere", "are_rows"]
+
+
+class RecordsElsewhere(Records):
+    """Records whose exact sums nobody has in one place, such as those of several parties."""
+
+    has_exact_sums: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[str] | int:
+        """Names of the columns of tables, or the number of columns of arrays."""
+
+    @abstractmethod
+    def read_by(self, reader: Any, width: int) -> Records:
+        """Give the records as a reader makes rows of what lies there.
+
+        Parameters
+        ----------
+        reader : BatchReader
+            Makes rows and codes of a table, each record by itself.
+        width : int
+            Numbers of a row that it makes.
+
+        Returns
+        -------
+        Records
+            The rows.
+        """
+
+
+def are_rows(X: object) -> bool:
+    """Tell whether `X` are records of rows; tables must be read by an estimator first.
+
+    Parameters
+    ----------
+    X : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        False for what are no records, too.
+    """
+    if isinstance(X, RecordsElsewhere):
+        return isinstance(X.columns, int)
+    return isinstance(X, Records)
