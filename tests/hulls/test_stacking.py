@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sfumato.hulls import search
+from sfumato.hulls import branch, search
 from sfumato.hulls.evaluation import distance
 from sfumato.hulls.search import branch_distances, fit_branches
 
@@ -56,3 +56,21 @@ def test_several_chunks_come_back_in_order(groups, monkeypatch):
     branches = fit_branches(groups, stacked=True, **PARAMETERS)
     for branch, rows in zip(branches, groups, strict=True):
         np.testing.assert_allclose(branch["mean"], rows.mean(axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
+    """What an accelerator does instead of finding all eigenvectors, here on the processor."""
+    directions = rng.standard_normal((260, 260)) * 0.9 ** np.arange(260)[:, None]
+    groups = [rng.random((n, 260)) @ directions / 30 for n in (300, 280)]
+    queries = rng.random((20, 260)) @ directions / 30
+    parameters = {**PARAMETERS, "dtype": dtype}
+    expected = branch_distances(fit_branches(groups, stacked=True, **parameters), queries)
+    monkeypatch.setattr(branch, "is_accelerated", lambda rows: True)
+    found = fit_branches(groups, stacked=True, **parameters)
+    assert [each["basis"][0].shape for each in found] == [(260, 260)] * 2
+    rtol = 1e-7 if dtype == "float64" else 1e-3
+    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
+    monkeypatch.setattr(branch, "leading_eigenvectors", lambda *given: None)  # not certified
+    found = fit_branches(groups, stacked=True, **parameters)
+    np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol / 10)

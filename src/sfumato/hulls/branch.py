@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypedDict
 
-from sfumato.kernels.arrays import Array, cast, namespace_of, packed
+from sfumato.kernels.arrays import Array, cast, is_accelerated, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
+from sfumato.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
 from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
 from sfumato.storage.forms import listed, numbers, record, refuse, whole
 
@@ -87,7 +88,8 @@ def fit_branch(
     square = xp.sum(xp.vecdot(rows, rows), axis=-1)
     size = rows.shape[-1] * count
 
-    variances, basis, scores = _principal(_centred(rows, mean, mask), count, square)
+    centred = _centred(rows, mean, mask)
+    variances, basis, scores = _principal(centred, count, square, n_components)
     used, deviations = _capped_deviations(variances, n_components)
     inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
     least_squares = partial(
@@ -131,12 +133,19 @@ def _centred(rows: Array, mean: Array, mask: Array) -> Array:
     return centred * mask if rows.ndim > 2 else centred
 
 
-def _principal(centred: Array, count: Array, square: Array) -> tuple[Array, list[Array], Array]:
+def _principal(
+    centred: Array, count: Array, square: Array, n_components: int
+) -> tuple[Array, list[Array], Array]:
     """Give variances (descending), basis V and scores of all directions of non-zero variance."""
     xp = namespace_of(centred)
     n, p = centred.shape[-2:]
     transposed = xp.matrix_transpose(centred)
     products = transposed @ centred if p <= n else centred @ transposed
+    if p <= n and _prefers_products(centred, n_components):
+        found = leading_eigenvectors(products, n_components)
+        if found is not None:  # behind the leading directions any others do as well
+            basis = completed_basis(found[1])
+            return found[0] / xp.clip(count - 1, min=1)[..., None], [basis], centred @ basis
     values, vectors = xp.linalg.eigh(products)
     values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
     floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
@@ -149,6 +158,11 @@ def _principal(centred: Array, count: Array, square: Array) -> tuple[Array, list
     singular = xp.sqrt(values)[..., None, :]
     inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
     return variances, [transposed, vectors * inverse], vectors * singular
+
+
+def _prefers_products(rows: Array, n_components: int) -> bool:
+    """Tell whether some leading eigenvectors are found sooner than all of them."""
+    return is_accelerated(rows) and n_components < N_LEADING < rows.shape[-1] // 4
 
 
 def _count_positive(values: Array) -> Array:
