@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sfumato.hulls import branch, search
+from sfumato.hulls import branch as one_branch
+from sfumato.hulls import search
 from sfumato.hulls.evaluation import distance
 from sfumato.hulls.search import branch_distances, fit_branches
 
@@ -66,11 +67,11 @@ def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
     queries = rng.random((20, 260)) @ directions / 30
     parameters = {**PARAMETERS, "dtype": dtype}
     expected = branch_distances(fit_branches(groups, stacked=True, **parameters), queries)
-    monkeypatch.setattr(branch, "is_accelerated", lambda rows: True)
+    monkeypatch.setattr(one_branch, "is_accelerated", lambda rows: True)
     found = fit_branches(groups, stacked=True, **parameters)
     assert [each["basis"][0].shape for each in found] == [(260, 260)] * 2
     rtol = 1e-7 if dtype == "float64" else 1e-3
     np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
-    monkeypatch.setattr(branch, "leading_eigenvectors", lambda *given: None)  # not certified
+    monkeypatch.setattr(one_branch, "leading_eigenvectors", lambda *given: None)  # not certified
     found = fit_branches(groups, stacked=True, **parameters)
     np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol / 10)

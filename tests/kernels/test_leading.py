@@ -13,7 +13,7 @@ N_WANTED = 12
 
 
 def matrices(rng: np.random.Generator, decay: float = 0.9, p: int = 150) -> np.ndarray:
-    """Two positive definite matrices with eigenvalues ``decay**i``, the second ten times as large."""
+    """Two positive definite matrices with eigenvalues ``decay**i``, the second ten times those."""
     turned = [np.linalg.qr(rng.standard_normal((p, p)))[0] for _ in range(2)]
     values = decay ** np.arange(p)
     return np.stack([(u * (10.0**i * values)) @ u.T for i, u in enumerate(turned)])

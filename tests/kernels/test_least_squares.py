@@ -10,6 +10,7 @@ from sfumato.kernels.least_squares import (
     mean_squared_residual,
     rounding_of_kernel,
     solve_at_fixed_point,
+    solve_in_one_factoring,
 )
 
 
@@ -144,3 +145,31 @@ def test_factors_that_do_not_help_are_given_up(seed, monkeypatch):
     expected = np.linalg.solve(kernel + float(found.regularization) * np.eye(len(Y)), Y)
     away = np.linalg.norm(found.coefficients - expected)
     assert away < 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("n_columns", [4, 40])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 30.0])
+def test_one_factoring_in_single_precision_is_close(seed, scale, n_columns, monkeypatch):
+    """λ* is guessed from landmarks; a guess that is far off costs factorings and no accuracy."""
+    kernel, _, _ = problem(seed, n=400)
+    generator = np.random.default_rng(seed)
+    Y = scale * (kernel @ generator.normal(size=(400, n_columns)) / 20 + generator.normal())
+    tau = 2 * np.mean(Y**2)
+    exact = solve(kernel, Y, tau)
+    singles = kernel.astype(np.float32), Y.astype(np.float32), mean_square
+    start = np.asarray(0.49 * tau), np.asarray(0.0)
+    factored = []
+
+    def counted(matrix, shift):
+        factored.append(matrix.dtype)
+        return regularized_solver(matrix, shift)
+
+    monkeypatch.setattr(least_squares, "regularized_solver", counted)
+    for words in ({}, {"start": start}):
+        found = solve_in_one_factoring(*singles, tau=np.asarray(tau), **words)
+        np.testing.assert_allclose(found.regularization, exact.regularization, rtol=3e-5)
+        away = np.linalg.norm(found.coefficients - exact.coefficients)
+        assert away < 1e-4 * np.linalg.norm(exact.coefficients)
+        assert set(factored) == {np.dtype("float32")}
+        np.testing.assert_allclose(float(found.slope), float(exact.slope), rtol=0.1, atol=0.01)
+    assert len(factored) > 2  # the start was far off

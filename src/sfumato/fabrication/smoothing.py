@@ -93,7 +93,7 @@ def fabricate_rows(
     stop : Stop
         When to stop.
     dtype : {"float64", "float32"}, default="float64"
-        "float32" saves a third of the time; rows agree to about 1e-6.
+        "float32" saves more than half of the time; rows agree to about 1e-5.
     """
     first_error = math.inf
     for number, step in enumerate(_passes(rows, n_components, dtype), start=1):
@@ -157,7 +157,8 @@ def _passes(rows: Array, n_components: int, dtype: str) -> Iterator[_Pass]:
 
 def _one_pass(rows: Array, n_components: int, dtype: str) -> _Pass:
     xp = namespace_of(rows)
-    branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype)
+    quick = dtype == "float32"
+    branch = fit_branch(rows, n_components=n_components, n_layers=1, dtype=dtype, quick=quick)
     if branch["n_components"] == 0:  # all rows are one point, which is its own hull
         return _Pass(rows, rows, 0.0)
     mean, shrink = branch["mean"], float(branch["regularization"][0])

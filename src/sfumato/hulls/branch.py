@@ -20,7 +20,12 @@ from typing import Any, TypedDict
 from sfumato.kernels.arrays import Array, cast, is_accelerated, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
-from sfumato.kernels.least_squares import FixedPointSolution, solve_at_fixed_point
+from sfumato.kernels.least_squares import (
+    FixedPointSolution,
+    is_safe_in_singles,
+    solve_at_fixed_point,
+    solve_in_one_factoring,
+)
 from sfumato.storage.forms import listed, numbers, record, refuse, whole
 
 __all__ = ["Branch", "fit_branch", "layer_width_scale", "stored_branch"]
@@ -65,7 +70,13 @@ def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
 
 
 def fit_branch(
-    rows: Array, *, n_components: int, n_layers: int, dtype: str, mask: Array | None = None
+    rows: Array,
+    *,
+    n_components: int,
+    n_layers: int,
+    dtype: str,
+    mask: Array | None = None,
+    quick: bool = False,
 ) -> Branch:
     """Fit a deep hull (Definition 3) on `rows`, or a stack of them at once.
 
@@ -78,6 +89,8 @@ def fit_branch(
         Precision of the stored arrays; the fit itself is in double precision.
     mask : array of shape (..., N, 1), optional
         Ones for rows, zeros for padding, when branches of different sizes are stacked.
+    quick : bool, default=False
+        Solve long branches in single precision too, λ* to about 1e-5; for one layer.
     """
     rows = cast(rows, "float64")
     xp = namespace_of(rows)
@@ -92,13 +105,16 @@ def fit_branch(
     variances, basis, scores = _principal(centred, count, square, n_components)
     used, deviations = _capped_deviations(variances, n_components)
     inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
-    least_squares = partial(
-        solve_at_fixed_point,
-        responses=xp.concat([scores, mask], axis=-1),
-        mean_square=_mean_square(mean, basis, size),
-        tau=2 * square / size,
-        correct=dtype == "float64",
-    )
+    tau, responses = 2 * square / size, xp.concat([scores, mask], axis=-1)
+    n_rows, n_columns = responses.shape[-2:]
+    in_singles = quick and n_rows > 2 * n_columns and is_safe_in_singles(tau, n_rows)
+    mean_square = _mean_square(mean, basis, size)
+    if in_singles:
+        inducing, responses = cast(inducing, "float32"), cast(responses, "float32")
+        solve: Callable[..., FixedPointSolution] = solve_in_one_factoring
+    else:
+        solve = partial(solve_at_fixed_point, correct=dtype == "float64")
+    least_squares = partial(solve, responses=responses, mean_square=mean_square, tau=tau)
     n_layers = min(n_layers, inducing.shape[-1])
     layers = list(_layers(inducing, used, n_layers, mask, least_squares))
     if dtype == "float32" and len(basis) == 2:

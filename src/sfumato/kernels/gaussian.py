@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from sfumato.kernels.arrays import Array, namespace_of
 
 __all__ = ["gaussian_kernel", "relative_gaussian_kernel"]
@@ -32,6 +34,8 @@ def gaussian_kernel(X: Array) -> Array:
     exponents = _inner_minus_half_square(X, X)
     exponents -= xp.vecdot(X, X)[..., :, None] / 2
     # Rounding may leave a hair above zero on the diagonal and between duplicates.
+    if isinstance(exponents, np.ndarray):  # in place: a third of the time for many rows
+        return np.exp(np.minimum(exponents, 0.0, out=exponents), out=exponents)
     return xp.exp(xp.clip(exponents, max=0.0))
 
 

@@ -15,9 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sfumato.kernels.arrays import Array, cast, namespace_of, regularized_solver
+from sfumato.kernels.arrays import Array, cast, like, namespace_of, regularized_solver
 
-__all__ = ["FixedPointSolution", "mean_squared_residual", "solve_at_fixed_point"]
+__all__ = [
+    "FixedPointSolution",
+    "mean_squared_residual",
+    "solve_at_fixed_point",
+    "solve_in_one_factoring",
+]
 
 # On [0, 1] data ê is about 3 % of τ; any start in (0, τ/2) ends at the same point.
 USUAL_SHARE = 0.03
@@ -35,6 +40,11 @@ MAX_STEPS = 60
 # is factored in double precision.
 SMALL_CORRECTION = 1e-3
 MOST_CORRECTIONS = 3
+# One factoring in single precision: landmarks of the guess, those of their directions that are more
+# than rounding, and the largest share of λ by which the guess may be off; its square is the error.
+N_LANDMARKS = 512
+LEAST_DIRECTION = 1e-5
+NEAR_GUESS = 3e-3
 
 
 class FixedPointSolution(NamedTuple):
@@ -136,7 +146,7 @@ def solve_at_fixed_point(
     error, slope = (USUAL_SHARE * tau, xp.zeros_like(tau)) if start is None else start
     fine = _Search(kernel, responses, mean_square, tau)
     rough = fine
-    if float(xp.min(tau)) > SAFE_RATIO_FOR_SINGLE * kernel.shape[-1]:
+    if is_safe_in_singles(tau, kernel.shape[-1]):
         rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
         error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
         if not correct and kernel.shape[-1] > 2 * responses.shape[-1]:  # else factoring is cheap
@@ -147,6 +157,122 @@ def solve_at_fixed_point(
         derivative = cast(rough.solve(cast(coefficients, rough.precision)), "float64")
         coefficients = coefficients - fine.last_step[..., None, None] * derivative
     return FixedPointSolution(coefficients, tau + error, error, slope)
+
+
+def solve_in_one_factoring(
+    kernel: Array,
+    responses: Array,
+    mean_square: Callable[[Array], Array],
+    *,
+    tau: Array,
+    start: tuple[Array, Array] | None = None,
+) -> FixedPointSolution:
+    """Do the same for one long matrix in single precision, λ* to about 1e-5 of itself.
+
+    λ* is guessed from landmarks, the system is factored there, and the solution is moved to λ* to
+    first order: with ``B = (K + λI)^{-1} C`` and ``D = (K + λI)^{-1} B``, ``B - δ D`` belongs to
+    ``λ + δ``, and its mean square is quadratic in δ. Only a bad guess makes a second factoring.
+
+    Parameters
+    ----------
+    kernel : array of shape (N, N), float32
+        The kernel matrix K.
+    responses : array of shape (N, m), float32
+        The right-hand side C.
+    mean_square : callable
+        As for `solve_at_fixed_point`.
+    tau : array of shape ()
+        The least regularisation, above ``1e-5 N``: see `is_safe_in_singles`.
+    start : (error, slope), optional
+        From the solution of a similar kernel, instead of landmarks.
+
+    Returns
+    -------
+    FixedPointSolution
+        The solution, in single precision.
+    """
+    least = float(tau)
+    if start is None:
+        error = _fixed_point(_residual_by_landmarks(kernel, responses, mean_square), least)
+    else:
+        error = float(start[0])
+    for _ in range(MAX_STEPS):
+        shift = least + error
+        solve = regularized_solver(kernel, like(kernel, np.float32(shift)))
+        solution = solve(responses)
+        derivative = solve(solution)
+        residual = _residual_nearby(solution, derivative, mean_square, shift)
+        found = _fixed_point(residual, least)
+        step, error = found - error, found
+        if abs(step) <= NEAR_GUESS * shift:
+            break
+    slope = (residual(1.001 * shift) - residual(0.999 * shift)) / (0.002 * shift)
+    numbers = (like(tau, np.float64(value)) for value in (least + error, error, slope))
+    return FixedPointSolution(solution - step * derivative, *numbers)
+
+
+def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
+    """Tell whether a kernel matrix plus `tau` can be factored in single precision."""
+    return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
+
+
+def _fixed_point(residual: Callable[[float], float], tau: float) -> float:
+    """Give e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows with λ, more slowly than e."""
+    low, high = 0.0, tau / 2
+    for _ in range(52):
+        middle = (low + high) / 2
+        low, high = (middle, high) if residual(tau + middle) > middle else (low, middle)
+    return (low + high) / 2
+
+
+def _residual_nearby(
+    solution: Array, derivative: Array, mean_square: Callable[[Array], Array], shift: float
+) -> Callable[[float], float]:
+    """Give ``λ + δ -> (λ + δ)² mean_square(B - δ D)``, about R: a parabola by three points."""
+    below, at, above = (
+        float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
+    )
+    slope, bend = (above - below) / (2 * shift), (above + below - 2 * at) / (2 * shift**2)
+    return lambda wanted: wanted**2 * (at + (slope + bend * (wanted - shift)) * (wanted - shift))
+
+
+def _residual_by_landmarks(
+    kernel: Array, responses: Array, mean_square: Callable[[Array], Array]
+) -> Callable[[float], float]:
+    """Give about ``λ -> R``: directions of some columns of K, the others with one eigenvalue."""
+    xp = namespace_of(kernel)
+    n_rows = kernel.shape[-1]
+    places = like(kernel, np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64))
+    columns = cast(xp.take(kernel, places, axis=1), "float64")
+    factor = _orthogonal(xp.take(columns, places, axis=0), columns)
+    values = xp.sum(factor * factor, axis=0)
+    basis = factor / xp.sqrt(values)
+    inside = xp.matrix_transpose(basis) @ cast(responses, "float64")
+    outside = float(mean_square(responses)) - float(mean_square(inside))
+    trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
+    rest = max(trace - float(xp.sum(values)), 0.0) / max(n_rows - values.shape[0], 1)
+
+    def residual(shift: float) -> float:
+        known = float(mean_square(inside / (values + shift)[:, None]))
+        return float(shift**2 * (known + outside / (rest + shift) ** 2))
+
+    return residual
+
+
+def _orthogonal(square: Array, columns: Array) -> Array:
+    """Give F with orthogonal columns and ``F Fᵀ`` the matrix of the landmarks."""
+    xp = namespace_of(square)
+    values, vectors = _clear_directions(square)
+    factor = columns @ vectors / xp.sqrt(values)
+    return factor @ _clear_directions(xp.matrix_transpose(factor) @ factor)[1]
+
+
+def _clear_directions(matrix: Array) -> tuple[Array, Array]:
+    """Give those eigenvectors that are more than rounding of single precision."""
+    xp = namespace_of(matrix)
+    values, vectors = xp.linalg.eigh(matrix)
+    n_kept = int(xp.sum(xp.astype(values > LEAST_DIRECTION * values[-1], xp.int64)))
+    return values[-n_kept:], vectors[:, -n_kept:]
 
 
 def rounding_of_kernel(n: int) -> float:
