@@ -8,6 +8,7 @@ found is then checked, so that no trust in the iteration is needed.
 from __future__ import annotations
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from sfumato.kernels.arrays import Array, like, namespace_of
 
@@ -39,7 +40,7 @@ def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | 
         proves. None where that was not reached: the spectrum is too flat, or of low rank.
     """
     xp = namespace_of(matrix)
-    start = np.random.default_rng(SEED).standard_normal((matrix.shape[-1], N_LEADING))
+    start = check_random_state(SEED).standard_normal((matrix.shape[-1], N_LEADING))
     try:
         block = _orthonormal(matrix @ like(matrix, start))
         for _ in range(0, MOST_STEPS, STEPS):
