@@ -16,6 +16,7 @@ import dask
 import numpy as np
 
 from sfumato.engines.failures import told
+from sfumato.engines.heap import reused_memory
 from sfumato.engines.tables import BATCH_ROWS, FileParts
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.identities import partition_of
@@ -248,9 +249,14 @@ class _FileReader:
 
 
 def _applied(task: Task, number: int, part: Any) -> Any:
+    with reused_memory():
+        return task(number, _batches_of(part))
+
+
+def _batches_of(part: Any) -> Iterable[Any]:
     if isinstance(part, _FileReader):
-        return task(number, part.batches())
-    return task(number, part if isinstance(part, list) else _in_batches(part))
+        return part.batches()
+    return part if isinstance(part, list) else _in_batches(part)
 
 
 def _in_batches(part: Any) -> Iterator[Any]:
@@ -263,7 +269,8 @@ def _in_batches(part: Any) -> Iterator[Any]:
 
 
 def _listed(task: Task, number: int, part: Any) -> list[Any]:
-    return list(_applied(task, number, part))
+    with reused_memory():
+        return list(task(number, _batches_of(part)))
 
 
 def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
