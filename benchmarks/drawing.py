@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
+from textwrap import wrap
 
-COLOURS = ("#0d8a92", "#c2571a", "#8a63d2", "#808080", "#b03a6f", "#6b8e23")
+COLOURS = ("#0d8a92", "#c2571a", "#8a63d2", "#808080", "#b03a6f", "#6b8e23", "#3a78c2", "#a07800")
 INK = "var(--color-foreground-primary, var(--sheet-ink))"
 SOFT = "var(--color-foreground-secondary, var(--sheet-soft))"
 STYLE = (
@@ -31,6 +32,7 @@ class Line:
     name: str
     points: Points
     dashed: bool = False
+    joined: bool = True
 
 
 def curve(f: Callable[[float], float], low: float, high: float, n: int = 60) -> Points:
@@ -47,6 +49,11 @@ def drawing(title: str, story: str, height: float, parts: Sequence[str]) -> str:
         + "\n".join(parts)
         + "\n</svg>\n"
     )
+
+
+def title_of(drawn: str) -> str:
+    """Give the title of a picture."""
+    return unescape(drawn.partition("<title>")[2].partition("</title>")[0])
 
 
 def text(
@@ -73,8 +80,12 @@ def block(x: float, y: float, width: float, height: float, colour: str) -> str:
 def ticks(low: float, high: float, *, log: bool = False, most: int = 5) -> list[float]:
     """Give round numbers inside a range."""
     if log:
-        tens = range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)
-        return [10.0**k for k in list(tens)[:: max(1, math.ceil(len(tens) / most))]]
+        tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        whole = [10.0**k for k in tens if low * 0.999 <= 10.0**k <= high * 1.001]
+        if len(whole) > 2:
+            return whole[:: max(1, math.ceil(len(whole) / most))]
+        steps = [f * 10.0**k for k in tens for f in (1, 2, 5)]
+        return [round(v, 12) for v in steps if low * 0.999 <= v <= high * 1.001]
     step = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(step * f for f in (1, 2, 5, 10) if (high - low) / (step * f) <= most)
     first = math.ceil(low / step - 1e-9)
@@ -142,10 +153,12 @@ def chart(
         places = [(across(a), up(b)) for a, b in line.points]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         dashes = ' stroke-dasharray="6 4"' if line.dashed else ""
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.2"{dashes}/>'
-        )
-        if dots:
+        if line.joined and places:
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{colour}" '
+                f'stroke-width="2.2"{dashes}/>'
+            )
+        if (dots and not line.dashed) or not line.joined:
             parts += [
                 f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2" fill="{colour}"/>' for a, b in places
             ]
@@ -161,6 +174,11 @@ def legend(names: Sequence[str], y: float) -> tuple[list[str], float]:
         parts.append(block(10, at - 1, 14, 5, COLOURS[number % len(COLOURS)]))
         parts.append(text(30, at + 6, name))
     return parts, y + LINE * len(names) + 4
+
+
+def figure(value: float) -> str:
+    """Write the number behind a bar."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def bars(
@@ -181,15 +199,18 @@ def bars(
     parts, y = [text(4, 16, unit, soft=True)], 26.0
     zero = along(base)
     for name, group in rows:
-        parts.append(text(10, y + 12, name))
-        y += 17
+        for words in wrap(name, width=50):
+            parts.append(text(10, y + 12, words))
+            y += 15
+        y += 2
+        start = y
         for number, value in enumerate(group):
             at = along(value)
             parts.append(block(min(zero, at), y, abs(at - zero), 11, COLOURS[number]))
-            parts.append(text(max(at, zero) + 4, y + 10, f"{value:.3g}", size=12))
+            parts.append(text(max(at, zero) + 4, y + 10, figure(value), size=12))
             y += 14
+        parts.append(rule(zero, start - 2, zero, y, soft=False))
         y += 5
-    parts.append(rule(zero, 24, zero, y - 3, soft=False))
     if len(names) > 1:
         named, height = legend(names, y + 10)
         return drawing(title, story, height, [*parts, *named])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -27,8 +28,28 @@ def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tables, "RESULTS", results)
     tables.rebuild()
     assert (tmp_path / "README.md").read_text() == kept
+    charts = {path.name: path.read_text() for path in (page.parent / "charts").glob("*.svg")}
+    assert charts == {path.name: path.read_text() for path in (tmp_path / "charts").glob("*.svg")}
+    assert set(re.findall(r"\]\(charts/([\w.-]+)\)", kept)) == set(charts)
     shown = [name for name in tables.SECTIONS if (results / f"{name}.json").exists()]
     assert kept.count("## ") == len(shown)
+
+
+def test_long_tables_are_folded_and_bars_of_losses_go_left() -> None:
+    page = pytest.importorskip("benchmarks.tables.page")
+    charts = pytest.importorskip("benchmarks.tables.charts")
+    long = page.rows_of(["a"], [[i] for i in range(page.LONGEST_TABLE + 1)])
+    assert page.folded(f"Words.\n\n{long}").count("<details>") == 1
+    assert "<details>" not in page.folded(page.rows_of(["a"], [[1]]))
+    drawn = charts.ratios("t", [("won", [4.0]), ("lost", [0.25])], ["better by"])
+    assert "1 of 2 rows" in drawn
+    lines = [float(x) for x in re.findall(r'<line x1="([\d.]+)"', drawn)]
+    (won, _), (lost, width) = (
+        (float(x), float(wide))
+        for x, wide in re.findall(r'<rect x="([\d.]+)".*?width="([\d.]+)"', drawn)
+    )
+    assert won == pytest.approx(lines[0])
+    assert lost + width == pytest.approx(lines[1])
 
 
 def test_every_result_is_shown() -> None:

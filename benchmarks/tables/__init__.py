@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from benchmarks.drawing import title_of
 from benchmarks.recording import RESULTS
 from benchmarks.tables import (
     additive,
@@ -25,6 +26,7 @@ from benchmarks.tables import (
     service,
     spending,
 )
+from benchmarks.tables.charts import charts
 from benchmarks.tables.page import HEAD, Sections, section
 
 FAMILIES = (
@@ -35,10 +37,20 @@ SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in fami
 
 
 def rebuild() -> None:
-    """Write the page from the results that are there."""
+    """Write the page and its charts from the results that are there."""
+    folder = RESULTS.parent / "charts"
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
     parts = [HEAD]
     for name, (title, text) in SECTIONS.items():
         path = RESULTS / f"{name}.json"
         if path.is_file():
-            parts.append(section(title, text, json.loads(path.read_text())))
+            record = json.loads(path.read_text())
+            pictures = []
+            for number, drawn in enumerate(charts(name, record["numbers"]), 1):
+                file = folder / f"{name}-{number}.svg"
+                file.write_text(drawn)
+                pictures.append(f"![{title_of(drawn)}](charts/{file.name})")
+            parts.append(section(title, text, record, pictures))
     (RESULTS.parent / "README.md").write_text("\n".join(parts))

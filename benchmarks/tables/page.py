@@ -12,13 +12,32 @@ HEAD = """# Benchmarks
 
 `make bench` runs all of them and rebuilds this page from `results/*.json`, which hold every number
 here with machine, versions and seeds. Real data are found through `SFUMATO_DATA`. Seconds are those
-of one run on one machine: compare rows, not machines.
+of one run on one machine: compare rows, not machines. In charts of ratios a bar to the right of the
+line is in our favour, a bar to the left is a loss; the tables behind the charts open with a click.
 """
 
 
-def section(title: str, text: Callable[[Any], str], record: dict[str, Any]) -> str:
-    """Give one section: title, machine, numbers."""
-    return f"## {title}\n\n{_machine(record)}\n\n{text(record['numbers'])}\n"
+LONGEST_TABLE = 8  # rows that stand open
+
+
+def section(
+    title: str, text: Callable[[Any], str], record: dict[str, Any], pictures: list[str]
+) -> str:
+    """Give one section: title, pictures, machine, numbers; long tables are folded."""
+    parts = [f"## {title}", *pictures, _machine(record), folded(text(record["numbers"]))]
+    return "\n\n".join(parts) + "\n"
+
+
+def folded(text: str) -> str:
+    """Put long tables behind a line that opens them."""
+    parts = []
+    for part in text.split("\n\n"):
+        lines = part.count("\n") - 1
+        if part.startswith("|") and lines > LONGEST_TABLE:
+            opening = f"<details><summary>Table, {lines} rows</summary>"
+            part = f"{opening}\n\n{part}\n\n</details>"
+        parts.append(part)
+    return "\n\n".join(parts)
 
 
 def rows_of(titles: list[str], rows: list[list[Any]]) -> str:

@@ -17,7 +17,7 @@ def put_inside(app: Sphinx, doctree: nodes.document, _name: str) -> None:
         if path.suffix == ".svg" and path.is_file():
             words = nodes.Text(image.get("alt", "")).astext()
             caption = f"<figcaption>{words}</figcaption>" if words else ""
-            drawn = f'<figure class="drawing">{path.read_text()}{caption}</figure>'
+            drawn = f'<figure class="drawing">{caption}{path.read_text()}</figure>'
             paragraph = image.parent
             raw = nodes.raw("", drawn, format="html")
             if isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1:
