@@ -1,10 +1,10 @@
 """The service under a crowd, under kill -9, and under load for a while.
 
-python -m benchmarks.bench_service [crowd] [kills] [load] [--quick]
+python -m benchmarks.bench_service [crowd] [kills] [load] [--share 0.1] [--databases sqlite]
 
-Each part starts ``sfumato serve`` on loopback with its own folder, and ends it. The crowd is also
-run on PostgreSQL where one is installed. Writes results/service_NAME.json, and docs/pictures of
-the load.
+Each part starts ``sfumato serve`` on loopback with its own folder, and ends it. Crowd and kills run
+on SQLite and on a PostgreSQL server of their own. Writes results/service_NAME.json, and
+docs/pictures of the load.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,8 +23,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +38,14 @@ from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.interfaces.service.access import make_token
 from sfumato.interfaces.service.office import Office
 from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.store import ServiceError
+from sfumato.interfaces.service.studio.sessions import COOKIE
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
 ANALYSTS = 20
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
 FIT = {"kind": "fit", "estimator": "PrivateLinearClassifier", "purpose": "a benchmark"}
+FUNCTION = {"kind": "function", "columns": ["age"], "purpose": "a benchmark"}
 CURVE = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
 JOBS = "/datasets/rows/jobs"
 MIX: list[tuple[str, str, str, Any]] = [  # what an analyst does in an hour
@@ -52,6 +57,10 @@ MIX: list[tuple[str, str, str, Any]] = [  # what an analyst does in an hour
     ("plan", "GET", "/datasets/rows/plan?epsilon=0.5", None),
     ("dummy rows", "GET", "/datasets/rows/dummy?rows=500", None),
     ("refused", "POST", JOBS, {**BODY, "epsilon": -1}),
+    ("ask", "POST", "/releases/{}/ask", None),
+    ("page", "GET", "page:/", None),
+    ("page", "GET", "page:/datasets/rows", None),
+    ("page", "GET", "page:/jobs", None),
     *(("submit", "POST", JOBS, {**one, "epsilon": 0.05}) for one in (BODY, FIT, CURVE)),
 ]
 
@@ -74,7 +83,7 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder, self.database = folder, database
-        self.http = httpx.Client(timeout=60)  # one for all: a new one reads certificates for long
+        self.http = httpx.Client(timeout=300)  # one for all: a new one reads certificates for long
         self.settings = Settings(
             folder / "state", folder / "data", database=database, simulate=False
         ).prepared()
@@ -84,6 +93,10 @@ class Service:
             self.office.store.add_person("benchmark", f"a{place}", "analyst")
         people = ["olga", *(f"a{place}" for place in range(ANALYSTS))]
         self.tokens = {n: make_token(self.office.store, "benchmark", n, hours=24) for n in people}
+        self.sessions = {
+            n: make_token(self.office.store, "benchmark", n, hours=24, scope="session")
+            for n in people
+        }
         self.start()
         self._open(epsilon)
 
@@ -109,8 +122,11 @@ class Service:
     def call(self, who: str, method: str, path: str, body: Any = None, key: str = "") -> Any:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         headers |= {"Idempotency-Key": key} if key else {}
-        url = f"http://127.0.0.1:{self.port}/api/v1{path}"
-        return self.http.request(method, url, json=body, headers=headers)
+        place = f"http://127.0.0.1:{self.port}"
+        if path.startswith("page:"):  # of the studio, by a session
+            headers = {"Cookie": f"{COOKIE}={self.sessions[who]}"}
+            return self.http.request(method, f"{place}{path[5:]}", headers=headers)
+        return self.http.request(method, f"{place}/api/v1{path}", json=body, headers=headers)
 
     def _open(self, epsilon: float) -> None:
         body = {"name": "rows", "path": "rows.csv", "target": "ill", "protected": "nobody"}
@@ -136,13 +152,28 @@ class Service:
                     found[name] = number
         return found
 
+    def targets(self) -> dict[str, list[int]]:
+        """Give what may be killed: parts, and the jobs of the workers."""
+        parts = self.parts()
+        jobs = children_of(parts.get("workers", 0))
+        return {name: [one] for name, one in parts.items()} | ({"job": jobs[:1]} if jobs else {})
+
     def settled(self) -> dict[str, str]:
         """Wait until every job has ended, and give their states."""
         while True:
-            jobs = self.office.store.jobs()
+            jobs = self.looked(self.office.store.jobs)
             if not [one for one in jobs if one["state"] in ("queued", "running")]:
                 return {one["id"]: one["state"] for one in jobs if "estimator" in one["task"]}
             time.sleep(0.2)
+
+    @staticmethod
+    def looked(look: Callable[[], Any]) -> Any:
+        """Look into the store, again where the database has just come back."""
+        for _ in range(100):
+            with contextlib.suppress(ServiceError):
+                return look()
+            time.sleep(0.1)
+        return look()
 
     def faults(self, states: dict[str, str]) -> dict[str, int]:
         """Count what must not be: releases and charges that do not match, sums that do not hold."""
@@ -156,7 +187,7 @@ class Service:
             "uncharged releases": len(releases - set(references)),
             "charged twice": sum(count > 1 for count in references.values()),
             "released without a file": sum(
-                not (self.settings.releases / one / "model.sfumato").exists() for one in releases
+                not (self.settings.releases / one / "guarantee.json").exists() for one in releases
             ),
             "charged and neither released nor named lost": sum(
                 states.get(str(one)) not in ("released", "lost") for one in references
@@ -222,43 +253,157 @@ def crowd(share: float, database: str | None = None) -> dict[str, Any]:
         }
 
 
-def kills(share: float) -> dict[str, Any]:
-    """Kill -9 of the web process, the workers and their children, at random moments."""
+def kills(share: float, seconds: float, server: PostgreSQL | None = None) -> dict[str, Any]:
+    """Kill -9 of the web process, the workers, their jobs and the database, at random moments."""
     n_kills, rng = max(5, int(500 * share)), random.Random(0)
-    killed: Counter[str] = Counter()
-    restarts, lost, told = [], 0, {}
-    with service(60.0) as made:
+    ended: Counter[str] = Counter()
+    restarts: dict[str, list[float]] = {"web": [], "database": []}
+    seen = Seen()
+    start = time.monotonic()
+    with service(60.0, None if server is None else server.address) as made:
+        function = made.call("a0", "POST", JOBS, {**FUNCTION, "epsilon": 1.0}).json()["id"]
+        made.settled()
+        done = threading.Event()
+        watcher = threading.Thread(target=seen.watch, args=(made, function, done))
+        watcher.start()
         for number in range(n_kills):
+            if time.monotonic() - start > seconds:
+                break
             who = f"a{number % ANALYSTS}"
             with contextlib.suppress(httpx.HTTPError):
-                body = {**BODY, "epsilon": 0.1}
-                made.call(who, "POST", "/datasets/rows/jobs", body, f"key {number}")
-            for one in made.office.store.releases():  # what somebody could have seen by now
-                told[one["id"]] = one
-            time.sleep(rng.uniform(0, 0.6))
-            parts = made.parts()
-            name = rng.choice(sorted(parts)) if parts else None
-            if name is None:
-                continue
+                made.call(who, "POST", JOBS, {**BODY, "epsilon": 0.1}, f"key {number}")
+            time.sleep(rng.uniform(0, 0.4))
+            targets = made.targets() | ({} if server is None else {"database": [server.pid]})
+            name = rng.choice(sorted(targets))
             began = time.monotonic()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(parts[name], signal.SIGKILL)
-            killed[name] += 1
-            if name == "web":
+            for process in targets[name]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            ended[name] += 1
+            if name == "database" and server is not None:
+                server.start()
+            if name in restarts:
                 made.wait_until_up()
-                restarts.append(time.monotonic() - began)
+                restarts[name].append(time.monotonic() - began)
+        done.set()
+        watcher.join()
         states = made.settled()
-        lost = sum(not (made.settings.releases / one / "model.sfumato").exists() for one in told)
         return {
-            "killed": dict(killed),
+            "database": "sqlite" if server is None else "postgresql",
+            "killed": dict(ended),
+            "kills": sum(ended.values()),
             "ends": dict(Counter(states.values())),
-            "faults": {**made.faults(states), "shown and then lost": lost},
-            "restart_of_web_s": {
-                "median": round(float(np.median(restarts)), 2) if restarts else None,
-                "largest": round(max(restarts), 2) if restarts else None,
+            "results_told": len(seen.digests),
+            "answers_told": len(seen.answers),
+            "faults": {**made.faults(states), **seen.faults(made, function)},
+            "restart_s": {
+                name: {"median": round(float(np.median(found)), 2), "largest": round(max(found), 2)}
+                for name, found in restarts.items()
+                if found
             },
+            "seconds": round(time.monotonic() - start),
             "load_average": os.getloadavg()[0],
         }
+
+
+class Seen:
+    """What somebody has seen: results, and answers of an online function. None may change."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, str] = {}
+        self.answers: dict[float, float] = {}
+        self.contradicted = 0
+
+    def watch(self, made: Service, function: str, done: threading.Event) -> None:
+        rng = random.Random(1)
+        while not done.is_set():
+            with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
+                self.ask(made, function, float(rng.randrange(20, 90)))
+                for one in made.call("olga", "GET", "/releases").json()[:3]:
+                    self.digests.setdefault(one["id"], self.digest(made, one["id"]))
+            time.sleep(0.3)
+
+    def ask(self, made: Service, function: str, point: float) -> None:
+        path, body = f"/releases/{function}/ask", {"points": [[point]]}
+        (value,) = made.call(f"a{int(point) % ANALYSTS}", "POST", path, body).json()["values"]
+        self.contradicted += self.answers.setdefault(point, value) != value
+
+    @staticmethod
+    def digest(made: Service, release: str) -> str:
+        answer = made.call("olga", "GET", f"/releases/{release}/files/guarantee.json")
+        answer.raise_for_status()
+        found = sha256(answer.content)
+        for path in sorted((made.settings.releases / release).iterdir()):
+            found.update(path.read_bytes())
+        return found.hexdigest()
+
+    def faults(self, made: Service, function: str) -> dict[str, int]:
+        changed = sum(self.digest(made, one) != text for one, text in self.digests.items())
+        for point in list(self.answers):  # all of them once more
+            for _ in range(200):
+                with contextlib.suppress(KeyError):
+                    self.ask(made, function, point)
+                    break
+                time.sleep(0.1)
+        return {
+            "results that were shown and changed or lost": changed,
+            "online answers contradicted": self.contradicted,
+        }
+
+
+class PostgreSQL:
+    """A server of its own on loopback, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        self.binaries = Path(shutil.which("initdb") or installed[-1]).resolve().parent
+        self.folder = folder
+        self.user = "postgres" if os.getuid() == 0 else None
+        if self.user is not None:
+            shutil.chown(folder, self.user)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.address = f"postgresql://ann@127.0.0.1:{self.port}/postgres"
+        made = [self.binaries / "initdb", "-D", folder / "data", "-U", "ann", "-A", "trust"]
+        subprocess.run(made, check=True, user=self.user, cwd=folder, stdout=subprocess.DEVNULL)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self) -> None:
+        """Start it, as an init system does: again until the children of a dead one are gone."""
+        import psycopg
+
+        command = [self.binaries / "postgres", "-D", self.folder / "data", "-k", self.folder]
+        command += ["-c", "listen_addresses=127.0.0.1", "-p", str(self.port)]
+        for _ in range(3000):
+            if self.process is None or self.process.poll() is not None:
+                quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+                self.process = subprocess.Popen(command, user=self.user, cwd=self.folder, **quiet)
+            with contextlib.suppress(psycopg.Error), psycopg.connect(self.address):
+                return
+            time.sleep(0.02)
+        raise RuntimeError("PostgreSQL did not start")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(60)
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[PostgreSQL]:
+    with tempfile.TemporaryDirectory(prefix="sfumato-postgresql-") as folder:
+        made = PostgreSQL(Path(folder))
+        try:
+            yield made
+        finally:
+            made.stop()
 
 
 def load(share: float) -> dict[str, Any]:
@@ -268,14 +413,27 @@ def load(share: float) -> dict[str, Any]:
     with service(90.0) as made:
         done = threading.Event()
         counts: Counter[str] = Counter()
+        times: list[float] = []
+        begun = made.call("a0", "POST", JOBS, {**FUNCTION, "epsilon": 1.0}).json()
+        made.settled()
+        function = begun["id"]
 
         def mix(place: int) -> None:
             rng, who = random.Random(place), f"a{place}"
             while not done.is_set():
                 name, method, path, body = rng.choice(MIX)
-                if name != "submit" or rng.random() < 0.08:
-                    status = made.call(who, method, path, body).status_code
-                    counts[f"{name} {status}"] += 1
+                if name == "submit" and rng.random() > 0.08:
+                    continue
+                if name == "ask":
+                    path = path.format(function)
+                    body = {"points": [[float(rng.randrange(20, 90))]]}
+                began = time.perf_counter()
+                try:
+                    status = str(made.call(who, method, path, body).status_code)
+                except httpx.HTTPError as error:
+                    status = type(error).__name__
+                times.append(time.perf_counter() - began)
+                counts[f"{name} {status}"] += 1
                 time.sleep(0.5)
 
         threads = [threading.Thread(target=mix, args=(place,)) for place in range(4)]
@@ -295,6 +453,9 @@ def load(share: float) -> dict[str, Any]:
             "ends": dict(Counter(states.values())),
             "faults": made.faults(states),
             "growth_mb": curve.growth(),
+            "calls_p50_ms": round(1000 * float(np.quantile(times, 0.5)), 1),
+            "calls_p95_ms": round(1000 * float(np.quantile(times, 0.95)), 1),
+            "slowest_call_s": round(max(times), 1),
             "memory_mb": curve.points,
             "load_average": os.getloadavg()[0],
         }
@@ -371,16 +532,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="crowd, kills, load")
     parser.add_argument("--share", type=float, default=1.0, help="of the full size")
-    parser.add_argument("--database", help="URL of PostgreSQL, for the crowd")
+    parser.add_argument("--databases", default="sqlite,postgresql", help="of crowd and kills")
+    parser.add_argument("--seconds", type=float, default=3600, help="most time for kills")
     arguments = parser.parse_args()
-    parts = {"kills": kills, "load": load}
+    share, databases = arguments.share, arguments.databases.split(",")
     for name in arguments.names or ("crowd", "kills", "load"):
-        if name == "crowd":
-            numbers: Any = [crowd(arguments.share)]
-            if arguments.database:
-                numbers.append(crowd(arguments.share, arguments.database))
-        else:
-            numbers = parts[name](arguments.share)
+        numbers: Any = load(share) if name == "load" else []
+        if name != "load" and "sqlite" in databases:
+            numbers += [crowd(share) if name == "crowd" else kills(share, arguments.seconds)]
+        if name != "load" and "postgresql" in databases:
+            with postgresql() as server:
+                numbers += [
+                    crowd(share, server.address)
+                    if name == "crowd"
+                    else kills(share, arguments.seconds, server)
+                ]
         write(f"service_{name}", numbers, seed=0, share=arguments.share, commit=commit())
     if (RESULTS / "service_load.json").exists():
         draw(PICTURE)

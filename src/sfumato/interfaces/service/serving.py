@@ -61,6 +61,8 @@ def serve_parts(settings: Settings, options: dict[str, Any], parts: Sequence[str
     """
     import uvicorn  # noqa: F401 - before the fork
 
+    if "web" in parts:  # made once: a child that is forked again answers in a moment
+        options = {**options, "app": create_app(settings)}
     ends: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ends.append(1))
@@ -120,7 +122,7 @@ def _forked(part: str, settings: Settings, options: dict[str, Any]) -> int:
 def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
     import uvicorn
 
-    app = create_app(settings)
+    app = options["app"]
     forbid_reading(Path(settings.data))
     uvicorn.run(
         app,
