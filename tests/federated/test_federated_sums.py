@@ -28,22 +28,34 @@ from sfumato.exceptions import (
     LedgerError,
     UnsupportedModeError,
 )
+from sfumato.fabrication.public_rules import PublicScale, ScaledRows
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.safety import require_safe
 from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
 from sfumato.federated.wire import packed, unpacked
 from sfumato.guarantee import Relation, Status
+from sfumato.linear.noisy_gradient import GradientSum
 from sfumato.linear.rows import LinearRows
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
-from sfumato.sums import ArrayRecords, ClassMoments, MeanAndSquares, SecondMoment
-from sfumato.sums.maps import Centred, IntoUnitBall, Projected
+from sfumato.objectives.losses import SoftmaxLoss
+from sfumato.sums import (
+    ArrayRecords,
+    ClassCounts,
+    ClassMoments,
+    MeanAndSquares,
+    SecondMoment,
+)
+from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, Projected
+from sfumato.sums.statistics import Parts
+from sfumato.tables.encoder import TableEncoder
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400], Y[:400]
 BOUNDS = Bounds(norm=80.0, labels=range(10))
 TRUSTS = ("noisy", "secure")
 BALL = IntoUnitBall(BOUNDS, 64)
+TINY = Bounds(lower=[-1e-3] * 64, upper=[1e-3] * 64)  # rows scaled to it leave the unit ball
 
 
 def parties_in(folder: Path, n_parties: int = 5, **options: Any) -> list[Party]:
@@ -346,6 +358,9 @@ def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -
         ((BALL, Projected(outside, np.eye(64), 1.0)), "outside of the unit ball"),
         ((BALL, Centred(np.zeros(64), 1e-9)), "radius"),
         ((BALL, LinearRows(64, False, wide)), "lengthens rows"),
+        ((BALL, LinearRows(64, False, radius=float("nan"))), "radius"),
+        ((BALL, ScaledRows(PublicScale(TINY, 64)), LinearRows(64, False)), "by their bounds first"),
+        ((BALL, Encoded(TableEncoder(TINY), 64), LinearRows(64, False)), "by their bounds first"),
     ):
         assert why in str(asked_for(party, settings, maps, second))
     assert asked_for(party, settings, (BALL,), second) is None  # nothing of it was stored
@@ -364,6 +379,68 @@ def test_a_party_draws_no_more_than_was_paid_for(tmp_path: Path) -> None:
     assert "Sum 2 comes before sum 3" in str(said)
     other = party.answer(Request("u", f"{RELEASE}.0", {**settings, "maps": {"list": []}}))
     assert other.refusal is not None
+
+
+def test_a_party_draws_no_sum_again_under_another_name(tmp_path: Path) -> None:
+    """A phase that looks like the first sum would be paid by the same event, again and again."""
+    party, settings = begun(tmp_path, GaussianMechanism(2.5, 1.0))
+    arrays: dict[str, Any] = {}
+    asked = {"maps": packed((BALL,), arrays), "statistic": packed(SecondMoment(64), arrays)}
+    first = party.answer(Request("t", f"{RELEASE}.0", {**settings, **asked}, arrays))
+    assert first.refusal is None
+    for phase in (f"{RELEASE}.00", f"{RELEASE}.0x", f"{RELEASE}Z", RELEASE, f"{RELEASE}.1"):
+        said = party.answer(Request("t", phase, {**settings, **asked}, arrays)).refusal
+        assert "not that of one sum" in str(said)
+    for number in (-1, 0.0, False, "0", None):
+        odd = {**settings, **asked, "number": number}
+        assert party.answer(Request("t", f"{RELEASE}.{number}", odd, arrays)).refusal is not None
+
+
+def test_a_sum_keeps_to_what_its_task_was_begun_with(tmp_path: Path) -> None:
+    """Noise for adding a record would be too little for replacing one, which was paid for."""
+    party, settings = begun(tmp_path, GaussianMechanism(1.001, 1.0))
+    for changes in (
+        {"relation": "add_or_remove_one"},
+        {"bounds": packed(Bounds(norm=1.0, labels=range(10)), {})},
+    ):
+        said = asked_for(party, settings, (BALL,), SecondMoment(64), **changes)
+        assert "other terms" in str(said)
+
+
+class _Unread:
+    """Rows that tell whether anybody has read them beyond their shape."""
+
+    shape = X.shape
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise AssertionError("rows were read")
+
+
+@pytest.mark.parametrize("labels", [[0, 1], list(range(10))])
+def test_a_sum_that_fails_for_some_labels_asks_for_them(labels: list[int], tmp_path: Path) -> None:
+    """It is refused whatever labels the party has, and before its rows are read."""
+    parts = Parts(np.zeros((9, 64)), np.ones((9, 64, 1)) / 8)
+    gradient = GradientSum(SoftmaxLoss(9), 1.0, np.zeros((9, 64)))
+    few = GradientSum(SoftmaxLoss(10), 1.0, np.zeros((10, 64)), class_weights=(1.0,) * 9)
+    statistics = [ClassCounts(9), ClassMoments(9, 64), ClassMoments(10, 64, parts=parts)]
+    for place, statistic in enumerate([*statistics, gradient, few, SecondMoment(63)]):
+        party, settings = begun(tmp_path / str(place), GaussianMechanism(3.0, 1.0))
+        rows = _Unread() if place % 2 else X
+        party.sums.load = lambda rows=rows: (rows, np.resize(labels, len(X)))  # type: ignore[misc]
+        said = asked_for(party, settings, (BALL,), statistic)
+        assert said is not None
+        assert said == asked_for(party, settings, (BALL,), statistic)
+        assert "keeps to itself" not in said
+
+
+def test_gradients_that_would_not_be_exact_are_refused(tmp_path: Path) -> None:
+    party, settings = begun(tmp_path, GaussianMechanism(3.0, 1.0))
+    long = np.full((10, 64), 2.0**200)
+    for statistic, why in (
+        (GradientSum(SoftmaxLoss(10), 1.0, long, slope_bits=8), "longer than"),
+        (GradientSum(SoftmaxLoss(10), 1.0, np.zeros((10, 64)), slope_bits=40), "slopes"),
+    ):
+        assert why in str(asked_for(party, settings, (BALL,), statistic))
 
 
 def test_a_party_refuses_noise_for_a_smaller_sensitivity(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError
 from sfumato.fabrication.public_rules import ScaledRows
 from sfumato.guarantee import Relation
-from sfumato.linear.noisy_gradient import GradientSum, on_weight_grid
+from sfumato.linear.noisy_gradient import LARGEST_WEIGHTS, GradientSum, on_weight_grid
 from sfumato.linear.residuals import Beside, ResidualSum
 from sfumato.linear.rows import LinearRows
 from sfumato.linear.target_moments import WithTarget
@@ -173,10 +173,14 @@ def _other_bounds(row_map: Any, agreed: Bounds) -> bool:
 
 def _check_gradient(statistic: GradientSum | ResidualSum) -> None:
     weights = np.asarray(statistic.weights)
+    if weights.ndim != 2 or np.linalg.norm(weights, axis=1).max(initial=0.0) > LARGEST_WEIGHTS:
+        raise FederationError("The weights of a gradient are longer than scores are exact for.")
+    slope_bits = getattr(statistic, "slope_bits", ROW_BITS)
+    if not 1 <= slope_bits <= ROW_BITS:
+        raise FederationError("The slopes of a gradient do not lie on their grid.")
     # Rows in single precision round weights themselves.
-    is_coarse = getattr(statistic, "slope_bits", ROW_BITS) < ROW_BITS
-    on_grid = ScoreWeights(weights).rounded if is_coarse else on_weight_grid(weights)
-    if weights.ndim != 2 or not np.array_equal(on_grid, weights):
+    on_grid = ScoreWeights(weights).rounded if slope_bits < ROW_BITS else on_weight_grid(weights)
+    if not np.array_equal(on_grid, weights):
         raise FederationError("The weights of a gradient do not lie on their grid.")
     if not 0 < statistic.max_gradient_norm < 2 or statistic.joined is not None:
         raise FederationError("The slopes of a gradient are bounded by a length below 2.")

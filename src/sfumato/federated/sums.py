@@ -8,7 +8,7 @@ sum either ``sums.release`` (noise of its own) or the five steps of a secure sum
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -172,14 +172,18 @@ class PartySums:
         events = self._check_terms(settings)
         relation = Relation(settings["relation"])
         prepay(self.ledger, *events, unit=settings["unit"], relation=relation)  # [Y1] all at once
-        return Reply(self.name, {"events": list(settings["events"])})
+        agreed = digest([settings[name] for name in AGREED])
+        return Reply(self.name, {"events": list(settings["events"]), "agreed": agreed})
 
-    def _paid(self, request: Request, number: int, event: Event) -> Receipt:
-        """Give the receipt of sum `number`: paid for at the beginning, and drawn once."""
+    def _begun(self, request: Request) -> Reply:
         begun = self.store.earlier(request, BEGIN)
         if begun is None:
             raise FederationError(f"{self.name} has not agreed to the task '{request.task}'.")
-        left = flatten(event_from_dict(each) for each in begun.fact("events"))
+        return begun
+
+    def _paid(self, request: Request, number: int, event: Event) -> Receipt:
+        """Give the receipt of sum `number`: paid for at the beginning, and drawn once."""
+        left = flatten(event_from_dict(each) for each in self._begun(request).fact("events"))
         if number > 0:
             before = self.store.earlier(request, f"{RELEASE}.{number - 1}")
             if before is None:
@@ -213,15 +217,19 @@ class PartySums:
         mechanism = unpacked(settings["mechanism"], arrays)
         bounds = unpacked(settings["bounds"], {})
         relation = Relation(settings["relation"])
+        begun = self._begun(request).fact("agreed")
+        if digest([settings[name] for name in AGREED]) != begun:  # [Y10] what was paid for
+            raise FederationError(f"The task '{request.task}' was begun on other terms.")
         reader = unpacked(settings.get("reader"), arrays)
         if reader is None and not isinstance(bounds, Bounds):
             raise FederationError("A table must be read before it is added up.")
         agreed = self.terms.bounds if reader is None else None  # a reader has its own, see below
         columns = list(bounds.types()) if isinstance(bounds, TableBounds) else self._width
-        n_classes = _n_classes(reader, bounds, relation, columns)  # [Y9]
+        row, n_classes = _made_up(reader, bounds, relation, columns)  # [Y9]
         require_safe(  # [Y3]
             maps, statistic, bounds=agreed, relation=relation, n_classes=n_classes
         )
+        _rehearse(maps, statistic, row, n_classes)
         if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
             raise FederationError("Sums among parties are released with Gaussian noise.")
         records = self._mapped(request, bounds, relation, maps, reader)
@@ -261,7 +269,9 @@ class PartySums:
         return records
 
     def _release(self, request: Request) -> Reply:
-        number = int(request.settings["number"])
+        number = request.settings["number"]
+        if type(number) is not int or number < 0 or request.phase != f"{RELEASE}.{number}":
+            raise FederationError(f"The phase '{request.phase}' is not that of one sum.")  # [Y11]
         records, statistic, mechanism = self._records(request)
         event = mechanism.event()
         receipt = self._paid(request, number, event)
@@ -347,19 +357,34 @@ class PartySums:
         return Reply(self.name, facts, {"cells": cells})
 
 
-def _n_classes(
-    reader: BatchReader | None, bounds: Any, relation: Relation, columns: Sequence[str] | int
-) -> int:
-    """Give the number of classes that records have, by public facts; refuse another promise."""
+def _made_up(
+    reader: BatchReader | None, bounds: Any, relation: Relation, columns: Any
+) -> tuple[NDArray[Any], int]:
+    """Give one row of which nothing is known, and how many classes the records have."""
     if reader is None:
-        return 1 if bounds.labels is None else len(bounds.label_set(np.asarray(bounds.labels)))
+        labels = bounds.labels
+        n_labels = 1 if labels is None else len(bounds.label_set(np.asarray(labels)))
+        return np.zeros((1, columns)), n_labels
     asked = reader.estimator
     if asked.bounds != bounds or Relation(asked.relation) is not relation:
         raise FederationError("The estimator reads by other bounds than were agreed on.")
     if Unit(asked.unit) is not Unit.RECORD:
         raise FederationError("Sums among parties protect records.")
-    _, _, *facts = reader.of(reader.at_party(unknown_record(columns)))
-    return len(facts[0]) if facts and facts[0] is not None else 1
+    rows, _, *facts = reader.of(reader.at_party(unknown_record(columns)))
+    return rows[:1], len(facts[0]) if facts and facts[0] is not None else 1
+
+
+def _rehearse(maps: tuple[Any, ...], statistic: Any, row: NDArray[Any], n_classes: int) -> None:
+    """Refuse what fails before a row is read: what fails later could tell which rows there are."""
+    rows: Any = np.repeat(row, n_classes, axis=0)
+    try:
+        for each in maps:
+            rows = each(rows)
+        fits = statistic.add_up(rows, np.arange(n_classes)).shape == statistic.shape  # [Y12]
+    except Exception:
+        fits = False
+    if not fits:
+        raise FederationError("The sum does not fit the classes, or the columns, of the rows.")
 
 
 def sum_digest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -368,6 +393,7 @@ def sum_digest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
     return Request("sum", "sum", about, arrays).fingerprint()
 
 
+AGREED = ("bounds", "relation")  # what a sum must have in common with the beginning of its task
 SUM_SETTINGS = (
     "number",
     "maps",

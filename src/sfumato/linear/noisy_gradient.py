@@ -30,6 +30,7 @@ from sfumato.sums.statistics import Statistic
 
 __all__ = [
     "LARGEST_STEP",
+    "LARGEST_WEIGHTS",
     "Descent",
     "GradientSum",
     "check_steps",
