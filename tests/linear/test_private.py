@@ -15,7 +15,8 @@ from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.guarantee import Relation, Status
 from sfumato.linear.budget import LinearBudget
 from sfumato.linear.objective import LinearObjective
-from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms import entropy, sampling
+from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism
 from sfumato.mechanisms.tape import taped
 from sfumato.objectives.losses import loss_named
@@ -464,3 +465,27 @@ def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
 def test_dpml_is_refused_where_it_is_not_printed(unit_digits, settings):
     with pytest.raises(InvalidInputError):
         PrintedDPML(bounds=BALL, **settings).fit(*unit_digits)
+
+
+def test_noise_drawn_ahead_is_that_of_the_gradients(monkeypatch, rng):
+    """On an accelerator: here rows of the processor are taken for such."""
+    X = rng.normal(size=(300, 16))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.arange(300) % 3
+    monkeypatch.setattr("sfumato.linear.private.is_accelerated", lambda device: True)
+    monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
+    handed_out = []
+    take = sampling._Waiting.next
+
+    def counted(waiting):
+        handed_out.append(take(waiting))
+        return handed_out[-1]
+
+    monkeypatch.setattr(sampling._Waiting, "next", counted)
+    with drawing_from(entropy._system_words):
+        model = PrivateLinearClassifier(
+            epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))
+        ).fit(X, y)
+    assert len(handed_out) == 20
+    assert len({each.tobytes() for each in handed_out}) == 20
+    assert handed_out[0].size == model.coef_.size + len(model.intercept_) * model._has_constant

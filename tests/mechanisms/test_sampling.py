@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mpmath
@@ -10,7 +13,7 @@ import pytest
 from scipy.stats import chisquare, ks_2samp, kstest, laplace, norm
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import sampling, spherical
+from sfumato.mechanisms import entropy, sampling, spherical
 from sfumato.mechanisms.entropy import drawing_from, is_seeded, random_words, seeded
 from sfumato.mechanisms.sampling import (
     DOUBT,
@@ -20,6 +23,7 @@ from sfumato.mechanisms.sampling import (
     _rounded_block,
     bernoulli,
     choose,
+    drawn_ahead,
     rounded_noise,
     uniform_below,
 )
@@ -287,3 +291,73 @@ def test_an_error_in_a_thread_is_an_error_of_the_draw(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sampling, "_rounded_block", broken)
     with pytest.raises(MemoryError):
         rounded_noise(GAUSSIAN, 2.0**30, sampling.FEW_CHUNKS * sampling.CHUNK)
+
+
+SIZE = 2**13
+
+
+@pytest.fixture
+def fresh_words() -> Iterator[None]:
+    """Words of the operating system; tests else draw by their names."""
+    with drawing_from(entropy._system_words):
+        yield
+
+
+def is_served(law: sampling.Law = GAUSSIAN, scale: float = 2.0**30, size: int = SIZE) -> bool:
+    """Whether noise of this kind waits for the next release."""
+    waiting = sampling._waiting.get()
+    return waiting is not None and waiting.serves(law, scale, size)
+
+
+@pytest.mark.usefixtures("fresh_words")
+def test_noise_drawn_ahead_is_handed_out_once_and_has_the_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four releases are ordered and five made: the last draws for itself.
+
+    The standard deviation of 5 x 2**13 draws is off by 3 % with a chance below 1e-15.
+    """
+    monkeypatch.setattr(sampling, "AHEAD_BYTES", 2 * 8 * SIZE)  # two of them wait
+    found, served = [], []
+    with drawn_ahead(GAUSSIAN, 2.0**30, SIZE, 4):
+        for _ in range(5):
+            served.append(is_served())
+            found.append(rounded_noise(GAUSSIAN, 2.0**30, SIZE))
+    assert served == [True, True, True, True, False]
+    assert sampling._waiting.get() is None
+    assert len({each.tobytes() for each in found}) == 5
+    joined = np.concatenate(found)
+    assert len(np.unique(joined)) > 0.99 * joined.size
+    assert abs(np.std(joined) / 2.0**30 - 1) < 0.03
+    np.testing.assert_array_equal(joined, np.rint(joined))
+
+
+@pytest.mark.usefixtures("fresh_words")
+def test_other_releases_are_not_served() -> None:
+    with drawn_ahead(GAUSSIAN, 2.0**30, SIZE, 2):
+        assert is_served()
+        assert not is_served(law=LAPLACE)
+        assert not is_served(scale=2.0**31)
+        assert not is_served(size=SIZE // 2)
+        with seeded(0):
+            assert not is_served()
+        with ThreadPoolExecutor(1) as other:  # another thread draws for itself
+            assert not other.submit(is_served).result()
+    with drawn_ahead(GAUSSIAN, 2.0**30, 16, 2):  # too few to hand from thread to thread
+        assert not is_served(size=16)
+
+
+def test_seeded_noise_is_drawn_in_its_order() -> None:
+    with seeded(5):
+        expected = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
+    with seeded(5), drawn_ahead(GAUSSIAN, 2.0**30, SIZE, 2):
+        found = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.usefixtures("fresh_words")
+def test_an_interrupted_fit_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), drawn_ahead(GAUSSIAN, 2.0**30, SIZE, 1000):
+        raise KeyboardInterrupt
+    assert threading.active_count() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -124,6 +125,14 @@ class LinearPlan:
     def mechanisms(self) -> list[Mechanism]:
         """List those in use."""
         return [each for each in (self.first, self.counter, self.last) if each is not None]
+
+    def drawn_ahead(self) -> AbstractContextManager[None]:
+        """Draw the noise of the gradients in other threads, from the charge on."""
+        if self.settings.algorithm != "noisy-gd":
+            return nullcontext()
+        size = self.loss.n_scores * (self.settings.n_components + self.settings.intercept)
+        noise: GaussianMechanism = self.last.mechanism
+        return noise.drawn_ahead(size, self.settings.n_steps)
 
     def after_projection(self) -> LinearPlan:
         """Give the plan without its first release, which was made and paid for elsewhere."""

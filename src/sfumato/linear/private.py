@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,13 @@ from sfumato.bounds import Bounds
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.kernels.arrays import is_from_another_library, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    is_accelerated,
+    is_from_another_library,
+    like,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.linear.budget import COUNT_SHARE, LinearBudget
 from sfumato.linear.classifier import LinearPredictions
 from sfumato.linear.fit import (
@@ -227,9 +234,13 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
         device = None if lies_elsewhere(X) else X
-        self.projection_ = release_projection(records, plan, receipt, device)  # [L3] second moment
-        rows = records.mapped(plan.row_map(records.width, self.projection_))
-        weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
+        # An accelerator need not wait for noise: what is paid for is drawn meanwhile.
+        with plan.drawn_ahead() if is_accelerated(device) else nullcontext():
+            self.projection_ = release_projection(  # [L3] second moment
+                records, plan, receipt, device
+            )
+            rows = records.mapped(plan.row_map(records.width, self.projection_))
+            weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
         if is_from_another_library(device) and self.algorithm == "noisy-gd":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,9 +21,11 @@ from sfumato.mechanisms.base import (
     require_sensitivity,
 )
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
-from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
+from sfumato.mechanisms.sampling import GAUSSIAN, drawn_ahead, require_scale, rounded_noise
 
 __all__ = ["GaussianMechanism"]
+
+ROWS_AT_ONCE = 128  # of a symmetric matrix
 
 
 @dataclass(frozen=True)
@@ -171,9 +174,27 @@ class GaussianMechanism(Mechanism):
         if self.noise_multiplier == 0:
             return statistic
         step, scale = self.grid(statistic.size)
-        statistic = to_grid((statistic + np.swapaxes(statistic, -1, -2)) / 2, step)
-        noise = _symmetric_noise(statistic.shape, scale / step)
-        return add_on_grid(statistic, noise, step)
+        return _add_symmetric_noise(statistic, scale / step, step)
+
+    def drawn_ahead(self, size: int, count: int) -> AbstractContextManager[None]:
+        """Draw the noise of `count` releases of `size` numbers that are paid for in other threads.
+
+        Parameters
+        ----------
+        size : int
+            Numbers of a statistic.
+        count : int
+            Releases.
+
+        Returns
+        -------
+        context manager
+            Inside, releases take what is drawn; see `sampling.drawn_ahead`.
+        """
+        if self.noise_multiplier == 0:
+            return nullcontext()
+        step, scale = self.grid(size)
+        return drawn_ahead(GAUSSIAN, scale / step, size, count)
 
     def for_size(self, size: int) -> Self:
         """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
@@ -217,16 +238,38 @@ class GaussianMechanism(Mechanism):
         return step, sensitivity * self.noise_multiplier
 
 
-def _symmetric_noise(shape: tuple[int, ...], cells: float) -> NDArray[np.float64]:
-    order, stack = shape[-1], math.prod(shape[:-2])
-    noise = np.zeros((stack, order, order))
-    above = rounded_noise(GAUSSIAN, cells / math.sqrt(2), stack * (order * (order - 1) // 2))
-    above, filled = above.reshape(stack, -1), 0
-    for row in range(order - 1):
-        columns = order - 1 - row
-        noise[:, row, row + 1 :] = above[:, filled : filled + columns]
-        filled += columns
-    noise += np.swapaxes(noise, -1, -2)
-    diagonal = np.arange(order)
-    noise[:, diagonal, diagonal] = rounded_noise(GAUSSIAN, cells, stack * order).reshape(stack, -1)
-    return noise.reshape(shape)
+def _add_symmetric_noise(
+    statistic: NDArray[np.float64], cells: float, step: float
+) -> NDArray[np.float64]:
+    """Add noise to symmetric matrices in blocks of rows that stay in the cache."""
+    order = statistic.shape[-1]
+    matrices = statistic.reshape(-1, order, order)
+    above = rounded_noise(
+        GAUSSIAN, cells / math.sqrt(2), len(matrices) * (order * (order - 1) // 2)
+    ).reshape(len(matrices), -1)
+    diagonal = rounded_noise(GAUSSIAN, cells, len(matrices) * order).reshape(len(matrices), -1)
+    noisy = np.empty_like(matrices)
+    for number, matrix in enumerate(matrices):
+        for first in range(0, order, ROWS_AT_ONCE):
+            rows = slice(first, min(first + ROWS_AT_ONCE, order))
+            block = to_grid((matrix[rows, first:] + matrix[first:, rows].T) / 2, step)
+            noise = _noise_of_rows(above[number], diagonal[number], rows)
+            block = add_on_grid(block, noise, step)
+            noisy[number, rows, first:] = block
+            noisy[number, first:, rows] = block.T
+    return noisy.reshape(statistic.shape)
+
+
+def _noise_of_rows(
+    above: NDArray[np.float64], diagonal: NDArray[np.float64], rows: slice
+) -> NDArray[np.float64]:
+    """Give the noise of some rows from their diagonal on: symmetric as far as it is square."""
+    order, n_rows = len(diagonal), rows.stop - rows.start
+    noise = np.zeros((n_rows, order - rows.start))
+    for row in range(rows.start, rows.stop):
+        start = row * (order - 1) - row * (row - 1) // 2  # what the rows before have
+        noise[row - rows.start, row - rows.start + 1 :] = above[start : start + order - 1 - row]
+    square = noise[:, :n_rows]
+    square += square.T.copy()
+    square[np.diag_indices(n_rows)] = diagonal[rows]
+    return noise

@@ -17,8 +17,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +41,7 @@ __all__ = [
     "bernoulli",
     "choose",
     "discrete_gaussian",
+    "drawn_ahead",
     "midpoints",
     "require_scale",
     "rounded_noise",
@@ -46,6 +50,9 @@ __all__ = [
 
 CHUNK = 2**15  # words per block: the block's arrays stay in the cache
 FEW_CHUNKS = 8  # so few are drawn before threads have started
+FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
+AHEAD_BYTES = 2**28  # of noise that waits for its release
+AHEAD_THREADS = 4
 LARGEST_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
 # the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
@@ -105,6 +112,84 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
         Whole numbers below 2**53 in magnitude.
     """
     require_scale(scale)
+    waiting = _waiting.get()
+    if waiting is not None and waiting.serves(law, scale, size):
+        return waiting.next()
+    return _drawn_now(law, scale, size)
+
+
+@contextmanager
+def drawn_ahead(law: Law, scale: float, size: int, count: int) -> Iterator[None]:
+    """Draw the noise of `count` equal releases in other threads, while this one adds up.
+
+    For releases that are paid for: noise is drawn after the charge. Every draw is independent of
+    all others and is handed out once, so it does not matter when it was made; what is left over
+    is thrown away. Seeded words come in one order, and are drawn when they are asked for.
+
+    Parameters
+    ----------
+    law : Law
+        As for `rounded_noise`.
+    scale : float
+        As for `rounded_noise`.
+    size : int
+        Draws of a release.
+    count : int
+        Releases.
+
+    Yields
+    ------
+    None
+        Inside, `rounded_noise` with the same law, scale and size takes what is drawn.
+    """
+    require_scale(scale)
+    if is_seeded() or size < FEW_AHEAD:
+        yield
+        return
+    with ThreadPoolExecutor(min(cpu_count(), AHEAD_THREADS)) as pool:
+        waiting = _Waiting(pool, law, scale, size, count)
+        token = _waiting.set(waiting)
+        try:
+            yield
+        finally:
+            _waiting.reset(token)
+            waiting.cancel()
+
+
+class _Waiting:
+    """Noise of equal releases that is drawn ahead, in a queue of bounded size."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, law: Law, scale: float, size: int, count: int
+    ) -> None:
+        self._pool, self._key = pool, (law, scale, size)
+        self._missing = count
+        self._drawn: deque[Future[NDArray[np.float64]]] = deque()
+        for _ in range(max(1, AHEAD_BYTES // (8 * size))):
+            self._order()
+
+    def _order(self) -> None:
+        if self._missing:
+            self._missing -= 1
+            self._drawn.append(self._pool.submit(_drawn_now, *self._key))
+
+    def serves(self, law: Law, scale: float, size: int) -> bool:
+        return bool(self._drawn) and self._key == (law, scale, size) and not is_seeded()
+
+    def next(self) -> NDArray[np.float64]:
+        drawn = self._drawn.popleft()
+        self._order()
+        return drawn.result()
+
+    def cancel(self) -> None:
+        for drawn in self._drawn:
+            drawn.cancel()
+
+
+_waiting: ContextVar[_Waiting | None] = ContextVar("noise drawn ahead", default=None)
+
+
+def _drawn_now(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     draws = np.empty(size)
 
     def draw(start: int) -> None:

@@ -40,6 +40,7 @@ MOST_ROWS = 2**26  # where their number is secret: noise pays for the rounding o
 MOST_PUBLIC_ROWS = 2**40  # where it is public
 WINDOW_ROWS = 2**25  # so many fit 64 bits with their sign and a rest below 2**CARRY_BITS
 CARRY_BITS = 32
+CACHED = 2**15  # numbers of a sum that are added together, so that they stay in the cache
 
 
 def cut(values: Array, bits: int) -> Array:
@@ -103,7 +104,10 @@ class SecretSum:
         self._count(n_rows)
         if self._in_window + n_rows > WINDOW_ROWS:
             self._carry()
-        self._units += (to_numpy(partial) * (1 / QUANTUM)).astype(np.int64)
+        units, terms = self._units.reshape(-1), to_numpy(partial).reshape(-1)
+        for start in range(0, len(units), CACHED):
+            part = slice(start, start + CACHED)
+            units[part] += (terms[part] * (1 / QUANTUM)).astype(np.int64)
         self._in_window += n_rows
 
     def merge(self, other: SecretSum) -> Self:

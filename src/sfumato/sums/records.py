@@ -290,8 +290,9 @@ class Records(ABC):
         for rows, codes, _ in self._blocks():
             if n_pending + len(codes) > BLOCK_ROWS:
                 total.add(pending, n_pending)
-                pending, n_pending = np.zeros(statistic.shape), 0
-            pending += to_numpy(statistic.add_up(_readable(rows, statistic), codes))
+                n_pending = 0
+            partial = to_numpy(statistic.add_up(_readable(rows, statistic), codes))
+            pending = pending + partial if n_pending else partial
             n_pending += len(codes)
         total.add(pending, n_pending)
         self._check_complete(total)
