@@ -14,6 +14,8 @@ import pytest
 
 from sfumato.functions.store import AnswerStore
 from sfumato.interfaces.service.bodies import ColumnFacts
+from sfumato.interfaces.service.settings import Settings
+from sfumato.interfaces.service.sources import hold_same_rows
 from sfumato.tables.facts import Column, Target
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import TABLE, House, write_table
@@ -167,6 +169,32 @@ def test_the_same_rows_have_one_budget(house: House) -> None:
     told = house.call("olga", "POST", "/datasets", body | {"epsilon": 5.0}, status=422)
     assert "share its budget" in told["message"]
     house.call("olga", "POST", "/datasets", body | {"budget": "patients"}, status=201)
+
+
+def test_sources_with_rows_in_common(tmp_path: Path) -> None:
+    """A folder and a file in it, a file and its table, a table with and without its schema."""
+    settings = Settings(data=tmp_path / "data", state=tmp_path / "state")
+    for first, second, shared in (
+        ("clinic", "clinic/2020.csv", True),
+        ("clinic/2020.csv", "clinic", True),
+        ("clinic", "clinical/2020.csv", False),
+        ("a.db", "a.db:visits", True),
+        ("a.db:visits", "a.db:people", False),
+        ("clinic", "clinic/a.db:visits", True),
+        ("database:one/visits", "database:one/public.visits", True),
+        ("database:one/other.visits", "database:one/public.visits", False),
+        ("database:one/visits", "database:two/visits", False),
+        ("database:one/visits", "visits", False),
+    ):
+        assert hold_same_rows(settings, first, second) is shared, (first, second)
+
+
+def test_a_folder_and_a_file_in_it_have_one_budget(house: House) -> None:
+    body = {"protected": "patients", "why": "a test", "epsilon": 5.0}
+    house.call("olga", "POST", "/datasets", body | {"name": "all", "path": "clinic"}, status=201)
+    part = body | {"name": "part", "path": "clinic/2020.csv"}
+    told = house.call("olga", "POST", "/datasets", part, status=422)
+    assert "share its budget, 'all'" in told["message"]
 
 
 # Persons --------------------------------------------------------------------------------------

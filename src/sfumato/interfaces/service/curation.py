@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import InvalidInputError
 from sfumato.interfaces.service.access import Person
-from sfumato.interfaces.service.sources import checked_source
+from sfumato.interfaces.service.sources import checked_source, hold_same_rows
 from sfumato.interfaces.service.states import DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, now
 from sfumato.tables.facts import Column, Target
@@ -90,10 +90,11 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
 def _refuse_two_budgets(office: Office, source: str, budget: str) -> None:
     """Refuse the same rows under a second budget: it would count them as other people."""
     for one in office.store.datasets():
-        is_same = one["path"] == source and one["state"] != DatasetState.RETIRED
-        if is_same and one["budget"] != budget:
+        if one["state"] == DatasetState.RETIRED or one["budget"] == budget:
+            continue
+        if hold_same_rows(office.settings, one["path"], source):
             raise InvalidInputError(
-                f"The data set {one['name']!r} is made of the same rows: share its budget, "
+                f"The data set {one['name']!r} is made of some of the same rows: share its budget, "
                 f"{one['budget']!r}."
             )
 

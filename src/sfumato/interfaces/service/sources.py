@@ -24,7 +24,7 @@ from sfumato.tables.schema import TableBounds
 from sfumato.tables.stores import place_of
 from sfumato.tables.text import TextFormat
 
-__all__ = ["DATABASE", "checked_source", "files_behind", "opened_source"]
+__all__ = ["DATABASE", "checked_source", "files_behind", "hold_same_rows", "opened_source"]
 
 DATABASE = re.compile(r"database:(?P<name>[A-Za-z0-9_-]{1,64})/(?P<table>[\w.]{1,130})")
 BATCH_ROWS = 10_000
@@ -69,6 +69,41 @@ def files_behind(settings: Settings, source: str) -> Path | None:
     if DATABASE.fullmatch(source) or place_of(source)[1] is not None:
         return None
     return settings.table(source)
+
+
+def hold_same_rows(settings: Settings, first: str, second: str) -> bool:
+    """Tell whether two sources have rows in common, as far as their names tell.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of the service.
+    first, second : str
+        As `checked_source` gave them.
+
+    Returns
+    -------
+    bool
+        Whether they are the same, or one is a file or folder inside of the other.
+    """
+    if first == second:
+        return True
+    databases = [DATABASE.fullmatch(each) for each in (first, second)]
+    if any(databases):
+        return all(databases) and _are_one_table(*databases)
+    (one, table), (other, other_table) = place_of(first), place_of(second)
+    one, other = settings.table(str(one)), settings.table(str(other))
+    if one == other:  # two tables of one file, or a table and the whole file
+        return table is None or other_table is None
+    return one in other.parents or other in one.parents
+
+
+def _are_one_table(first: Any, second: Any) -> bool:
+    """Tell whether two names are of one table, where one may leave its schema out."""
+    parts = [each["table"].split(".") for each in (first, second)]
+    shorter = min(map(len, parts))
+    same = parts[0][-shorter:] == parts[1][-shorter:]
+    return bool(first["name"] == second["name"] and same)
 
 
 @contextmanager
