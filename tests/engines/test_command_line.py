@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from sfumato import load
+from sfumato import Ledger, load
+from sfumato.jobs import streaming
+from sfumato.mechanisms.tape import taped
 from tests.engines.sources import messy_table, table_bounds
 from tests.interfaces.running import done, run
 
@@ -29,6 +33,95 @@ def test_a_glob_and_a_folder(name: str, folder: Path) -> None:
     bounds, output = str(folder / "bounds.toml"), str(folder / "model.sfumato")
     done("fit", str(folder / name), *SETTINGS, "--bounds", bounds, "-o", output)
     assert load(output).predict(messy_table(n_rows=20)).shape == (20,)
+
+
+@pytest.fixture
+def one_file(folder: Path) -> Path:
+    """All rows as one Parquet file, with bounds of numbers too."""
+    table = messy_table(n_rows=200)
+    table.to_parquet(folder / "visits.parquet")
+    return folder / "visits.parquet"
+
+
+MODELS: dict[str, tuple[str, ...]] = {
+    "fit, linear": ("fit", "--model", "linear", "--set", "n_steps=3"),
+    "fit, additive": ("fit", "--model", "additive", "--set", "n_steps=3"),
+    "fit, output": ("fit", "--model", "linear", "--set", "algorithm=output"),
+    "fabricate": ("fabricate", "--set", "method=tree", "--rows", "50"),
+    "density": ("release density", "--columns", "age"),
+}
+
+
+def _command(name: str, table: Path | str, folder: Path, output: str) -> list[str]:
+    first, *words = MODELS[name]
+    bounds = ("--bounds", str(folder / "bounds.toml"), "--epsilon", "1")
+    return [*first.split(), str(table), *bounds, *words, "-o", str(folder / output)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_long_file_is_not_read_as_a_whole(
+    name: str, folder: Path, one_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same exact sums in batches, by URL, from a glob and a folder as from one file."""
+    suffix = "parquet" if name == "fabricate" else "sfumato"
+    with taped() as tape:
+        done(*_command(name, one_file, folder, f"whole.{suffix}"))
+    needs_all = name == "fit, output"
+    places: list[Path | str] = [one_file]
+    if not needs_all:
+        places += [folder / "visits" / "*.csv.gz", folder / "visits", one_file.as_uri()]
+    monkeypatch.setattr(streaming, "LONG", 100)
+    wholes = []
+    monkeypatch.setattr(streaming, "whole_table", _listening(streaming.whole_table, wholes))
+    for number, place in enumerate(places):
+        with taped(playback=tape) as played:
+            done(*_command(name, place, folder, f"{number}.{suffix}"))
+        for mine, theirs in zip(tape.releases, played.releases, strict=True):
+            np.testing.assert_array_equal(mine.statistic, theirs.statistic)
+    assert bool(wholes) == needs_all
+
+
+def _listening(task: Any, calls: list[Any]) -> Any:
+    def listened(*words: Any, **options: Any) -> Any:
+        calls.append(words)
+        return task(*words, **options)
+
+    return listened
+
+
+def test_a_damaged_long_file_costs_nothing(
+    folder: Path, one_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read once before the charge, also where the number of rows is secret."""
+    monkeypatch.setattr(streaming, "LONG", 100)
+    table = messy_table(n_rows=200)
+    table.to_parquet(one_file, row_group_size=50, compression="none")
+    content = bytearray(one_file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 400] = bytes(400)
+    one_file.write_bytes(content)
+    budget = Ledger(folder / "ledger.db").create(
+        "d", epsilon=10.0, delta=1e-4, relation="add_or_remove_one"
+    )
+    payer = ("--ledger", str(folder / "ledger.db"), "--relation", "add_or_remove_one")
+    result = run(*_command("fit, linear", one_file, folder, "out.sfumato"), *payer)
+    assert result.exit_code != 0
+    assert not budget.history()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("file:///nowhere/*.parquet", "There is no file"),
+        ("nothing://clinic/visits.parquet", "cannot be read"),
+        ("{folder}/visits", "Parquet and Feather"),
+    ],
+)
+def test_urls_that_name_no_table(url: str, words: str, folder: Path) -> None:
+    place = url.format(folder=folder.as_uri())
+    result = run(*_command("fit, linear", place, folder, "out.sfumato"))
+    assert result.exit_code != 0
+    assert words in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.engines.tables import FileParts, QueryParts
+from sfumato.engines.urls import UrlParts, is_url
 from sfumato.exceptions import InvalidInputError
 from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.partitions import Partitions
@@ -75,7 +76,7 @@ def _opened(X: Any) -> Partitions:
     if isinstance(X, Partitions):
         return X
     if isinstance(X, str | os.PathLike):
-        return FileParts.of(X)
+        return UrlParts(X) if is_url(X) else FileParts.of(X)
     if library_of(X) == "dask":
         from sfumato.engines.dask import FrameParts
 

@@ -1,20 +1,20 @@
-"""Tables in many files, or on a cluster, for the command line."""
+"""Tables of the command line: a file, many files, or files that a cluster reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sfumato.engines import FileParts, Partitions
 from sfumato.engines.tables import GLOB, files_named
+from sfumato.engines.urls import UrlParts, is_url
 from sfumato.exceptions import EngineError, InvalidInputError
-from sfumato.jobs.pipeline import PrivacyRequest, class_of, default_model, make_model, require_task
+from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["fit_parts", "is_in_parts", "opened"]
+__all__ = ["is_in_parts", "opened"]
 
 
 def is_in_parts(path: Path, engine: str | None = None) -> bool:
@@ -28,22 +28,29 @@ def is_in_parts(path: Path, engine: str | None = None) -> bool:
         The engine that was asked for.
     """
     is_glob = bool(GLOB & set(str(path))) and not path.exists()
-    return engine is not None or is_glob or path.is_dir()
+    return engine is not None or is_glob or path.is_dir() or is_url(path)
 
 
 @contextmanager
-def opened(path: Path, engine: str | None = None) -> Iterator[Partitions]:
-    """Open a table in many files, here or on a cluster.
+def opened(
+    path: Path, bounds: TableBounds, engine: str | None = None
+) -> Iterator[TableFile | Partitions]:
+    """Open a table: one file, many of them, here or on a cluster.
 
     Parameters
     ----------
     path : Path
-        A path, a glob, or a folder.
+        A path, a glob, a folder, or the URL of any of them.
+    bounds : TableBounds
+        The public facts about it.
     engine : str, optional
         ``dask://host:port``, whose workers can read the files under the same path.
     """
+    if not is_in_parts(path, engine):
+        yield TableFile(path, bounds.types(), bounds.text)
+        return
     if engine is None:
-        yield FileParts.of(path)
+        yield UrlParts(path) if is_url(path) else FileParts.of(path)
         return
     found = urlsplit(engine)
     if found.scheme != "dask" or not found.hostname or not found.port:
@@ -61,35 +68,3 @@ def opened(path: Path, engine: str | None = None) -> Iterator[Partitions]:
     with client:
         files = sorted(map(str, path.rglob("*.*"))) if path.is_dir() else files_named(path)
         yield ClusterFiles(files)
-
-
-def fit_parts(
-    parts: Partitions,
-    bounds: TableBounds,
-    promise: PrivacyRequest,
-    *,
-    model: str | None = None,
-    target: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Any:
-    """Train a private model on a table in parts.
-
-    Parameters
-    ----------
-    parts : Partitions
-        The table.
-    bounds, promise, model, target, options
-        As for `fit_table`.
-    progress : callable, optional
-        Is told of every part that was added up.
-    """
-    bounds.require_confirmed()
-    estimator = make_model(
-        class_of(model or default_model(bounds, promise)), promise, bounds, options
-    )
-    require_task(estimator, bounds.require_target(target))
-    if progress is not None:
-        told = progress
-        parts.progress = lambda _, __: told(1)
-    return estimator.fit(parts)

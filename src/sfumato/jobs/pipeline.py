@@ -23,9 +23,10 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
-from sfumato.jobs.streaming import fit_in_batches
+from sfumato.jobs.streaming import fit_in_batches, fit_rows, whole_table
 from sfumato.moments import PrivateGaussianClassifier
 from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
@@ -107,7 +108,7 @@ def public_class(name: str) -> Any:
 
 
 def fit_table(
-    source: TableFile,
+    source: TableFile | Partitions,
     bounds: TableBounds,
     promise: PrivacyRequest,
     *,
@@ -121,8 +122,8 @@ def fit_table(
 
     Parameters
     ----------
-    source : TableFile
-        The rows.
+    source : TableFile or Partitions
+        The rows: of a file, in batches where it is long and the model can; or in parts.
     bounds : TableBounds
         Confirmed public bounds, with the target.
     promise : PrivacyRequest
@@ -135,17 +136,19 @@ def fit_table(
         Further parameters of the estimator. The model gaussian takes ``single_release=True`` by
         itself where the number of rows is public and reading them again would cost the most.
     progress : callable, optional
-        Called with the number of rows of each batch that was read.
+        Called with the number of rows of each batch that was read, or with 1 for each part.
     probabilities : bool, default=False
         Whether the model must give probabilities; one that does not is refused before the charge.
     """
     bounds.require_confirmed()
     labels = bounds.require_target(target)
-    source = source.declared(bounds.types(), bounds.text)
-    source.require(list(bounds.types()))
+    if isinstance(source, TableFile):
+        source = source.declared(bounds.types(), bounds.text)
+        source.require(list(bounds.types()))
     if model is None:
         is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
-        model = default_model(bounds, promise, source.count_rows() if is_public else None)
+        n_rows = source.count_rows() if isinstance(source, TableFile) and is_public else None
+        model = default_model(bounds, promise, n_rows)
     if promise.unit == Unit.PERSON and bounds.person is None:
         raise InvalidInputError(
             "Unit 'person' needs the column of IDs: person = \"COLUMN\" in the bounds, or "
@@ -153,10 +156,10 @@ def fit_table(
         )
     estimator = make_model(class_of(model), promise, _listed(source, bounds), options)
     require_task(estimator, labels, probabilities=probabilities)
-    if isinstance(estimator, PrivateGaussianClassifier):
+    if isinstance(estimator, PrivateGaussianClassifier) and isinstance(source, TableFile):
         _fit_in_batches(estimator, source, options or {}, progress)
     else:
-        estimator.fit(_whole_table(source, estimator, progress))
+        fit_rows(estimator, source, progress)
     return _with_found_labels(estimator, labels)
 
 
@@ -225,19 +228,6 @@ def _fit_in_batches(
     )
 
 
-def _whole_table(source: TableFile, model: Any, progress: Progress | None = None) -> Any:
-    """Read the columns of a model; no rows at all are an error where their number is public."""
-    parts = []
-    for batch in source.batches(list(model.bounds.types())):
-        parts.append(batch)
-        if progress is not None:
-            progress(len(batch))
-    if parts:
-        return arrow().concat_tables(parts)
-    may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
-    return source.read(list(model.bounds.types()), may_be_empty=may_be_empty)
-
-
 def labelled_rows(
     source: TableFile,
     bounds: TableBounds,
@@ -262,11 +252,11 @@ def all_labelled_rows(source: TableFile, bounds: TableBounds) -> tuple[Array, ND
     return np.concatenate([rows for rows, _ in parts]), np.concatenate([y for _, y in parts])
 
 
-def _listed(source: TableFile, bounds: TableBounds) -> TableBounds:
+def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
     """Give the bounds with the labels found in the table, if these were declared public."""
     target = bounds.target
-    if target is None or target.labels != PUBLIC_LABELS:
-        return bounds
+    if target is None or target.labels != PUBLIC_LABELS or isinstance(source, Partitions):
+        return bounds  # parts need listed labels, and say so
     found: set[Any] = set()
     for batch in source.batches([target.name]):
         column = read_as(batch[target.name], target.type)
@@ -354,7 +344,7 @@ def transfer_table(
     chosen = {**(options or {}), **_of_target(target_promise, options)}
     source.require(list(bounds.types()))
     model = make_model(kind, promise, _listed(source, bounds), chosen)
-    model.fit(_whole_table(source, model), None, *_few_labels(target, bounds, labels))
+    model.fit(whole_table(source, model), None, *_few_labels(target, bounds, labels))
     return _with_found_labels(model, labels)
 
 
@@ -373,7 +363,7 @@ def _of_target(promise: PrivacyRequest | None, options: Mapping[str, Any] | None
 
 
 def fabricate_table(
-    source: TableFile,
+    source: TableFile | Partitions,
     bounds: TableBounds,
     promise: PrivacyRequest,
     *,
@@ -381,12 +371,13 @@ def fabricate_table(
     n_rows: int | None = None,
     key: str | None = None,
     options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Any, Any]:
     """Make private rows that behave like those of a table, of the same columns and types.
 
     Parameters
     ----------
-    source, bounds, promise, target, options
+    source, bounds, promise, target, options, progress
         As in `fit_table`; without a target in the bounds, rows without labels.
     n_rows : int, optional
         Rows to draw; by default as many as were seen.
@@ -404,14 +395,16 @@ def fabricate_table(
     labels = bounds.target if target is None else bounds.require_target(target)
     if key is not None and key in bounds.types():
         raise InvalidInputError(f"The column {key!r} is read by the bounds: leave it out there.")
-    source = source.declared(bounds.types(), bounds.text)
+    if isinstance(source, TableFile):
+        source = source.declared(bounds.types(), bounds.text)
+        source.require(list(bounds.types()))
     fabricator = make_model(public_class("Fabricator"), promise, _listed(source, bounds), options)
-    source.require(list(bounds.types()))
-    fabricator.fit(_whole_table(source, fabricator))
+    fit_rows(fabricator, source, progress)
     if labels is not None:
         _with_found_labels(fabricator, labels)
     made = fabricator.fabricate() if n_rows is None else fabricator.sample(n_rows)
-    return _as_table(made, labels, list(source.columns), key), fabricator
+    names = list(source.columns) if not isinstance(source.columns, int) else []
+    return _as_table(made, labels, names, key), fabricator
 
 
 def make_model(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions import OnlineFunction
-from sfumato.guarantee import Relation
 from sfumato.jobs.pipeline import PrivacyRequest, is_public, make_model, public_class
+from sfumato.jobs.streaming import fit_rows
 from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
@@ -48,19 +49,20 @@ def offered_functions() -> tuple[str, ...]:
 
 
 def release_table(
-    source: TableFile,
+    source: TableFile | Partitions,
     bounds: TableBounds,
     promise: PrivacyRequest,
     *,
     function: str,
     columns: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Any:
     """Release the density of some columns, or the mean curve of the rows.
 
     Parameters
     ----------
-    source : TableFile
+    source : TableFile or Partitions
         The rows. For a curve, each row holds the values of one curve, a column per point.
     bounds : TableBounds
         Confirmed public bounds; the columns must be numbers.
@@ -72,15 +74,16 @@ def release_table(
         Columns to use; by default all that the bounds do not leave out.
     options : mapping, optional
         Further parameters of the estimator.
+    progress : callable, optional
+        Is told the number of rows of each batch that was read, or 1 for each part.
     """
     chosen = chosen_columns(bounds, columns, function)
     usual = {"points": _points(chosen.columns)} if function == "curve" else _steps(chosen)
     given = {**usual, **(options or {})}
     model = make_model(public_class(FUNCTIONS[function]), promise, chosen, given)
-    source = source.declared(bounds.types(), bounds.text)
-    may_be_empty = promise.relation == Relation.ADD_OR_REMOVE_ONE
-    names = [column.name for column in chosen.used]
-    return model.fit(source.read(names, may_be_empty=may_be_empty))
+    if isinstance(source, TableFile):
+        source = source.declared(bounds.types(), bounds.text)
+    return fit_rows(model, source, progress)
 
 
 def chosen_columns(bounds: TableBounds, names: Sequence[str], function: str) -> TableBounds:

@@ -13,16 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.engines import LocalParts, Partitions
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.guarantee import Relation
 from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.sums import BatchRecords
 from sfumato.sums.maps import Encoded
+from sfumato.tables.columns import arrow
+from sfumato.tables.files import TableFile
 
-__all__ = ["READ_IN_BATCHES", "fit_in_batches"]
+__all__ = ["READ_IN_BATCHES", "fit_in_batches", "fit_rows", "whole_table"]
 
 Array = NDArray[np.float64]
 Model = TypeVar("Model", PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
 Batches = Callable[[], Iterator[tuple[Any, ...]]]
+
+Progress = Callable[[int], None]
+LONG = 2**23  # cells of a table that is not read as a whole where a model can do without
 
 # The estimators whose `fit` takes records that are not in memory.
 READ_IN_BATCHES = (PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
@@ -76,3 +83,79 @@ def _with_codes(read: Batches, bounds: Bounds | None) -> Iterator[tuple[Any, ...
             yield (rows, bounds.clip_labels(labels)[0], *ids)
         else:
             yield (rows, np.zeros(len(rows), dtype=np.intp), *ids)
+
+
+# Files and tables in parts --------------------------------------------------------------------
+
+
+def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
+    """Fit a model on a table in parts, or on a file: a long one is read batch by batch if it can.
+
+    Parameters
+    ----------
+    model : estimator
+        With the bounds of the table; it is fitted in place.
+    source : TableFile or Partitions
+        The table.
+    progress : callable, optional
+        Is told the number of rows of each batch that was read, or 1 for each part.
+
+    Returns
+    -------
+    estimator
+        The model, the same to the bit however the file was read.
+    """
+    if isinstance(source, Partitions):
+        if progress is not None:
+            told = progress
+            source.progress = lambda *_: told(1)
+        return model.fit(source)
+    names = list(model.bounds.types())
+    if source.count_rows() * len(names) > LONG:  # public, or without effect on what is released
+        try:
+            return model.fit(_in_batches(source, model, names, progress))
+        except UnsupportedModeError:  # before any charge: it needs all rows at once
+            pass
+    return model.fit(whole_table(source, model, progress))
+
+
+def _in_batches(
+    source: TableFile, model: Any, names: list[str], progress: Progress | None
+) -> Partitions:
+    """Give a file as one part; a damaged one is found before the charge."""
+    if model.relation == Relation.ADD_OR_REMOVE_ONE:  # else its rows are counted first
+        for _ in source.batches(names):
+            pass
+    return LocalParts([lambda: _told(source.batches(names), progress)], names)
+
+
+def _told(batches: Iterator[Any], progress: Progress | None) -> Iterator[Any]:
+    for batch in batches:
+        yield batch
+        if progress is not None:
+            progress(len(batch))
+
+
+def whole_table(source: TableFile, model: Any, progress: Progress | None = None) -> Any:
+    """Read the columns of a model; no rows at all are an error where their number is public.
+
+    Parameters
+    ----------
+    source : TableFile
+        The table.
+    model : estimator
+        With its bounds.
+    progress : callable, optional
+        Is told the number of rows of each batch.
+
+    Returns
+    -------
+    pyarrow.Table
+        All rows.
+    """
+    names = list(model.bounds.types())
+    parts = list(_told(source.batches(names), progress))
+    if parts:
+        return arrow().concat_tables(parts)
+    may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE
+    return source.read(names, may_be_empty=may_be_empty)

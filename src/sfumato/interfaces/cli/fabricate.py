@@ -18,6 +18,7 @@ from sfumato.interfaces.cli.console import (
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
+from sfumato.jobs.partitioned import opened
 from sfumato.jobs.pipeline import fabricate_table
 from sfumato.storage.models import save
 from sfumato.tables.files import FORMATS, write_table
@@ -51,12 +52,14 @@ def fabricate(
     by: options.By = None,
     settings: options.Settings = None,
     reading: options.Reading = None,
+    engine: options.Engine = None,
     as_json: options.Json = False,
 ) -> None:
     """Make private rows that behave like those of a table; anything may be trained on them.
 
-    Columns and types are those of the table, less those that the bounds leave out. Parquet and
-    Feather files carry the guarantee inside, others in a file beside them.
+    Columns and types are those of the table, less those that the bounds leave out. A table may be
+    a glob or a folder of files larger than memory, or be read by a cluster ('--engine'). Parquet
+    and Feather files carry the guarantee inside, others in a file beside them.
 
     Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
     private.parquet
@@ -65,20 +68,28 @@ def fabricate(
         ready_to_write(output, *FORMATS)
         if model is not None:
             ready_to_write(model, ".sfumato")
-        source, known = options.bounded_table(table, bounds, person, person_rows, reading)
+        known = options.known_bounds(bounds, person, person_rows, reading)
         promise = options.promise_of(
             epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
         )
-        options.warn_of_few(source, promise)
         chosen = options.settings_from(settings)
-        with progress_bar(f"fabricating rows like {table}"):
-            made, fabricator = fabricate_table(
-                source, known, promise, target=target, n_rows=rows, key=key, options=chosen
-            )
-            record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
-            if model is not None:
-                written_somewhere(partial(save, fabricator), model)
-            beside = written_somewhere(lambda path: write_table(made, path, record), output)
+        with opened(table, known, engine) as source:
+            options.warn_of_few(source, promise)
+            with progress_bar(f"fabricating rows like {table}") as advance:
+                made, fabricator = fabricate_table(
+                    source,
+                    known,
+                    promise,
+                    target=target,
+                    n_rows=rows,
+                    key=key,
+                    options=chosen,
+                    progress=advance,
+                )
+                record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
+                if model is not None:
+                    written_somewhere(partial(save, fabricator), model)
+                beside = written_somewhere(lambda path: write_table(made, path, record), output)
     stated(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")

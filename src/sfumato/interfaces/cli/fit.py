@@ -21,7 +21,7 @@ from sfumato.interfaces.cli.console import (
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.jobs.images import are_images, fit_images, read_images
-from sfumato.jobs.partitioned import fit_parts, is_in_parts, opened
+from sfumato.jobs.partitioned import is_in_parts, opened
 from sfumato.jobs.pipeline import PrivacyRequest, fit_table, offered_models
 from sfumato.linear.images import IMAGE_FEATURES
 from sfumato.storage.models import save
@@ -72,9 +72,7 @@ def fit(
     labels: Annotated[
         str | None, typer.Option(help="For arrays of images: the public labels, with commas.")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="A cluster that reads the files: dask://host:port.")
-    ] = None,
+    engine: options.Engine = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a private model on a table and write it to one file.
@@ -93,40 +91,26 @@ def fit(
     with plain_errors():
         ready_to_write(output, ".sfumato")
         asked = partial(options.promise_of, epsilon, delta, unit, relation, ledger, dataset)
-        if bounds is not None and is_in_parts(table, engine):
-            known = options.known_bounds(bounds, person, person_rows, reading)
-            promise = asked(known, purpose=purpose, by=by)
-            chosen = options.settings_from(settings)
-            with opened(table, engine) as parts, progress_bar(f"training on {table}") as advance:
-                fitted = fit_parts(
-                    parts,
-                    known,
-                    promise,
-                    model=model,
-                    target=target,
-                    options=chosen,
-                    progress=advance,
-                )
-        elif are_images(table):
+        is_table = bounds is not None and is_in_parts(table, engine)
+        if not is_table and are_images(table):
             promise = asked(purpose=purpose, by=by)
             fitted = _fit_images(table, promise, model, image_size, image_features, labels)
         else:
-            source, known = options.bounded_table(
-                table, _given(bounds), person, person_rows, reading
-            )
+            known = options.known_bounds(_given(bounds), person, person_rows, reading)
             promise = asked(known, purpose=purpose, by=by)
-            options.warn_of_few(source, promise)
-            with progress_bar(f"training {model or 'a model'} on {table}") as advance:
-                fitted = fit_table(
-                    source,
-                    known,
-                    promise,
-                    model=model,
-                    target=target,
-                    options=options.settings_from(settings),
-                    progress=advance,
-                    probabilities=probabilities,
-                )
+            with opened(table, known, engine) as source:
+                options.warn_of_few(source, promise)
+                with progress_bar(f"training {model or 'a model'} on {table}") as advance:
+                    fitted = fit_table(
+                        source,
+                        known,
+                        promise,
+                        model=model,
+                        target=target,
+                        options=options.settings_from(settings),
+                        progress=advance,
+                        probabilities=probabilities,
+                    )
         written_somewhere(partial(save, fitted), output)
     stated(fitted, output, promise, as_json=as_json)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from sfumato.accounting.ledger import Ledger
+from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli.exit_codes import watch
@@ -122,6 +123,10 @@ Reading = Annotated[
         "repeated, and goes before what the bounds say.",
     ),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="A cluster that reads the files: dask://host:port."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -172,9 +177,11 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def warn_of_few(source: TableFile, promise: PrivacyRequest) -> None:
+def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None:
     """Say where a table is small for its budget; only where the number of records is public."""
     if promise.relation != Relation.REPLACE_ONE or math.isinf(promise.epsilon):
+        return
+    if isinstance(source, Partitions):  # the fit counts them, and warns
         return
     n_rows = source.count_rows()
     if n_rows * promise.epsilon < FEW:

@@ -21,6 +21,7 @@ from sfumato.interfaces.cli.console import (
 )
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.fit import stated
+from sfumato.jobs.partitioned import opened
 from sfumato.jobs.publishing import grid_table, offered_functions, release_table
 from sfumato.storage.models import save
 from sfumato.tables.files import FORMATS, write_table
@@ -71,6 +72,7 @@ def _command(function: str, text: str) -> Callable[..., None]:
         purpose: options.Purpose = None,
         by: options.By = None,
         settings: options.Settings = None,
+        engine: options.Engine = None,
         as_json: options.Json = False,
     ) -> None:
         with plain_errors():
@@ -79,11 +81,14 @@ def _command(function: str, text: str) -> Callable[..., None]:
                 ready_to_write(grid, *FORMATS)
             if picture is not None:
                 _ready_to_draw(picture)
-            source, known = options.bounded_table(table, bounds)
+            known = options.known_bounds(bounds)
             promise = options.promise_of(
                 epsilon, delta, "record", relation, ledger, dataset, purpose=purpose, by=by
             )
-            with progress_bar(f"releasing the {function} of {table}"):
+            with (
+                opened(table, known, engine) as source,
+                progress_bar(f"releasing the {function} of {table}") as advance,
+            ):
                 released = release_table(
                     source,
                     known,
@@ -91,20 +96,30 @@ def _command(function: str, text: str) -> Callable[..., None]:
                     function=function,
                     columns=options.names_from(columns),
                     options=options.settings_from(settings),
+                    progress=advance,
                 )
                 written_somewhere(partial(save, released), output)
-                if grid is not None:
-                    write_table(grid_table(released, grid_size), grid, _record(released))
-                if picture is not None:
-                    draw_function(released, picture)
+                beside = _written_beside(released, grid, grid_size, picture)
         stated(released, output, promise, as_json=as_json)
-        if grid is not None and not as_json:
-            print_lines(f"Its values on a grid: {grid}")
-        if picture is not None and not as_json:
-            print_lines(f"Its picture: {picture}")
+        if not as_json:
+            print_lines(*beside)
 
     release.__doc__ = text
     return release
+
+
+def _written_beside(
+    released: Any, grid: Path | None, grid_size: int, picture: Path | None
+) -> list[str]:
+    """Write the values on a grid and the picture that were asked for; give a line on each."""
+    lines = []
+    if grid is not None:
+        write_table(grid_table(released, grid_size), grid, _record(released))
+        lines.append(f"Its values on a grid: {grid}")
+    if picture is not None:
+        draw_function(released, picture)
+        lines.append(f"Its picture: {picture}")
+    return lines
 
 
 def _ready_to_draw(picture: Path) -> None:
