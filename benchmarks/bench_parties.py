@@ -4,6 +4,8 @@ accuracy   MNIST, record epsilon 3: hulls, Gaussians and linear classifiers, cen
 pixels     ten classes, five parties of 10,000 rows, raw pixels, epsilon 0.5, 1 and 2
 scenarios  uneven parties, and one party per class, beside a random deal
 masking    what masks cost a party beside its own sum, by number of parties and neighbours
+linear     linear classifiers on HOG by so many gradients, totals by their law (`totals.py`)
+tries      hulls over ten parties with noisy sums, in other settings, totals by their law
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ from __future__ import annotations
 import argparse
 import tempfile
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from benchmarks.bench_federated import hull_classifier
 from benchmarks.recording import mnist, timed, write
+from benchmarks.totals import TotalsByLaw, times_the_variance
 from sfumato import Bounds, HOGFeatures, PrivateGaussianClassifier, PrivateLinearClassifier
 from sfumato.federated import Federation, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
+from sfumato.moments import record_engine
 from sfumato.papers.data import unit_rows
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.testing import seeded_noise
@@ -37,11 +43,14 @@ def main() -> None:
     parser.add_argument("--n-layers", type=int, default=5)
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--only", nargs="*", help="models of the part accuracy")
+    parser.add_argument("--steps", type=int, nargs="*", default=[240], help="gradients")
+    parser.add_argument("--name", help="of the file of results")
     parser.add_argument("--ways", type=int, default=len(WAYS), help="so many of the four ways")
     options = parser.parse_args()
     for part in options.parts or PARTS:
-        settings = {k: v for k, v in vars(options).items() if k not in ("parts", "only", "ways")}
-        write(f"parties_{part}", PARTS[part](options), seed=0, **settings)
+        unsaid = ("parts", "only", "ways", "name")
+        settings = {k: v for k, v in vars(options).items() if k not in unsaid}
+        write(options.name or f"parties_{part}", PARTS[part](options), seed=0, **settings)
 
 
 def accuracy(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -97,6 +106,71 @@ def scenarios(options: argparse.Namespace) -> list[dict[str, Any]]:
     return numbers
 
 
+def linear(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Linear classifiers on HOG features by so many gradients."""
+    X, y, X_test, y_test = mnist()
+    hog = HOGFeatures()
+    data = hog.fit_transform(X[: options.rows]), y[: options.rows], hog.transform(X_test), y_test
+    asked = [(n_steps, *way) for n_steps in options.steps for way in WAYS[: options.ways]]
+    found = Parallel(n_jobs=options.n_jobs)(
+        delayed(by_law)(data, "linear", way[1], way[2], run, n_steps=way[0])
+        for way in asked
+        for run in range(options.runs)
+    )
+    return [
+        averaged(
+            {"n_steps": way[0], "trust": way[1], "parties": way[2]},
+            found[place * options.runs : (place + 1) * options.runs],
+        )
+        for place, way in enumerate(asked)
+    ]
+
+
+TRIES: tuple[dict[str, Any], ...] = (
+    {},
+    {"pca_components": 20},
+    {"pca_components": 30},
+    {"pca_components": 60},
+    {"gaussians_per_class": 1},
+    {"gaussians_per_class": 1, "pca_components": 30},
+    {"n_components": 10},
+    {"n_components": 40},
+    {"samples_per_gaussian": 2000},
+    {"pca_share": 0.1},
+    {"pca_share": 0.4},
+)
+
+
+def tries(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Hulls over ten parties with noisy sums: what else could be set."""
+    X, y, X_test, y_test = mnist()
+    data = unit_rows(X[: options.rows]), y[: options.rows], unit_rows(X_test), y_test
+    found = Parallel(n_jobs=options.n_jobs)(
+        delayed(by_law)(data, "hulls", "noisy", 10, run, **settings)
+        for settings in TRIES
+        for run in range(options.runs)
+    )
+    return [
+        averaged({"settings": settings}, found[place * options.runs : (place + 1) * options.runs])
+        for place, settings in enumerate(TRIES)
+    ]
+
+
+def by_law(
+    data: Any, name: str, trust: str, n_parties: int, run: int, **settings: Any
+) -> dict[str, Any]:
+    """Fit to totals that have the law of those over parties."""
+    X, y, X_test, y_test = data
+    options = argparse.Namespace(n_layers=5, n_jobs=1)
+    share = settings.pop("pca_share", record_engine.PCA_SHARE)
+    model = estimator(name, options).set_params(**settings)
+    records = TotalsByLaw.of(X, y, times_the_variance(trust, n_parties))
+    with seeded_noise(run), patch.object(record_engine, "PCA_SHARE", share):
+        _, time = timed(lambda: model.fit(records))
+    score = round(float(np.mean(model.predict(X_test) == y_test)), 4)
+    return {"accuracy": score, "fit": time}
+
+
 def averaged(about: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:
     scores = [each["accuracy"] for each in found]
     numbers = {
@@ -143,7 +217,8 @@ def estimator(name: str, options: argparse.Namespace, **promise: Any) -> Any:
     if name == "gaussian":
         return PrivateGaussianClassifier(n_components=40, **given)
     if name == "linear":
-        return PrivateLinearClassifier(algorithm="noisy-gd", **given)
+        steps = getattr(options, "steps", [240])[0]
+        return PrivateLinearClassifier(algorithm="noisy-gd", n_steps=steps, **given)
     given.pop("delta")
     return hull_classifier(options, **given)
 
@@ -191,7 +266,14 @@ def masked(n_parties: int, neighbours: int, cells: np.ndarray) -> tuple[float, f
     return shares["cpu_s"], masks["cpu_s"]
 
 
-PARTS = {"accuracy": accuracy, "pixels": pixels, "scenarios": scenarios, "masking": masking}
+PARTS = {
+    "accuracy": accuracy,
+    "pixels": pixels,
+    "scenarios": scenarios,
+    "masking": masking,
+    "linear": linear,
+    "tries": tries,
+}
 
 if __name__ == "__main__":
     main()

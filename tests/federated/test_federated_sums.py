@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from benchmarks.totals import times_the_variance
 from sfumato import (
     Bounds,
     Fabricator,
@@ -253,6 +254,11 @@ def test_the_noise_of_all_parties_is_told_to_algorithms(tmp_path: Path) -> None:
     assert secure.mapped(BALL).variance_of(mechanism) == pytest.approx(5 / 3 * mechanism.variance())
     arrays = ArrayRecords(X, relation="replace_one")
     assert arrays.variance_of(mechanism) == mechanism.variance()
+    plain = Federation(parties_in(tmp_path / "c"), bounds=BOUNDS, trust="secure")
+    for trust, each in (("noisy", noisy), ("secure", plain)):  # what benchmarks go by
+        assert each.variance_of(mechanism) == pytest.approx(
+            times_the_variance(trust, 5) * mechanism.variance()
+        )
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from sfumato.exceptions import FederationError
@@ -144,7 +145,7 @@ class Agreement:
         dict
             Its fields.
         """
-        return asdict(self)
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Agreement:
@@ -175,7 +176,16 @@ class Agreement:
         str
             SHA-256, in hexadecimal digits.
         """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        """Computed once: a hundred parties ask for it a hundred times each."""
         return digest(self.to_dict())
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def canonical(value: Any) -> bytes:
