@@ -237,3 +237,25 @@ def test_odd_cells_are_no_error() -> None:
     assert 0 <= dp.tools.mean(np.array(odd, dtype=object), bounds=(0, 2)) <= 2
     dp.tools.histogram(np.array(odd, dtype=object), range=(0, 2))
     dp.tools.count_nonzero(np.array(odd, dtype=object))
+    dp.tools.mean([1.0, 2.0, [3.0, 4.0]], bounds=(0, 2))
+
+
+@pytest.mark.parametrize("cell", [1e308, -1e308, math.inf, math.nan])
+def test_a_far_cell_does_not_warn_that_it_is_there(cell: float) -> None:
+    """Warnings are errors in tests: sums and quotients of such cells leave the doubles."""
+    X = np.array([[0.1, 0.2], [cell, cell], [0.3, 0.1]] * 20)
+    assert 0 <= dp.tools.mean(X, bounds=(0, 0.5)) <= 0.5
+    assert dp.tools.var(X, bounds=(0, 0.5), axis=0).shape == (2,)
+    dp.models.StandardScaler(bounds=(0, 0.5), delta=1e-3).fit(X)
+
+
+def test_a_record_is_counted_once() -> None:
+    """A row of two cells would change two counts at the price of one."""
+    two = np.ones((30, 2))
+    accountant = dp.BudgetAccountant()
+    with pytest.raises(UnsupportedModeError, match="one column"):
+        dp.tools.histogram(two, range=(0, 2), accountant=accountant)
+    with pytest.raises(UnsupportedModeError, match="one column"):
+        dp.tools.count_nonzero(two, accountant=accountant)
+    assert len(accountant) == 0
+    assert len(dp.tools.histogram(two[:, :1], range=(0, 2))[0]) == 10

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import prepay
-from sfumato.cells import as_numbers
+from sfumato.cells import as_cells, as_numbers
 from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation, Unit
@@ -157,7 +157,7 @@ def count_nonzero(
         The noisy count, not negative.
     """
     _check_unused(unused)
-    cells = (np.nan_to_num(as_numbers(np.asarray(array)).ravel()) != 0).astype(np.float64)
+    cells = (np.nan_to_num(_one_column(array)) != 0).astype(np.float64)
     found = _counted(cells, 2, epsilon, accountant)
     return max(0, round(float(found[1])))
 
@@ -206,7 +206,7 @@ def histogram(
         edges = np.linspace(float(range[0]), float(range[1]), int(bins) + 1)
     if len(edges) < 2 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
         raise InvalidInputError("'bins' and 'range' must give edges that increase.")
-    numbers = as_numbers(np.asarray(sample)).ravel()
+    numbers = _one_column(sample)
     cells: Numbers = np.searchsorted(edges, numbers, side="right").astype(np.float64) - 1
     cells[numbers == edges[-1]] = len(edges) - 2  # the last bin has both ends, as in NumPy
     outside = ~((numbers >= edges[0]) & (numbers <= edges[-1]))
@@ -280,18 +280,39 @@ def _columns(
         )
     if axis not in (None, 0):
         raise UnsupportedModeError("'axis' must be None or 0: a record is a row.")
-    rows = as_numbers(np.asarray(array))
+    rows = _numbers(array)
     rows = rows[:, None] if rows.ndim == 1 else rows
     if rows.ndim != 2 or 0 in rows.shape:
         raise InvalidInputError("'array' must hold records: one or two dimensions, not empty.")
     if axis is None and rows.shape[1] > 1:
         if not may_average:
             raise UnsupportedModeError("With several columns, give axis=0: a record is a row.")
-        rows = np.nan_to_num(rows, nan=float(np.mean(bounds))).mean(axis=1, keepdims=True)
+        low, high = (np.broadcast_to(np.asarray(b, float), rows.shape[1]) for b in bounds)
+        inside = np.clip(rows, low, high)  # cell by cell, before anything is added up
+        rows = np.where(np.isnan(inside), (low + high) / 2, inside).mean(axis=1, keepdims=True)
+        bounds = low.mean(), high.mean()
     lower, upper = (np.broadcast_to(np.asarray(b, float), rows.shape[1]) for b in bounds)
     if not (np.isfinite(lower).all() and np.isfinite(upper).all() and (lower < upper).all()):
         raise InvalidInputError("'bounds' must be (LOWER, UPPER), finite, LOWER below UPPER.")
     return rows, lower, upper
+
+
+def _numbers(array: Any) -> Numbers:
+    """Give cells as doubles; a cell that is a list is missing, and no error."""
+    try:
+        return as_numbers(np.asarray(array))
+    except ValueError:  # lists of unequal lengths
+        return as_numbers(as_cells(list(array)))
+
+
+def _one_column(array: Any) -> Numbers:
+    """Give one cell per record: a record with several would be counted several times."""
+    numbers = _numbers(array)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim != 1:
+        raise UnsupportedModeError("Give one column: a record is a row, and is counted once.")
+    return numbers
 
 
 def _check_unused(unused: dict[str, Any]) -> None:

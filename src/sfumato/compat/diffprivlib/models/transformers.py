@@ -232,7 +232,8 @@ class StandardScaler(TransformerMixin, Shell):
         rows = as_rows(X)
         lower, upper = (np.broadcast_to(np.asarray(end, float), rows.shape[1]) for end in bounds)
         middle, width = (lower + upper) / 2, upper - lower
-        scaled = np.clip((rows - middle) / width, -0.5, 0.5)  # each cell by itself
+        inside = np.clip(rows, lower, upper)  # first, or a far cell would warn that it is there
+        scaled = np.clip((inside - middle) / width, -0.5, 0.5)  # each cell by itself
         self.model_ = PrivateMoments(
             epsilon=self.epsilon,
             delta=self.delta,
