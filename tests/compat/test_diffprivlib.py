@@ -15,7 +15,7 @@ import sfumato.compat.diffprivlib as dp
 from sfumato.compat.diffprivlib.utils import BudgetError
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation
-from sfumato.sums.powers import Powers
+from sfumato.sums.counts import Powers
 
 IRIS = ([4.3, 2.0, 1.1, 0.1], [7.9, 4.4, 6.9, 2.5])
 MODELS = [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sfumato.tables.choice import choose_categories
+from sfumato.tables.encoder import choose_categories
 
 SHARES = np.array([0.7, 0.15, 0.08, 0.04, 0.02, 0.007, 0.003])
 

@@ -9,14 +9,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft as host_fft
+from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.image_features.images import ImageFeatures, over_mirror_images, unit_length
-from sfumato.image_features.projection import projected
 from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of
 from sfumato.storage.forms import Form, one_of, or_none, whole
 
-__all__ = ["ScatteringFeatures"]
+__all__ = [
+    "ScatteringFeatures",
+    "projected",
+]
 
 WIDTH = 0.8  # standard deviation of the finest envelope, in pixels
 FREQUENCY = 0.75 * math.pi  # of the finest wavelet
@@ -308,3 +311,30 @@ def _envelope(
             v = y * math.cos(angle) - x * math.sin(angle)
             total += np.exp(-(u**2 + (slant * v) ** 2) / (2 * sigma**2) + 1j * frequency * u)
     return total
+
+
+def projected(rows: Array, n_kept: int, seed: int) -> Array:
+    """Give `n_kept` numbers per row, whose squares add up to those of the row on average.
+
+    Parameters
+    ----------
+    rows : array of shape (n, m)
+        Rows; each is treated alone.
+    n_kept : int
+        At most m.
+    seed : int
+        Public seed of signs and places.
+    """
+    xp, width = namespace_of(rows), int(rows.shape[1])
+    signs, places = _turn(width, n_kept, seed)
+    kind = xp.complex64 if rows.dtype == xp.float32 else xp.complex128
+    turned = xp.astype(rows, kind) * xp.astype(like(rows, signs), kind)[None, :]
+    spectrum = xp.fft.fft(turned, axis=1)
+    kept = xp.take(spectrum, like(rows, places), axis=1)
+    return (xp.real(kept) - xp.imag(kept)) * (1 / math.sqrt(n_kept))
+
+
+def _turn(width: int, n_kept: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    generator = check_random_state(seed)
+    signs = 2.0 * generator.randint(0, 2, size=width) - 1
+    return signs, np.sort(generator.permutation(width)[:n_kept])

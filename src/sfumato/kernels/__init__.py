@@ -4,10 +4,10 @@ from sfumato.kernels.covariance import (
     ExponentialKernel,
     GaussianKernel,
     Kernel,
+    KernelExpansion,
     MaternKernel,
     kernel_from_dict,
 )
-from sfumato.kernels.expansion import KernelExpansion
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import (
     FixedPointSolution,

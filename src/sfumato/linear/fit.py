@@ -15,8 +15,7 @@ from sfumato.kernels.arrays import Array
 from sfumato.linear.budget import LinearBudget, Repeated
 from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, coarse_bits, descend
 from sfumato.linear.objective import LinearObjective
-from sfumato.linear.rows import LinearRows
-from sfumato.linear.whitening import whitening_projection
+from sfumato.linear.rows import LinearRows, whitening_projection
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import near_minimiser

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 from rich.progress import Progress
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
@@ -33,11 +33,14 @@ from sfumato.parallel import map_in_parallel
 from sfumato.search.candidates import candidates_of, planned_events, private_step, with_budget
 from sfumato.search.cost import SearchCost, SearchPlan
 from sfumato.search.resuming import SearchFolder
-from sfumato.search.rows import n_rows, taken
 from sfumato.search.scores import ScoreSum, row_scores, score_records, scorer_for
 from sfumato.search.winner import WinnerMethods
 
-__all__ = ["PrivateSearchCV"]
+__all__ = [
+    "PrivateSearchCV",
+    "n_rows",
+    "taken",
+]
 
 LAWS = {"poisson": ("poisson", 0.0), "logarithmic": ("negative_binomial", 0.0)} | {
     "geometric": ("negative_binomial", 1.0)
@@ -541,3 +544,23 @@ def _stamp(model: Any, guarantee: Guarantee) -> None:
     if step.guarantee_.status is Status.REFUTED:
         raise InvalidInputError("An estimator whose guarantee is refuted cannot be searched.")
     step.guarantee_ = guarantee
+
+
+def n_rows(X: Any) -> int:
+    """Give the number of rows of an array or a table."""
+    if hasattr(X, "num_rows"):
+        return int(X.num_rows)
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
+def taken(values: Any, rows: NDArray[np.intp]) -> Any:
+    """Give some rows of an array or a table."""
+    if values is None:
+        return None
+    if hasattr(values, "iloc"):
+        return values.iloc[rows]
+    if hasattr(values, "take") and hasattr(values, "schema") and hasattr(values, "num_rows"):
+        return values.take(rows)
+    if hasattr(values, "select") and hasattr(values, "height"):
+        return values[rows.tolist()]
+    return np.asarray(values)[rows]

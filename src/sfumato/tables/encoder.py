@@ -23,18 +23,22 @@ from sfumato.bounds import Bounds
 from sfumato.cells import as_rows, checked_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.storage.forms import Form, flag, known_bounds
-from sfumato.tables.choice import choose_categories
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 from sfumato.tables.frames import column_names, is_table, table_from
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["TableEncoder"]
+__all__ = [
+    "TableEncoder",
+    "choose_categories",
+]
 
 Array = NDArray[np.float64]
 MARK = 0.5  # of a missing number: as far from the middle as the ends of the range
 ONE = 1 / math.sqrt(2)  # of a category
 ROUNDING_MARGIN = 2.0**-40  # entries are rounded, so that a row may be this much longer
+MOST_SWEEPS = 20
+SMALL_GAP = 1e-3  # between a share that is asked for and the one that is chosen
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -421,3 +425,43 @@ def _typed(numbers: Array, feature: Feature) -> NDArray[Any]:
     # The largest double below 2**64 is not its last whole number; steps of 2048 lie between.
     highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else limits.max
     return np.rint(np.clip(numbers, limits.min, highest)).astype(limits.dtype)
+
+
+def choose_categories(scores: Array) -> NDArray[np.intp]:
+    """Give each row the category of the highest ``score + offset``.
+
+    Drawn from a Gaussian, the scores of a rare category have the right mean and hardly ever the
+    highest value. Offsets are set so that every category is chosen as often as its scores say on
+    average: in turn, the offset of one category is put where its share of rows prefers it to all
+    others. One-hot rows need no offsets and come back as they are.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_categories)
+        About 1 for the category of a row and 0 for the others, with any noise.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Number of the category of each row.
+    """
+    shares = np.maximum(scores.mean(axis=0), 0.0) if len(scores) else np.zeros(scores.shape[1])
+    if not shares.sum() > 0:
+        return np.asarray(scores.argmax(axis=1), dtype=np.intp)
+    shares /= shares.sum()
+    offsets = np.zeros(scores.shape[1])
+    for _ in range(MOST_SWEEPS):
+        moved = scores + offsets
+        if _largest_gap(moved, shares) <= max(SMALL_GAP, 1 / len(scores)):
+            break
+        for category, share in enumerate(shares):
+            moved[:, category] = -np.inf
+            lead = moved.max(axis=1) - scores[:, category]  # the offset from which a row prefers it
+            offsets[category] = np.quantile(lead, share)
+            moved[:, category] = scores[:, category] + offsets[category]
+    return np.asarray((scores + offsets).argmax(axis=1), dtype=np.intp)
+
+
+def _largest_gap(scores: Array, shares: Array) -> float:
+    chosen = np.bincount(scores.argmax(axis=1), minlength=len(shares)) / len(scores)
+    return float(np.abs(chosen - shares).max())

@@ -17,8 +17,7 @@ from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation, Unit
 from sfumato.mechanisms.laplace import LaplaceMechanism
-from sfumato.sums.counts import CountTables
-from sfumato.sums.powers import Powers
+from sfumato.sums.counts import CountTables, Powers
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Statistic
 
