@@ -319,8 +319,10 @@ class Seen:
         while not done.is_set():
             with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
                 self.ask(made, function, float(rng.randrange(20, 90)))
-                for one in made.call("olga", "GET", "/releases").json()[:3]:
-                    self.digests.setdefault(one["id"], self.digest(made, one["id"]))
+                told = made.call("olga", "GET", "/releases")
+                for one in told.json()[:3] if told.status_code == 200 else ():
+                    if one["id"] not in self.digests:
+                        self.digests[one["id"]] = self.digest(made, one["id"])
             time.sleep(0.3)
 
     def ask(self, made: Service, function: str, point: float) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import FileResponse, Response
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 
 from sfumato.interfaces.service import bodies, curation
 from sfumato.interfaces.service.access import Person
@@ -14,7 +16,21 @@ from sfumato.interfaces.service.doors import allowed, office_of
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1")
+PROBLEMS = {
+    401: "No token, or one that is wrong, expired or revoked.",
+    403: "Your role or the scope of your token does not allow this.",
+    404: "There is no such thing, or you may not see it.",
+    409: "The budget or your quota does not allow it. Nothing was charged.",
+    422: "Something in the request is wrong; `message` says what.",
+    429: "Too many requests of yours. Try again in a few seconds.",
+    503: "The store does not answer. Try again; a submit with a key is counted once.",
+}
+TOKEN = HTTPBearer(auto_error=False, description="A token, as an officer has given it.")
+router = APIRouter(
+    prefix="/api/v1",
+    dependencies=[Depends(TOKEN)],  # says so in the description; `allowed` checks it
+    responses={n: {"model": bodies.Problem, "description": text} for n, text in PROBLEMS.items()},
+)
 
 Record = dict[str, Any]
 Officer = Annotated[Person, Depends(allowed("officer"))]
@@ -82,7 +98,11 @@ def register(who: Officer, body: bodies.NewDataset, request: Request) -> Record:
 
 @router.get("/datasets/{name}", tags=["data sets"])
 def dataset(who: Anybody, name: str, request: Request) -> Record:
-    """Schema, public facts and budget of a data set; never a row."""
+    """Schema, public facts and budget of a data set; never a row.
+
+    Gives `bounds` (what is public of each column), who is `protected`, `unit` and `relation`, and
+    `holdings`: the total and your quota, with `epsilon`, `spent` and `left`.
+    """
     return office_of(request).dataset(who, name)
 
 
@@ -112,7 +132,7 @@ def open_dataset(who: Officer, name: str, body: bodies.OpenDataset, request: Req
 def set_quota(
     who: Officer, name: str, analyst: str, body: bodies.Quota, request: Request
 ) -> Record:
-    """Say what an analyst may spend, and until when."""
+    """Say what an analyst may spend, and until when; what she has spent stays counted."""
     return curation.set_quota(
         office_of(request), who, name, analyst, epsilon=body.epsilon, until=body.until
     )
@@ -158,15 +178,28 @@ def plan(
     epsilon: Annotated[float, Query(gt=0, le=100, allow_inf_nan=False)],
     delta: Annotated[float | None, Query(ge=0, lt=0.1, allow_inf_nan=False)] = None,
 ) -> Record:
-    """What a request would cost and leave; nothing is read or charged."""
-    return office_of(request).plan(who, name, epsilon, delta)
+    """What a request would cost and leave; nothing is read or charged.
+
+    Gives whether it `fits`, whether it `needs_approval`, what total and quota are `after` it, and
+    the `expected_accuracy` of a classifier, simulated from public facts, where there is one.
+    """
+    planned = office_of(request).plan(who, name, epsilon, delta)
+    return {
+        **planned,
+        "expected_accuracy": office_of(request).expected_accuracy(who, name, epsilon),
+    }
 
 
 @router.post("/datasets/{name}/jobs", tags=["jobs"], status_code=202)
 def submit(
     who: Analyst, name: str, body: bodies.NewJob, request: Request, idempotency_key: Key = None
 ) -> Record:
-    """Ask for a release. With an Idempotency-Key a retry gives the same job."""
+    """Ask for a release. With an Idempotency-Key a retry gives the same job.
+
+    Gives the job: its `id`, and its `state`, waiting (for an officer) or queued (for a worker). It
+    is rehearsed on dummy rows, charged, drawn and stored; only then its state is released, and
+    `GET /releases/{id}` gives the release.
+    """
     return office_of(request).submit(who, name, body.model_dump(), idempotency_key)
 
 
@@ -178,7 +211,11 @@ def jobs(who: Anybody, request: Request) -> list[Record]:
 
 @router.get("/jobs/{identity}", tags=["jobs"])
 def job(who: Anybody, identity: str, request: Request) -> Record:
-    """One job: waiting, queued, running, released, refused, failed, lost, declined, cancelled."""
+    """One job; its `state` says where it stands, its `reason` why it has ended.
+
+    Waiting, queued and running go on. Released has a release. Declined, cancelled, refused (by the
+    budget) and failed cost nothing. Lost was charged, and then nothing was shown.
+    """
     return office_of(request).job(who, identity)
 
 
@@ -208,7 +245,7 @@ def releases(who: Anybody, request: Request, dataset: str | None = None) -> list
 
 @router.get("/releases/{identity}", tags=["releases"])
 def release(who: Anybody, identity: str, request: Request) -> Record:
-    """One release: its guarantee and its files."""
+    """One release: its `guarantee`, and its `files` with what each of them is."""
     return office_of(request).release(who, identity)
 
 
@@ -253,3 +290,9 @@ def verify(who: Overseer, request: Request) -> Record:
 def statement(who: Overseer, request: Request) -> Record:
     """Everything that was spent, and the heads, signed."""
     return office_of(request).statement(who)
+
+
+for one in router.routes:  # who may use a route is part of its description
+    if isinstance(one, APIRoute):
+        guards = [each.call for each in one.dependant.dependencies if hasattr(each.call, "roles")]
+        one.openapi_extra = {"x-roles": [role for guard in guards for role in guard.roles]}

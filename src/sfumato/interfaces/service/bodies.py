@@ -21,6 +21,7 @@ __all__ = [
     "NewToken",
     "OpenDataset",
     "Points",
+    "Problem",
     "Quota",
 ]
 
@@ -38,25 +39,38 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
+class Problem(BaseModel):
+    """What is wrong; it never depends on rows."""
+
+    error: str = Field(description="A word for programs.")
+    message: str = Field(description="A sentence for people: what is wrong, and what to do.")
+
+
 class NewPerson(_Body):
     """A person and her role."""
 
-    name: Name
-    role: Literal["officer", "analyst", "auditor"]
+    name: Name = Field(description="How she is called here; cannot be changed.")
+    role: Literal["officer", "analyst", "auditor"] = Field(
+        description="Officers answer for data, analysts ask, auditors read and change nothing."
+    )
 
 
 class NewToken(_Body):
     """How long a token is good, and for what."""
 
-    days: float = Field(default=30, gt=0, le=366, allow_inf_nan=False)
-    scope: Literal["all", "read"] = "all"
-    label: Line = ""
+    days: float = Field(
+        default=30, gt=0, le=366, allow_inf_nan=False, description="How long it is good."
+    )
+    scope: Literal["all", "read"] = Field(
+        default="all", description="A reading token asks nothing."
+    )
+    label: Line = Field(default="", description="What it is for.")
 
 
 class NewDataset(_Body):
     """A data set: where its rows are, who is protected, and what may be spent."""
 
-    name: Name
+    name: Name = Field(description="How analysts call it; cannot be changed.")
     path: str = Field(
         min_length=1,
         max_length=400,
@@ -65,15 +79,32 @@ class NewDataset(_Body):
     )
     target: Line | None = Field(default=None, description="The column to predict.")
     person: Line | None = Field(default=None, description="The column of IDs, for unit person.")
-    unit: Literal["record", "person"] = "record"
-    relation: Literal["replace_one", "add_or_remove_one"] = "replace_one"
+    unit: Literal["record", "person"] = Field(
+        default="record", description="What one change touches: one row, or all rows of a person."
+    )
+    relation: Literal["replace_one", "add_or_remove_one"] = Field(
+        default="replace_one",
+        description="Whether one is replaced (their number is public), or added or removed.",
+    )
     protected: Line = Field(description="Who is protected, in plain words.")
     why: Line = Field(description="Why so much may be spent and not more.")
-    epsilon: Epsilon | None = None
-    delta: Delta = 1e-6
-    kind: Literal["pure", "gaussian", "renyi"] | None = None
+    epsilon: Epsilon | None = Field(
+        default=None, description="The total of all releases; needed unless 'budget' is given."
+    )
+    delta: Delta = Field(default=1e-6, description="Well below one in the number of rows.")
+    kind: Literal["pure", "gaussian", "renyi"] | None = Field(
+        default=None,
+        description="What is added up; by default gaussian, or pure without a delta. Renyi also "
+        "takes searches and noisy objectives.",
+    )
     budget: Name | None = Field(default=None, description="Share the budget of another data set.")
-    auto_approve: float = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    auto_approve: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+        description="Requests up to this epsilon need no officer.",
+    )
 
 
 def _facts_of_a_column() -> dict[str, Any]:
@@ -121,12 +152,16 @@ class ColumnFacts(_ColumnFields):
 class FileFormat(_Body):
     """How the file is written as text, all of it; empty: as it was proposed."""
 
-    delimiter: str | None = Field(default=None, max_length=4)
-    quote: str | None = Field(default=None, max_length=4)
-    decimal: str | None = Field(default=None, max_length=4)
-    thousands: str | None = Field(default=None, max_length=4)
-    encoding: str | None = Field(default=None, max_length=40)
-    missing: list[str] | None = Field(default=None, max_length=100)
+    delimiter: str | None = Field(default=None, max_length=4, description="Between fields.")
+    quote: str | None = Field(default=None, max_length=4, description="Around a field.")
+    decimal: str | None = Field(default=None, max_length=4, description="Before decimals.")
+    thousands: str | None = Field(
+        default=None, max_length=4, description="Between groups of digits."
+    )
+    encoding: str | None = Field(default=None, max_length=40, description="Such as utf-8.")
+    missing: list[str] | None = Field(
+        default=None, max_length=100, description="Words for a missing cell, in common usage."
+    )
 
     def given(self) -> dict[str, Any]:
         """Give what was said."""
@@ -136,20 +171,26 @@ class FileFormat(_Body):
 class OpenDataset(_Body):
     """The last declaration before a data set is opened."""
 
-    one_row_per_person: bool = False
+    one_row_per_person: bool = Field(
+        default=False, description="Nobody has more than one row in this table."
+    )
 
 
 class Quota(_Body):
     """What an analyst may spend, and until when."""
 
-    epsilon: Epsilon
-    until: str | None = Field(default=None, max_length=40)
+    epsilon: Epsilon = Field(description="The most that her releases may cost together.")
+    until: str | None = Field(
+        default=None, max_length=40, description="Last day or time (ISO 8601, UTC)."
+    )
 
 
 class AutoApproval(_Body):
     """Up to which epsilon a request needs no officer."""
 
-    epsilon: float = Field(ge=0, le=100, allow_inf_nan=False)
+    epsilon: float = Field(
+        ge=0, le=100, allow_inf_nan=False, description="0: every request is read."
+    )
 
 
 class NewJob(_Body):
@@ -184,7 +225,7 @@ class NewJob(_Body):
 class Decision(_Body):
     """Why a request is approved or declined."""
 
-    reason: Line = ""
+    reason: Line = Field(default="", description="Shown to the analyst and kept.")
 
 
 class Points(_Body):

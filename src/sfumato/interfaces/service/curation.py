@@ -62,6 +62,8 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
         total = office.ledger.dataset(budget).total
         words = {"unit": str(total.unit), "relation": str(total.relation)}
     else:
+        if asked.get("epsilon") is None:
+            raise InvalidInputError("State 'epsilon', or the 'budget' of another data set.")
         words = {"unit": asked["unit"], "relation": asked["relation"]}
         SharedBudget.create(
             office.ledger,

@@ -65,13 +65,17 @@ class Settings:
     databases: str | None = None
 
     def prepared(self) -> Settings:
-        """Make the folders and keys that are missing."""
+        """Make the folders that are missing."""
         if not Path(self.data).is_dir():
             raise InvalidInputError(f"The folder of data '{self.data}' does not exist.")
         for folder in (self.state, self.releases):
             folder.mkdir(mode=0o770, parents=True, exist_ok=True)
-        _make_key(self.secret_file)
         return self
+
+    def secret(self) -> bytes:
+        """Give the web process's secret, which ties forms to sessions; made at its first start."""
+        _make_key(self.secret_file)
+        return self.secret_file.read_bytes()
 
     def rows_key(self) -> bytes:
         """Give the workers' key for digests of rows; made when it is first needed."""

@@ -18,9 +18,17 @@ __all__ = ["create_app"]
 
 ABOUT = """One privacy budget that officers, analysts and auditors share.
 
-Send `Authorization: Bearer TOKEN`. Errors are `{"error": word, "message": text}` and never depend
-on rows. A submit with an `Idempotency-Key` may be repeated.
+Send your token in the header Authorization, after the word Bearer. Errors have a word, "error", and
+a sentence, "message"; they never depend on rows. A submit with an Idempotency-Key may be repeated.
 """
+TAGS = {
+    "people": "Who may do what: people, roles and tokens.",
+    "data sets": "What may be asked: public facts, budgets and quotas; never a row.",
+    "jobs": "Requests for releases: planned, submitted, approved, followed.",
+    "releases": "What was released: models, tables, guarantees, certificates, functions to ask.",
+    "audit": "Who spent what, and whether every line holds.",
+    "service": "Whether the service answers.",
+}
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -45,11 +53,12 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
     app.state.office = Office(settings)
     app.state.limiter = Limiter(settings.requests_per_second)
     app.state.failures = Limiter(0.5)  # wrong tokens per address
-    app.state.secret = settings.secret_file.read_bytes()
+    app.state.secret = settings.secret()
     app.state.sign_on = None
     if settings.sign_on is not None:
         record = tomllib.loads(Path(settings.sign_on).read_text())

@@ -25,6 +25,7 @@ from sfumato.interfaces.service.bodies import NewDataset, NewJob, Points
 from sfumato.interfaces.service.doors import office_of
 from sfumato.interfaces.service.store import now
 from sfumato.interfaces.service.studio import entrance
+from sfumato.interfaces.service.studio.api_page import documented
 from sfumato.interfaces.service.studio.drawing import drawn
 from sfumato.interfaces.service.studio.forms import (
     TYPES,
@@ -480,21 +481,10 @@ def statement(who: Overseer, request: Request) -> Response:
 def api_page(who: Anybody, request: Request) -> Response:
     """Document the API, from its own description."""
     described = request.app.openapi()
-    schemas = described.get("components", {}).get("schemas", {})
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in described["tags"]}
     for path, methods in described["paths"].items():
         for method, about in methods.items():
-            content = about.get("requestBody", {}).get("content", {})
-            ref = content.get("application/json", {}).get("schema", {}).get("$ref", "")
-            schema = schemas.get(ref.rpartition("/")[2], {})
-            one = {
-                "method": method.upper(),
-                "path": path,
-                "what": about.get("description", ""),
-                "fields": schema.get("properties", {}),
-                "required": schema.get("required", []),
-            }
-            groups.setdefault(about.get("tags", ["other"])[0], []).append(one)
+            groups[about["tags"][0]].append(documented(described, method, path, about))
     address = str(request.base_url).rstrip("/")
     return page(request, "api.html", who, api=described, groups=groups, address=address)
 
