@@ -27,7 +27,6 @@ from sfumato.fabrication.public_rules import (
     LARGEST_BRANCH,
     BranchPlan,
     PublicScale,
-    ScaledRows,
     plan_branches,
     require_entries,
 )
@@ -176,7 +175,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     ) -> CentredGaussians:
         """Record level, or that of persons: a few noisy sums."""
         into_ball = IntoUnitBall(scale.inner_bounds, given.width)
-        records = given.mapped(ScaledRows(scale)).mapped(into_ball)
+        records = given.mapped(scale).mapped(into_ball)
         plan = GaussiansPlan.of(  # [F1] the budget divided
             records,
             epsilon=self.epsilon,

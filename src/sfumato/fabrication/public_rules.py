@@ -16,7 +16,6 @@ __all__ = [
     "LARGEST_BRANCH",
     "BranchPlan",
     "PublicScale",
-    "ScaledRows",
     "plan_branches",
     "require_entries",
     "shares_of",
@@ -55,6 +54,15 @@ class PublicScale:
     def inner_bounds(self) -> Bounds:
         """The bounds of scaled rows."""
         return Bounds(lower=0.0, upper=1.0) if self._is_box else Bounds(norm=self.bounds.norm)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: a scale is a map of blocks of rows."""
+        return self.n_features
+
+    def __call__(self, rows: Array) -> Array:
+        """Clip and scale a block of rows."""
+        return self.scaled(rows)
 
     def scaled(self, X: Array) -> Array:
         """Clip rows and scale them, each by itself."""
@@ -114,22 +122,6 @@ class PublicScale:
         box = self.bounds.box(self.n_features)
         assert box is not None  # noqa: S101 - callers ask for a box first
         return box[0], box[1] - box[0]
-
-
-@dataclass(frozen=True)
-class ScaledRows:
-    """`PublicScale.scaled` as a map of blocks of rows, so that no copy of all rows is made."""
-
-    scale: PublicScale
-
-    @property
-    def width(self) -> int:
-        """Numbers of a row."""
-        return self.scale.n_features
-
-    def __call__(self, rows: Array) -> Array:
-        """Clip and scale a block of rows."""
-        return self.scale.scaled(rows)
 
 
 @dataclass(frozen=True)

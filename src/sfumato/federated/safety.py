@@ -23,7 +23,6 @@ from sfumato.additive.knots import PlaceTree
 from sfumato.additive.pairs import HatSums, PairRows, SideMeans
 from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError
-from sfumato.fabrication.public_rules import ScaledRows
 from sfumato.guarantee import Relation
 from sfumato.linear.noisy_gradient import LARGEST_WEIGHTS, GradientSum, on_weight_grid
 from sfumato.linear.residuals import Beside, ResidualSum
@@ -162,8 +161,6 @@ def _is_weight(constant: float) -> bool:
 
 def _other_bounds(row_map: Any, agreed: Bounds) -> bool:
     given = getattr(row_map, "bounds", None)
-    if isinstance(row_map, ScaledRows):
-        given = row_map.scale.bounds
     if isinstance(row_map, Encoded):
         given = row_map.encoder.bounds
     if given is None or isinstance(row_map, IntoUnitBall):  # of encoded rows: other numbers

@@ -25,7 +25,7 @@ from sfumato.bounds import Bounds
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.fabrication.label_tree import Coarse
-from sfumato.fabrication.public_rules import PublicScale, ScaledRows
+from sfumato.fabrication.public_rules import PublicScale
 from sfumato.fabrication.table_cells import ColumnCells, TableCells
 from sfumato.federated.messages import model_from, model_in
 from sfumato.functions.grid_density import Cells
@@ -77,7 +77,6 @@ KINDS: dict[str, type] = {
         PublicColumns,
         PublicScale,
         ResidualSum,
-        ScaledRows,
         ScoreAndTarget,
         ScoreBins,
         ScorePlaces,

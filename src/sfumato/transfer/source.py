@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import Bounds
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
-from sfumato.fabrication.public_rules import PublicScale, ScaledRows
+from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.memory import require_memory
 from sfumato.moments.pca import check_n_components
@@ -33,7 +33,7 @@ def release_sums(
 ) -> tuple[SourceGaussians, Guarantee]:
     """Record level: a few noisy sums, and one Gaussian per class from them."""
     into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
-    scaled = ArrayRecords(rows, codes, relation=payer.relation).mapped(ScaledRows(scale))
+    scaled = ArrayRecords(rows, codes, relation=payer.relation).mapped(scale)
     records = scaled.mapped(into_ball)
     plan = GaussiansPlan.of(  # [T1] the budget divided
         records,
