@@ -1,10 +1,10 @@
 """Fabricated tables of peers: MST, AIM and PrivBayes on the tables of `bench_fabricated_tables`.
 
 Peers see public bins, and a number is drawn evenly inside its bin. One record added or removed,
-epsilon 1, delta 1e-5 (PrivBayes: pure epsilon); as many runs as fit into the seconds of each. Run
-as ``python -m benchmarks.bench_fabricated_peers [mst] [privbayes] [aim]``, which keeps what was
-measured of the others; SFUMATO_PEERS_PYTHON names Pythons with smartnoise-synth and
-DataSynthesizer.
+epsilon 1, delta 1e-5; as many runs as fit into the seconds of each. Run as
+``python -m benchmarks.bench_fabricated_peers [METHOD[:TABLE]] ...``, which keeps what was measured
+of the others; SFUMATO_PEERS_PYTHON names Pythons with dpmm and smartnoise-synth, and ``keep FILE
+...`` takes over what other machines have measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,12 +26,14 @@ from benchmarks.recording import RESULTS, write
 
 SEED, EPSILON, DELTA = 0, 1.0, 1e-5
 PEERS = {
-    "mst": ("smartnoise-synth", "SmartNoise MST"),
-    "privbayes": ("datasynthesizer", "DataSynthesizer PrivBayes"),
-    "aim": ("smartnoise-synth", "SmartNoise AIM, 24 rounds"),
+    "mst": ("dpmm", "mst", "MST (dpmm)"),
+    "privbayes": ("dpmm", "privbayes", "PrivBayes (dpmm)"),
+    "aim": ("dpmm", "aim", "AIM (dpmm), at most 48 rounds"),
+    "smartnoise": ("smartnoise-synth", "mst", "SmartNoise MST"),
 }
 LIMIT = float(os.environ.get("SFUMATO_PEER_LIMIT", "3600"))  # wall-clock seconds
 SECONDS = float(os.environ.get("SFUMATO_PEER_SECONDS", "120"))  # CPU of one peer on one table
+PATH = RESULTS / "fabricated_tables_peers.json"
 
 
 def tables() -> Iterator[tuple[str, pd.DataFrame, dict[str, Any], str]]:
@@ -59,16 +62,16 @@ def measured(method: str, name: str, table: Any, facts: Any, label: str) -> dict
     if is_adult:
         real, sizes = adult_tables.codes(table), adult_tables.sizes()
     answer = ask(
-        *(PEERS[method][0], method),
+        *PEERS[method][:2],
         epsilon=EPSILON,
         delta=DELTA,
-        runs=2,
+        runs=5,
         seconds=SECONDS,
         limit=LIMIT,
         table=real,
         sizes=np.array(sizes),
     )
-    found: dict[str, Any] = {"table": name, "method": PEERS[method][1]}
+    found: dict[str, Any] = {"table": name, "method": PEERS[method][2]}
     if answer is None or "failed" in answer:
         return found | {"failed": "not installed" if answer is None else answer["failed"]}
     drawn = [np.array(each) for each in answer["releases"]]
@@ -92,15 +95,24 @@ def measured(method: str, name: str, table: Any, facts: Any, label: str) -> dict
     return found | {"forest": round(forest, 4), "logistic": round(logistic, 4), "learned_runs": 1}
 
 
+def keep(found: list[dict[str, Any]]) -> None:
+    """Put new numbers in place of those of the same method and table."""
+    new = {(each["method"], each["table"]) for each in found}
+    old = json.loads(PATH.read_text())["numbers"] if PATH.exists() else []
+    kept = [each for each in old if (each["method"], each["table"]) not in new]
+    numbers = sorted([*kept, *found], key=lambda each: (each["method"], each["table"]))
+    write(PATH.stem, numbers, seed=SEED, seconds_of_each=SECONDS, limit_of_each=LIMIT)
+
+
 def main() -> None:
-    path = RESULTS / "fabricated_tables_peers.json"
-    asked = [PEERS[name][1] for name in sys.argv[1:] or PEERS]
-    numbers = [n for n in json.loads(path.read_text())["numbers"] if n["method"] not in asked]
-    for method in sys.argv[1:] or PEERS:
+    if sys.argv[1:2] == ["keep"]:
+        keep([n for file in sys.argv[2:] for n in json.loads(Path(file).read_text())["numbers"]])
+        return
+    for asked in sys.argv[1:] or PEERS:
+        method, _, only = asked.partition(":")
         for name, table, facts, label in tables():
-            numbers.append(measured(method, name, table, facts, label))
-            print(numbers[-1], flush=True)
-            write(path.stem, numbers, seed=SEED, seconds_of_each=SECONDS, limit_of_each=LIMIT)
+            if only in ("", name):
+                keep([measured(method, name, table, facts, label)])
 
 
 if __name__ == "__main__":

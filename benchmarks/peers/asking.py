@@ -20,7 +20,6 @@ SCRIPTS = Path(__file__).parent / "scripts"
 # Where the name of a package is not that of its module.
 IMPORTED = {
     "adversarial-robustness-toolbox": "art",
-    "datasynthesizer": "DataSynthesizer",
     "smartnoise-synth": "snsynth",
 }
 

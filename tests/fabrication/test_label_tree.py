@@ -560,3 +560,47 @@ def test_gaussians_under_conditions() -> None:
     ):
         with pytest.raises(InvalidInputError, match=words):
             model.sample(3, given=wrong)
+
+
+def test_fine_cells_are_joined_by_their_masses() -> None:
+    (age,) = public_columns(
+        TableBounds.from_dict({"age": {"type": "int64", "lower": 0, "upper": 99}})
+    )
+    assert age.is_fine
+    assert not age.is_cut
+    fine = TableCells.of((age,), np.empty((0, 1)))
+    assert fine.sizes == (100,)
+    masses = np.full(100, 0.005)
+    masses[40] = 0.505  # an atom stays by itself
+    joined = fine.joined([masses], 8)
+    edges = joined.edges[0]
+    assert {-0.5, 39.5, 40.5, 99.5} <= set(edges) <= set(fine.edges[0])
+    assert len(edges) <= 3 * 8 + 1
+    rows = age.places(np.arange(100.0))[:, None]
+    np.testing.assert_array_equal(joined(rows)[:, 0], np.searchsorted(edges, np.arange(100.0)) - 1)
+    cells = np.full(4000, int(joined.cell_of(0, 10.0)))
+    drawn, _ = joined.draw(0, cells, masses, np.random.RandomState(0), fine)
+    assert set(drawn) == {k for k in range(100) if joined.cell_of(0, float(k)) == cells[0]}
+    few = public_columns(
+        TableBounds.from_dict({"kids": {"type": "int64", "lower": 0, "upper": 31}})
+    )
+    assert not few[0].is_fine
+    (given,) = public_columns(
+        TableBounds.from_dict({"age": {"type": "int64", "lower": 0, "upper": 99}}),
+        {"age": [18, 65]},
+    )
+    assert not given.is_fine  # what is declared is kept
+
+
+def test_atoms_of_whole_numbers_survive() -> None:
+    rng = np.random.default_rng(0)
+    hours = np.where(rng.random(6000) < 0.5, 40, rng.integers(1, 100, 6000))
+    table = pd.DataFrame({"hours": hours, "late": np.where(hours > 40, "yes", "no")})
+    facts = {"hours": {"type": "int64", "lower": 1, "upper": 99}, "late": ["no", "yes"]}
+    bounds = TableBounds.from_dict(facts, target="late")
+    made, late = Fabricator(
+        method="tree", epsilon=math.inf, bounds=bounds, random_state=0
+    ).fit_fabricate(table)
+    for value in (1, 39, 40, 41, 99):
+        assert (made["hours"] == value).mean() == pytest.approx((hours == value).mean(), abs=5e-3)
+    assert (late[made["hours"] > 40] == "yes").all()

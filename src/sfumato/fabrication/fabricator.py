@@ -508,14 +508,14 @@ class Fabricator(PrivateRowsEstimator):
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
         tree = self.released_tree()[1]
+        if len(self.released_["margins"]) != sum(tree.fine.sizes) * tree.n_classes:
+            raise refuse("released_", "counts of the columns")
         cells, n_columns = np.array(tree.cells.sizes), len(tree.cells.sizes)
         pairs, seconds = self.released_["tree"], self.released_["seconds"]
-        both = np.concatenate([pairs, seconds])
-        if pairs.shape != (n_columns - 1, 2) or (both >= n_columns).any():
+        if pairs.shape != (n_columns - 1, 2) or (np.vstack([pairs, seconds]) >= n_columns).any():
             raise refuse("released_", "a tree of the columns")
         allowed = {(column, second) for column, second, _ in tree.second_parents}
-        counts = {"margins": cells.sum(), "pairs": _joint(cells, pairs)}
-        counts["more_pairs"] = _joint(cells, seconds)
+        counts = {"pairs": _joint(cells, pairs), "more_pairs": _joint(cells, seconds)}
         if (
             any(len(self.released_[name]) != n * tree.n_classes for name, n in counts.items())
             or len(tree.order) != n_columns

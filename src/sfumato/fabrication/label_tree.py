@@ -90,19 +90,25 @@ def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> Released
         numeric = tuple(i for i, column in enumerate(plan.columns) if column.is_cut)
         cuts = release_cuts(records, numeric, plan.cuts, plan.levels, receipt)  # [W1] edges
         cuts = np.nan_to_num(cuts)  # 0 where a part was not cut
-    cells = TableCells.of(plan.columns, cuts)
-    counted = records.mapped(cells)
-    singles = CountTables(cells.sizes, tuple((i,) for i in range(n_columns)), n_classes)
-    margins = counted.release(singles, plan.margins, receipt)  # [W2] counts of columns
-    tree, pairs = np.empty((0, 2), dtype=np.intp), np.empty(0)
-    if plan.pairs is not None:
-        choices = _Choices(counted, plan, cells, receipt)
-        tree = choices.release_tree(singles.split(margins))  # [W3] the tree
-        pairs = _release_pairs(counted, cells, tree, plan, plan.pairs, receipt)  # [W4] its counts
-    released = ReleasedTree(cuts, margins, pairs, tree, np.array(plan.noise), records.public_rows)
+    fine = TableCells.of(plan.columns, cuts)
+    singles = CountTables(fine.sizes, tuple((i,) for i in range(n_columns)), n_classes)
+    margins = records.mapped(fine).release(singles, plan.margins, receipt)  # [W2] counts of columns
+    nothing, no_pairs = np.empty(0), np.empty((0, 2), dtype=np.intp)
+    noise, n_rows = np.array(plan.noise), records.public_rows
+    released = ReleasedTree(cuts, margins, nothing, no_pairs, noise, n_rows, n_parts=plan.n_parts)
+    if plan.pairs is None:
+        return released
+    known = LabelTree(fine, n_classes, released)
+    cells, counted = known.cells, records.mapped(known.cells)  # fine cells joined
+    choices = _Choices(counted, plan, cells, receipt)
+    tree = choices.release_tree(
+        [known.n_rows * margin for margin in known.margins]
+    )  # [W3] the tree
+    pairs = _release_pairs(counted, cells, tree, plan, plan.pairs, receipt)  # [W4] its counts
+    released = replace(released, tree=tree, pairs=pairs)
     if plan.more_pairs is None:
         return released
-    seconds = choices.release_seconds(LabelTree(cells, n_classes, released))  # [W5] second parents
+    seconds = choices.release_seconds(LabelTree(fine, n_classes, released))  # [W5] second parents
     more = _release_pairs(counted, cells, seconds, plan, plan.more_pairs, receipt)  # [W6] counts
     return replace(released, seconds=seconds, more_pairs=more)
 

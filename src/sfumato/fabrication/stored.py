@@ -38,6 +38,7 @@ _tree = record(
     n_rows=optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
     seconds=integers(None, 2),
     more_pairs=numbers(None),
+    n_parts=whole(least=0, most=2**20),
 )
 
 

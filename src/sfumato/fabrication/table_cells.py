@@ -28,7 +28,8 @@ __all__ = ["ColumnCells", "TableCells", "public_columns"]
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_VALUES = 32  # whole numbers of so short a range have a cell each
+MOST_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
+MOST_FINE_VALUES = 128  # and of so short a one in the counts of the column alone
 NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
 MOST_CATEGORIES = 64  # further categories share the last cell
 PARTS = 33  # points of a cell at which its distribution function is known; straight between them
@@ -54,6 +55,8 @@ class ColumnCells:
         Whether a missing cell is kept as missing.
     weights : tuple of float or None
         Public weights of its categories, by which those that share a cell are redrawn.
+    is_fine : bool
+        Whether its cells are counted finely by themselves and joined to fewer in pairs.
     """
 
     name: str
@@ -64,6 +67,7 @@ class ColumnCells:
     edges: tuple[float, ...] | None
     may_be_missing: bool
     weights: tuple[float, ...] | None = None
+    is_fine: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -75,8 +79,10 @@ class ColumnCells:
         """Whether the last cell stands for several categories."""
         return self.n_categories > MOST_CATEGORIES
 
-    def most_cells(self, levels: int) -> int:
-        """Give a public bound on its cells if ranges are halved so often."""
+    def most_cells(self, levels: int, n_parts: int = 0) -> int:
+        """Give a public bound on its cells if ranges are halved so often, or joined to parts."""
+        if n_parts and self.is_fine:
+            return 3 * n_parts + 2
         if self.n_categories:
             return min(self.n_categories, MOST_CATEGORIES) + 1
         return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
@@ -144,7 +150,9 @@ def _number(feature: Feature, asked: Sequence[float] | None) -> ColumnCells:
     if is_whole:
         lower, upper = math.ceil(lower) - 0.5, math.floor(upper) + 0.5
     edges = _edges(feature.name, (lower, upper), is_whole, asked)
-    return ColumnCells(feature.name, 0, lower, upper, is_whole, edges, feature.missing)
+    is_fine = edges is None or (asked is None and len(edges) > MOST_VALUES + 1)
+    about = is_whole, edges, feature.missing, None, is_fine
+    return ColumnCells(feature.name, 0, lower, upper, *about)
 
 
 def _edges(
@@ -158,7 +166,7 @@ def _edges(
                 "least."
             )
         return (ends[0], *inner, ends[1])
-    if is_whole and 0 < ends[1] - ends[0] <= MOST_VALUES:
+    if is_whole and 0 < ends[1] - ends[0] <= MOST_FINE_VALUES:
         return tuple(np.arange(ends[0], ends[1] + 1).tolist())
     return None
 
@@ -190,9 +198,29 @@ class TableCells:
             row = next(rows)
             places = EDGES[np.unique(row[row > 0]).astype(np.intp) - 1]
             inner = column.lower + places * (column.upper - column.lower)
+            if column.is_whole:  # the same records on both sides, and no cell without a number
+                inner = np.ceil(inner) - 0.5
             ascending = np.unique([column.lower, *inner, *column.around_ends(), column.upper])
             edges.append(tuple(ascending.tolist()))
         return cls(tuple(columns), tuple(edges))
+
+    def joined(self, masses: Sequence[Array], n_parts: int) -> TableCells:
+        """Join neighbouring cells of columns that are counted finely.
+
+        Parameters
+        ----------
+        masses : sequence of ndarray
+            Released masses of the cells of each column.
+        n_parts : int
+            About so many cells of equal mass are left, and those of more mass by themselves.
+        """
+        edges = [
+            _joined_edges(cuts, mass[: len(cuts) - 1], n_parts)
+            if cuts is not None and column.is_fine
+            else cuts
+            for column, cuts, mass in zip(self.columns, self.edges, masses, strict=True)
+        ]
+        return TableCells(self.columns, tuple(edges))
 
     @property
     def width(self) -> int:
@@ -229,11 +257,17 @@ class TableCells:
         return int(self(row)[0, column])
 
     def draw(
-        self, column: int, cells: Codes, masses: Array, generator: np.random.RandomState
+        self,
+        column: int,
+        cells: Codes,
+        masses: Array,
+        generator: np.random.RandomState,
+        fine: TableCells | None = None,
     ) -> tuple[Array, NDArray[np.bool_]]:
         """Draw a value inside each cell: a number, or the number of a category.
 
-        Numbers follow a monotone cubic through the cumulative masses of the cells.
+        Numbers follow a monotone cubic through the cumulative masses, which are those of `fine`
+        where these cells were joined from finer ones.
 
         Returns
         -------
@@ -258,24 +292,45 @@ class TableCells:
                 )
                 values = np.where(known == last, others, values)
             return values, missing
-        return _inside(
-            np.array(edges), known, masses[: last + 1], each.is_whole, generator
-        ), missing
+        known_at = (fine or self).edges[column] or ()
+        curve = _distribution(np.array(known_at), masses[: len(known_at) - 1])
+        return _inside(np.array(edges), known, curve, each.is_whole, generator), missing
+
+
+def _joined_edges(edges: tuple[float, ...], masses: Array, n_parts: int) -> tuple[float, ...]:
+    """Keep the edges that are nearest to equal masses, and both of a cell with more mass."""
+    if len(edges) - 1 <= n_parts:
+        return edges
+    shares = np.maximum(masses, 0.0) + 1e-12
+    shares /= shares.sum()
+    total = np.cumsum(shares)[:-1]
+    marks = np.arange(1, n_parts) / n_parts
+    kept = {int(np.argmin(np.abs(total - mark))) + 1 for mark in marks}
+    for cell in np.flatnonzero(shares > 1 / n_parts):
+        kept |= {int(cell), int(cell) + 1}
+    kept |= {0, len(edges) - 1}
+    return tuple(edges[place] for place in sorted(kept))
+
+
+def _distribution(edges: Array, masses: Array) -> tuple[Array, Array]:
+    """Give points of a smooth distribution function through cumulative masses."""
+    total = np.cumsum(np.maximum(masses, 0.0) + 1e-12)
+    curve = PchipInterpolator(edges, np.concatenate([[0.0], total / total[-1]]))
+    places = np.linspace(edges[:-1], edges[1:], PARTS)[1:]
+    fine = np.unique(np.concatenate([edges, places.ravel()]))
+    return fine, curve(fine)
 
 
 def _inside(
     edges: Array,
     cells: Codes,
-    masses: Array,
+    curve: tuple[Array, Array],
     is_whole: bool,
     generator: np.random.RandomState,
 ) -> Array:
     """Draw numbers inside cells by the smoothed distribution function."""
     lower, upper = edges[cells], edges[cells + 1]
-    total = np.cumsum(np.maximum(masses, 0.0) + 1e-12)
-    curve = PchipInterpolator(edges, np.concatenate([[0.0], total / total[-1]]))
-    fine = np.unique(np.concatenate([edges, np.linspace(edges[:-1], edges[1:], PARTS)[1:].ravel()]))
-    heights = curve(fine)
+    fine, heights = curve
     low, high = (np.interp(ends, fine, heights) for ends in (lower, upper))
     wanted = low + generator.uniform(size=len(cells)) * (high - low)
     inside = np.interp(wanted, heights, fine)

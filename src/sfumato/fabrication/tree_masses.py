@@ -7,7 +7,7 @@ beyond them. Rows are drawn from the root down, so rounded that shares are met a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.fabrication.table_cells import TableCells
+from sfumato.functions.grid_density import smooth
 from sfumato.functions.projection import density_threshold
 from sfumato.sums import CountTables
 
@@ -48,6 +49,8 @@ class ReleasedTree:
         Columns with a second parent, and that parent; a neighbour of the first one in the tree.
     more_pairs : ndarray
         Noisy counts of all pairs of `seconds`, one table after the other.
+    n_parts : int
+        Cells to which fine columns are joined in pairs; 0 where they are not.
     """
 
     cuts: Array
@@ -58,6 +61,7 @@ class ReleasedTree:
     n_rows: int | None
     seconds: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
     more_pairs: Array = field(default_factory=lambda: np.empty(0))
+    n_parts: int = 0
 
 
 class Node(NamedTuple):
@@ -79,23 +83,31 @@ class LabelTree:
 
     Parameters
     ----------
-    cells : TableCells
-        The cells of each column.
+    fine : TableCells
+        The cells of each column in which it is counted by itself.
     n_classes : int
         Classes.
     released : ReleasedTree
         The counts.
     """
 
-    cells: TableCells
+    fine: TableCells
     n_classes: int
     released: ReleasedTree
 
     @cached_property
     def noisy_margins(self) -> list[Array]:
         """Released counts of each column by class."""
-        tables = tuple((i,) for i in range(self.cells.width))
-        return CountTables(self.cells.sizes, tables, self.n_classes).split(self.released.margins)
+        tables = tuple((i,) for i in range(self.fine.width))
+        return CountTables(self.fine.sizes, tables, self.n_classes).split(self.released.margins)
+
+    @cached_property
+    def cells(self) -> TableCells:
+        """The cells of each column in pairs: fine ones are joined by their released masses."""
+        if not self.released.n_parts:
+            return self.fine
+        masses = [margin.sum(axis=1) for margin in self.fine_margins]
+        return self.fine.joined(masses, self.released.n_parts)
 
     def _split(self, pairs: Codes, counts: Array) -> list[Array]:
         """Give counts of pairs by class as tables."""
@@ -121,9 +133,39 @@ class LabelTree:
         return _masses(weights @ totals / weights.sum() / self.n_rows)
 
     @cached_property
+    def fine_margins(self) -> list[Array]:
+        """Masses of the fine cells of each column by class, with the shares of the classes."""
+        return [self._margin(_masses(shares)) for shares in self._smoothed_shares]
+
+    @property
+    def _smoothed_shares(self) -> Iterator[Array]:
+        """Released shares; whole numbers of a long range smoothed as far as the noise asks for."""
+        variance = (float(self.released.noise[0]) / self.n_rows) ** 2
+        for column, table in zip(self.fine.columns, self.noisy_margins, strict=True):
+            shares = table / self.n_rows
+            if column.is_fine and not column.is_cut and variance > 0:
+                last = len(shares) - column.may_be_missing
+                for c in range(self.n_classes):
+                    shares[:last, c] = smooth(shares[:last, c], variance, self.n_rows).masses
+            yield shares
+
+    @cached_property
     def margins(self) -> list[Array]:
-        """Masses of each column by class, with the shares of the classes."""
-        return [self._margin(_masses(table / self.n_rows)) for table in self.noisy_margins]
+        """The same of the cells in pairs."""
+        return [
+            margin if len(margin) == size else np.add.reduceat(margin, self._starts(column), axis=0)
+            for column, (margin, size) in enumerate(
+                zip(self.fine_margins, self.cells.sizes, strict=True)
+            )
+        ]
+
+    def _starts(self, column: int) -> Codes:
+        """Give the first fine cell of each joined one; that of missing values is the last."""
+        fine, joined = self.fine.edges[column], self.cells.edges[column]
+        assert fine is not None and joined is not None  # noqa: S101, PT018 - categories stay
+        starts = np.searchsorted(np.array(fine), joined[:-1])
+        missing = [len(fine) - 1] * self.fine.columns[column].may_be_missing
+        return np.concatenate([starts, missing]).astype(np.intp)
 
     def _margin(self, masses: Array) -> Array:
         per_class = masses.sum(axis=0)

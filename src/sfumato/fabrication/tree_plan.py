@@ -27,6 +27,7 @@ __all__ = [
     "counted_sizes",
     "is_tree_worthwhile",
     "usual_levels",
+    "usual_margin_share",
     "usual_seconds",
 ]
 
@@ -36,7 +37,10 @@ Array = NDArray[np.float64]
 CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
 COUNTED_TREE_SHARE = 0.2  # of mu²: counts of all pairs, where edges are chosen by them
 MOST_COUNTED_CELLS = 4  # of a column, in these counts
-MARGIN_SHARE = 0.5  # of the Gaussian part: counts of each column; pairs of columns get the rest
+# Of the Gaussian part: counts of each column, more of it below so many rows per noise of a count
+# of a pair. Pairs of columns get the rest.
+MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.7, 150.0
+FINE_LEVELS = 2  # columns are halved so much more often by themselves than in pairs
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
 MOST_COUNTS = 2**22  # counts of all candidate pairs together
@@ -72,7 +76,7 @@ def is_tree_worthwhile(
 
 
 def usual_levels(n_rows: int | None, noise: float) -> int:
-    """Choose how often the range of a column is halved: 4 to 32 cells.
+    """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns.
 
     Parameters
     ----------
@@ -110,6 +114,25 @@ def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
     share = next((share for least, share in SECONDS_BY_SIGNAL if signal >= least), 0.0)
     return max(0, math.ceil(share * (n_columns - 2)))
+
+
+def usual_margin_share(n_rows: int | None, noise: float) -> float:
+    """Choose the share of counts of single columns: larger where pairs are mostly noise.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        The number of rows where it is public.
+    noise : float
+        Standard deviation of the noise of a count of a pair of columns.
+
+    Returns
+    -------
+    float
+        A share of the Gaussian part of the budget.
+    """
+    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    return MARGIN_SHARE if signal >= NOISY_SIGNAL else NOISY_MARGIN_SHARE
 
 
 def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
@@ -157,6 +180,7 @@ class TreePlan:
     more_pairs: GaussianMechanism | None = None
     levels: int = 0
     more_noise: float = 1.0
+    n_parts: int = 0
 
     @classmethod
     def of(
@@ -193,7 +217,8 @@ class TreePlan:
         levels = usual_levels(records.public_rows, noise * more_noise)
         n_seconds = usual_seconds(records.public_rows, noise * more_noise, n_columns)
         n_choices = n_edges + n_seconds
-        asked = (n_cut, levels, n_edges, n_choices)
+        fine = levels + FINE_LEVELS
+        asked = (n_cut, fine, n_edges, n_choices)
         choosing = _chosen_by_scores if records.has_exact_sums else _chosen_by_counts
         cuts, choice = choosing(records, asked, mu)
         beside = [] if cuts is None else [cuts.event()]
@@ -210,18 +235,20 @@ class TreePlan:
         def gaussian(n_tables: int, share: float) -> GaussianMechanism:
             return _gaussian(records, _tables(n_tables), whole * math.sqrt(share))
 
-        one_pair = (1 - MARGIN_SHARE) / max(n_choices, 1)  # all pairs have the same noise
+        alone = usual_margin_share(records.public_rows, noise * more_noise) if n_edges else 1.0
+        one_pair = (1 - alone) / max(n_choices, 1)  # all pairs have the same noise
         return cls(
             columns,
             n_classes,
             cuts,
-            gaussian(n_columns, MARGIN_SHARE if n_edges else 1.0),
+            gaussian(n_columns, alone),
             choice,
             gaussian(n_edges, n_edges * one_pair) if n_edges else None,
             n_seconds,
             gaussian(n_seconds, n_seconds * one_pair) if n_seconds else None,
-            levels,
+            fine,
             more_noise,
+            2**levels,
         )
 
     def mechanisms(self) -> list[Mechanism]:
@@ -245,6 +272,7 @@ class TreePlan:
             few = counted_sizes(sizes)
             self.choice.for_size(sum(few) ** 2 * self.n_classes)
         if self.pairs is not None:
+            sizes = [column.most_cells(self.levels, self.n_parts) for column in self.columns]
             largest = sorted(sizes)[-2:]
             self.pairs.for_size(len(sizes) * largest[0] * largest[1] * self.n_classes)
 

@@ -86,8 +86,8 @@ class DeclaredTable:
         asked = wanted or {}
         values, gaps = {}, []
         for i, feature in enumerate(self.bounds.features):
-            masses = tree.margins[i].sum(axis=1)
-            drawn, missing = tree.cells.draw(i, numbers[:, i], masses, generator)
+            masses = tree.fine_margins[i].sum(axis=1)
+            drawn, missing = tree.cells.draw(i, numbers[:, i], masses, generator, tree.fine)
             drawn = np.full(len(numbers), asked[i]) if i in asked else drawn
             # Constraints speak of the units of the table.
             values[feature.name] = feature.unscaled(drawn) if feature.is_number else drawn

@@ -304,6 +304,7 @@ def _fabricator_in_present_words(parameters: dict[str, Any], learned: dict[str, 
     if isinstance(released, dict) and "margins" in released:  # trees had no second parents
         released.setdefault("seconds", np.empty((0, 2), dtype=np.intp))
         released.setdefault("more_pairs", np.empty(0))
+        released.setdefault("n_parts", 0)
 
 
 def _is_learned(name: str) -> bool:
