@@ -5,13 +5,16 @@ record replaced.
 The histogram has ``2 n^(1/3)`` bins (``2 n^(1/4)`` along each axis of the plane, or half as many
 where that is better), negative counts cut off. The rules of the grid were chosen on the laws of
 `TUNED` with plain NumPy noise; the others were not looked at. Run as
-``python -m benchmarks.bench_densities``; Adult and diamonds are found through SFUMATO_DATA.
+``python -m benchmarks.bench_densities [line] [plane]``, which keeps the other part; Adult and
+diamonds are found through SFUMATO_DATA.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta, gamma, multivariate_normal, norm, t
 
-from benchmarks.recording import timed, write
+from benchmarks.recording import RESULTS, timed, write
 from sfumato import Bounds, PrivateDensity
 from sfumato.functions.grid_density import GridDensity
 from sfumato.mechanisms import LaplaceMechanism
@@ -243,18 +246,31 @@ def in_the_plane() -> Iterator[dict[str, Any]]:
             yield row("plane", name, n, epsilon, array[:, [0, best, 3]])
 
 
-if __name__ == "__main__":
-    numbers = [*on_a_line(), *in_the_plane()]
+def main() -> None:
+    parts = {"line": on_a_line, "plane": in_the_plane}
+    asked = sys.argv[1:] or list(parts)
+    path, numbers = RESULTS / "densities.json", []
+    if len(asked) < len(parts) and path.exists():
+        numbers = json.loads(path.read_text())["numbers"]["rows"]
+    numbers = [
+        each for each in numbers if ("plane" if each["kind"] == "plane" else "line") not in asked
+    ]
+    for part in asked:
+        numbers += parts[part]()
     covers = [each["band_cover"] for each in numbers if "band_cover" in each]
     write(
         "densities",
         {
             "worst_ratio": max(each["ratio"] for each in numbers),
-            "mean_band_cover": round(float(np.mean(covers)), 4),
-            "band_cover_from_to": [min(covers), max(covers)],
+            "mean_band_cover": round(float(np.mean(covers)), 4) if covers else None,
+            "band_cover_from_to": [min(covers), max(covers)] if covers else None,
             "rows": numbers,
         },
         seed=SEED,
         runs=RUNS,
         band_runs=BAND_RUNS,
     )
+
+
+if __name__ == "__main__":
+    main()
