@@ -117,7 +117,7 @@ def _fabricated_tables(numbers: list[dict[str, Any]]) -> str:
 def _fabricated_peers(numbers: list[dict[str, Any]]) -> str:
     text = (
         "The same tables and measures, epsilon 1, beside the rows above: peers see public bins, "
-        "and a number is drawn evenly inside its bin. AIM is cut down to 24 rounds."
+        "and a number is drawn evenly inside its bin. AIM is cut down to 48 rounds at most."
     )
     rows = []
     for r in numbers:
