@@ -39,14 +39,14 @@ NO_PRIVACY = 0.359  # the score that the paper prints for hulls of raw rows
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=list(PARTS))
     parser.add_argument("--device", default=None)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--epsilon", type=float, nargs="*", default=[32, 16, 4])
     parser.add_argument("--n-layers", type=int, default=5)
     options = parser.parse_args()
-    for part in options.parts:
+    for part in options.parts or PARTS:
         context = (
             {} if part != "scores" else {k: v for k, v in vars(options).items() if k != "parts"}
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import pytest
 
 # Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
 NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"}
+SECONDS_EACH = 6
+# What a benchmark may lack here: data sets, a GPU, packages of others.
+NOT_HERE = ("SFUMATO_DATA", "No such file", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
 REPRODUCTIONS = "reproduce_"  # shown on a page of their own
 
 
@@ -136,6 +141,35 @@ def test_every_benchmark_can_be_started() -> None:
     names = [f"benchmarks.{path.stem}" for path in sorted(folder.glob("bench_*.py"))]
     ended = subprocess.run([sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.servers
+def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
+    """Each as `make bench` starts it, for a few seconds: `make bench-quick` lets them run longer.
+
+    One that ends early must end well, or ask for data that this machine does not have.
+    """
+    main = pytest.importorskip("benchmarks.__main__")
+    results = tmp_path / "results"
+    results.mkdir()
+    environment = {**os.environ, "SFUMATO_RESULTS": str(results), "OMP_NUM_THREADS": "1"}
+    environment.setdefault("SFUMATO_DATA", str(tmp_path))
+
+    def said(name: str) -> str | None:
+        (module, *arguments), *_ = main.BENCHMARKS[name]
+        command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=SECONDS_EACH
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        words = done.stderr.strip().rpartition("\n")[2]
+        missing = any(word in words for word in NOT_HERE)
+        return None if done.returncode == 0 or missing else f"{name}: {words}"
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not [words for words in pool.map(said, main.BENCHMARKS) if words]
 
 
 def test_a_quick_run_names_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ One file for each family of sections; a section is an entry of its SECTIONS.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from benchmarks.drawing import title_of
 from benchmarks.recording import RESULTS
@@ -27,7 +28,7 @@ from benchmarks.tables import (
     spending,
 )
 from benchmarks.tables.charts import charts
-from benchmarks.tables.page import HEAD, Sections, section
+from benchmarks.tables.page import HEAD, Sections, contents, section
 
 FAMILIES = (
     *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
@@ -42,11 +43,11 @@ def rebuild() -> None:
     folder.mkdir(exist_ok=True)
     for old in folder.glob("*.svg"):
         old.unlink()
-    parts = [HEAD]
+    there = {name: title for name, (title, _) in SECTIONS.items() if _path(name).is_file()}
+    parts = [HEAD, contents(list(there.values()))]
     for name, (title, text) in SECTIONS.items():
-        path = RESULTS / f"{name}.json"
-        if path.is_file():
-            record = json.loads(path.read_text())
+        if name in there:
+            record = json.loads(_path(name).read_text())
             pictures = []
             for number, drawn in enumerate(charts(name, record["numbers"]), 1):
                 file = folder / f"{name}-{number}.svg"
@@ -54,3 +55,7 @@ def rebuild() -> None:
                 pictures.append(f"![{title_of(drawn)}](charts/{file.name})")
             parts.append(section(title, text, record, pictures))
     (RESULTS.parent / "README.md").write_text("\n".join(parts))
+
+
+def _path(name: str) -> Path:
+    return RESULTS / f"{name}.json"

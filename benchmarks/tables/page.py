@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,19 @@ line is in our favour, a bar to the left is a loss; the tables behind the charts
 """
 
 
-LONGEST_TABLE = 8  # rows that stand open
+def contents(titles: list[str]) -> str:
+    """Give links to all sections, behind a line that opens them."""
+    links = "\n".join(f"- [{title}](#{anchor(title)})" for title in titles)
+    opening = f"<details><summary>Contents, {len(titles)} sections</summary>"
+    return f"{opening}\n\n{links}\n\n</details>\n"
+
+
+def anchor(title: str) -> str:
+    """Name a heading as GitHub does."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+LONGEST_TABLE = 4  # rows that stand open
 
 
 def section(
