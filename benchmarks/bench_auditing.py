@@ -39,7 +39,7 @@ NO_PRIVACY = 0.359  # the score that the paper prints for hulls of raw rows
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--device", default=None)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--rows", type=int, default=60_000)

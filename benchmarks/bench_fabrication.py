@@ -41,7 +41,7 @@ EPSILONS = (1, 2, 4, 8, 16)
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--device", default=None)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--rows", type=int, default=60_000)

@@ -29,7 +29,7 @@ PARTIES = (2, 5, 10, 20, 50, 100)
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--n-layers", type=int, default=5)

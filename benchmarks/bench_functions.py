@@ -46,8 +46,8 @@ def density(n_features: int) -> KernelExpansion:
     return KernelExpansion(GAUSSIAN, rows, np.full(1000, 1e-3))
 
 
-def release(function: Any, kernel: Any, how: str, **options: Any) -> Any:
-    return release_function(function, kernel=kernel, mechanism=MECHANISM, how=how, **options)
+def release(function: Any, kernel: Any, form: str, **options: Any) -> Any:
+    return release_function(function, kernel=kernel, mechanism=MECHANISM, form=form, **options)
 
 
 def online(function: Any, kernel: Any, **options: Any) -> OnlineFunction:

@@ -37,7 +37,7 @@ WAYS: tuple[tuple[str, int], ...] = (("central", 1), ("noisy", 10), ("secure", 1
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--n-layers", type=int, default=5)
