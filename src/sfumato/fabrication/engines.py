@@ -12,7 +12,7 @@ entry                 every entry with entry noise, equations (74) to (77)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.engines.opening import lies_elsewhere
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.fabrication.public_rules import (
     LARGEST_BRANCH,
     BranchPlan,
@@ -30,12 +31,12 @@ from sfumato.fabrication.public_rules import (
     plan_branches,
     require_entries,
 )
+from sfumato.fabrication.row_noise import EntryNoise, LocalNoise
 from sfumato.fabrication.smoothing import MOST_PASSES, Stop, fabricate_groups
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_count
 from sfumato.kernels.arrays import Array, to_numpy
-from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
@@ -45,6 +46,7 @@ from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_ga
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.noisy_rows import release_rows
 
 __all__ = [
     "METHODS",
@@ -190,47 +192,59 @@ class PrivateRowsEstimator(PrivateEstimator):
         return released.in_units_of(scale.inner_bounds)
 
     def _release_rows(
-        self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
+        self, scale: PublicScale, records: Records, n_classes: int
     ) -> tuple[BranchedRows, NDArray[np.intp]]:
         """One private row for each row, cut into branches; and their private or public labels."""
-        if not self._is_entry:
-            return self._release_locally(scale, rows, codes, n_classes)
-        mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon)
-        entries = scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
-        mechanism.for_size(entries.size)
-        receipt = self._prepay(mechanism)  # [F5] charge one entry, then draw
-        units = scale.entry_units(self.entry_bound)
-        noisy = mechanism.release(entries * units, ledger=receipt)  # [F6] the only release
-        noisy /= units
-        plan = self._plan(mechanism.variance() * float(np.mean(units**-2)), noisy.shape[1])
-        self.guarantee_ = entry_guarantee(mechanism, scale, self.entry_bound, self._public_facts())
+        noise = self._row_noise(scale, int(records.public_rows or 0), n_classes)
+        receipt = self._prepay(*noise.mechanisms())  # [F5] [F8] charge all, then draw
+        noisy, codes = release_rows(records, noise, receipt, n_classes)
+        if isinstance(noise, EntryNoise):
+            units = scale.entry_units(self.entry_bound)
+            variance = noise.mechanism.variance() * float(np.mean(units**-2))
+            promise = entry_guarantee(
+                noise.mechanism, scale, self.entry_bound, self._public_facts()
+            ).only_if(*receipt.conditions)
+        else:
+            variance, promise = math.inf, self._guarantee(receipt)
+        plan = self._plan(variance, noisy.shape[1])
+        self.guarantee_ = promise
         places, classes = cut_rows(noisy, codes, plan, self.random_state)  # [F7] after the noise
-        return BranchedRows(noisy, places, classes, usual_passes=plan.passes), codes
+        passes = plan.passes if self._is_entry else USUAL_PASSES
+        return BranchedRows(noisy, places, classes, usual_passes=passes), codes
 
-    def _release_locally(
-        self, scale: PublicScale, rows: NDArray[Any], codes: NDArray[np.intp], n_classes: int
-    ) -> tuple[BranchedRows, NDArray[np.intp]]:
-        into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
+    def _row_noise(
+        self, scale: PublicScale, n_rows: int, n_classes: int
+    ) -> EntryNoise | LocalNoise:
+        """Give the noise of single rows, made for so many of them."""
+        size = n_rows * scale.n_features
+        if self._is_entry:
+            mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon).for_size(size)
+            return EntryNoise(mechanism, scale, self.entry_bound)
         with_labels = n_classes > 1
         noise = GaussianMechanism.calibrate(
             sensitivity=2.0,  # the diameter of the unit ball
             epsilon=self.epsilon * (1 - LABEL_SHARE * with_labels),
             delta=self.delta,
-        ).for_size(rows.size)
-        mechanisms: list[Mechanism] = [noise]
-        if with_labels:
-            response = RandomizedResponseMechanism.calibrate(
+        ).for_size(size)
+        response = (
+            RandomizedResponseMechanism.calibrate(
                 n_labels=n_classes, epsilon=self.epsilon * LABEL_SHARE
             )
-            mechanisms.append(response)
-        receipt = self._prepay(*mechanisms)  # [F8] charge both, then draw
-        noisy = noise.release(into_ball(scale.scaled(rows)), ledger=receipt)
-        codes = response.release(codes, ledger=receipt) if with_labels else codes
-        centre, radius = scale.inner_bounds.ball(rows.shape[1])
-        noisy = centre + radius * noisy
-        plan = self._plan(math.inf, noisy.shape[1])
-        self.guarantee_ = self._guarantee(receipt)
-        return BranchedRows(noisy, *cut_rows(noisy, codes, plan, self.random_state)), codes
+            if with_labels
+            else None
+        )
+        return LocalNoise(noise, response, scale)
+
+    def _records_for_noise(
+        self, rows_of: Callable[..., Any], X: Any, y: Any, groups: Any
+    ) -> tuple[Records, Any]:
+        """Give records, in memory or elsewhere, and the label set."""
+        if lies_elsewhere(X) and y is not None and self.row_bounds.labels is None:
+            raise MissingBoundsError(
+                "Records that are not in memory need their labels listed in the bounds."
+            )
+        records, labels = self._read(rows_of, X, y, groups)
+        return records, labels
 
     # After the releases ---------------------------------------------------------------------
 

@@ -297,12 +297,10 @@ class Fabricator(PrivateRowsEstimator):
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
             self.released_ = gaussians_to_record(released, records.public_rows)
         else:
-            rows, codes, labels = self._rows_and_codes(X, self._target(X, y))
-            self._groups(X, groups)  # refuses them
+            records, labels = self._records_for_noise(self._rows_and_codes, X, y, groups)
             self._note_labels(labels)
-            self._warn_if_weak(len(rows))
-            scale = PublicScale(bounds, rows.shape[1])
-            private, codes = self._release_rows(scale, rows, codes, self._n_classes)  # [F4] to [F8]
+            scale = PublicScale(bounds, records.width)
+            private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F8]
             passes = self._passes(private)
             fabricated = in_order(private, self._fabricated(private, passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}

@@ -211,7 +211,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         """
         bounds = self._check_promise()
         parameters = self._hull_parameters()
-        records, rows, codes, labels = self._given(X, y, bounds)
+        records, labels = self._given(X, y, bounds)
         if len(labels) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."
@@ -223,7 +223,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
             private = self._drawn(released)  # [H2] post-processing from here on
         else:
-            private, _ = self._release_rows(scale, rows, codes, len(labels))
+            private, _ = self._release_rows(scale, records, len(labels))
         groups = self._fabricated(private, self._passes(private) if self.fabricate else None)
         shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
         branches = fit_branches(groups, **shared)
@@ -235,21 +235,23 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         )
         return self
 
-    def _given(
-        self, X: Any, y: Any, bounds: Bounds
-    ) -> tuple[Records, NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
-        """Give records, and the rows and codes of an array, and the label set."""
-        if isinstance(X, Records):
-            if not self._draws_rows:
-                raise UnsupportedModeError(
-                    "Private rows are made of rows in memory; records that lie elsewhere are "
-                    "added up: unit='record' with method='moments'."
-                )
-            records, labels = self._records(X, None, bounds)
-            return records, np.empty((0, records.width)), np.empty(0, dtype=np.intp), labels
+    def _given(self, X: Any, y: Any, bounds: Bounds) -> tuple[Records, NDArray[Any]]:
+        """Give records, in memory or elsewhere, and the label set."""
+        if not isinstance(X, Records):
+            return self._records_for_noise(self._rows_and_codes, X, y, None)
+        if not self._draws_rows:
+            raise UnsupportedModeError(
+                "Private rows are made of rows, not of records that are added up: unit='record' "
+                "with method='moments'."
+            )
+        return self._records(X, None, bounds)
+
+    def _rows_and_codes(
+        self, X: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
+        """Give rows, the numbers of their labels and the label set."""
         rows = self._check_rows(X)
-        codes, labels = self._check_labels(rows, self._target(X, y), self._listed(bounds))
-        return self._array_records(rows, codes, None), rows, codes, labels
+        return rows, *self._check_labels(rows, y, self._listed(self.row_bounds))
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
         """Give the label of the nearest hull.
