@@ -34,15 +34,20 @@ VARIABLE = re.compile(
 
 
 def everything(
-    folder: Path, rows: str, tapes: list[Tape], caplog: pytest.LogCaptureFixture
+    folder: Path,
+    rows: str,
+    tapes: list[Tape],
+    caplog: pytest.LogCaptureFixture,
+    described: str | None = None,
 ) -> list[str]:
     """Go the whole way on some rows, in this process, and collect all that anybody can see."""
     (folder / "data").mkdir(parents=True)
-    (folder / "data" / TABLE).write_text(rows)
+    (folder / "data" / TABLE).write_text(described or rows)
     house, seen = House(folder), []
     caplog.clear()
     caplog.set_level(logging.DEBUG)
     house.open()
+    (folder / "data" / TABLE).write_text(rows)
     playback = list(tapes)
     for asked in TASKS:
         job = house.submit(**asked)
@@ -69,11 +74,15 @@ def everything(
     return [VARIABLE.sub("#", text) for text in seen]
 
 
-def neighbours(folder: Path) -> tuple[str, str]:
+ODD = '1e308,"heavy; 99",Lovelace,perhaps'
+RAGGED = '1;2,3,,,,,"'
+
+
+def neighbours(folder: Path, line: str = ODD) -> tuple[str, str]:
     """One row of the table is another: odd cells, far outside of the bounds, an unknown label."""
     write_table(folder / "rows.csv")
     lines = (folder / "rows.csv").read_text().splitlines()
-    other = [*lines[:7], '1e308,"heavy; 99",Lovelace,perhaps', *lines[8:]]
+    other = [*lines[:7], line, *lines[8:]]
     return "\n".join(lines) + "\n", "\n".join(other) + "\n"
 
 
@@ -86,6 +95,20 @@ def test_answers_do_not_depend_on_rows(tmp_path: Path, caplog: pytest.LogCapture
     assert len(first) == len(again)
     for one, two in zip(first, again, strict=True):
         assert one == two
+
+
+@pytest.mark.parametrize("line", [RAGGED, "", "\x00", "é" * 300])
+def test_no_line_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A job that fails because of one line says something of that line."""
+    rows, other = neighbours(tmp_path, line)
+    monkeypatch.setattr(f"{__name__}.TASKS", TASKS[:1])
+    tapes: list[Tape] = []
+    first = everything(tmp_path / "a", rows, tapes, caplog)
+    assert '"state": "released"' in first[0]
+    again = everything(tmp_path / "b", other, list(tapes), caplog, described=rows)
+    assert first == again
 
 
 def test_a_planted_leak_is_seen(

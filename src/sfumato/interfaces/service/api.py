@@ -106,7 +106,7 @@ def dataset(who: Anybody, name: str, request: Request) -> Record:
     return office_of(request).dataset(who, name)
 
 
-@router.put("/datasets/{name}/columns/{column}", tags=["data sets"])
+@router.put("/datasets/{name}/columns/{column:path}", tags=["data sets"])
 def confirm_column(
     who: Officer, name: str, column: str, body: bodies.ColumnFacts, request: Request
 ) -> Record:

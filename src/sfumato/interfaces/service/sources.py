@@ -138,7 +138,12 @@ def opened_source(
             yield table
         return
     place = path if name is None else Path(f"{path}:{name}")
-    yield TableFile.sniffed(place) if bounds is None else TableFile(place)
+    # Declared from the start: types that are guessed first could make one record an error.
+    yield TableFile.sniffed(place) if bounds is None else _declared(place, bounds)
+
+
+def _declared(path: Path, bounds: TableBounds) -> TableFile:
+    return TableFile(path, bounds.types(), bounds.text)
 
 
 @contextmanager
@@ -172,9 +177,8 @@ def _of_folder(
     if bounds is None:
         yield from _proposed(names)
         return
-    types = bounds.types()
     for path in names:
-        for batch in TableFile(path).declared(types, bounds.text).batches(list(types)):
+        for batch in _declared(path, bounds).batches(list(bounds.types())):
             yield bounds.text or TextFormat(), batch
 
 

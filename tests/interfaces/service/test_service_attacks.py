@@ -1,0 +1,204 @@
+"""What an analyst who means harm would try, and what a messy table does by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from sfumato import Ledger
+from sfumato.accounting.shared_budget import SharedBudget
+from sfumato.exceptions import BudgetExceededError
+from sfumato.interfaces.service.access import Person
+from sfumato.interfaces.service.office import Office
+from tests.interfaces.service.house import House
+from tests.interfaces.service.test_service_studio import Browser
+
+SCRIPT = "<script>alert(1)</script>"
+NAMES = ['<img src=x onerror="alert(1)">', "BP sys/dia", "a\"b'c", "läng e%20&?#", "ill?"]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+def messy_table(path: Path) -> None:
+    """Write columns whose names are markup, addresses and quotes, and cells that are scripts."""
+    rng = np.random.default_rng(0)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in NAMES]
+    lines = [";".join(quoted)]
+    for row in range(200):
+        cells = [f"{rng.normal(50, 9):.1f}".replace(".", ","), str(rng.integers(80, 200))]
+        cells += [SCRIPT if row % 2 else "</svg>", f"{rng.integers(0, 9)}"]
+        lines.append(";".join([*cells, "yes" if row % 3 else "no"]))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def open_messy(house: House) -> None:
+    messy_table(Path(house.settings.data) / "messy.csv")
+    body = {"name": "messy", "path": "messy.csv", "target": "ill?", "protected": SCRIPT}
+    body |= {"why": SCRIPT, "epsilon": 30.0, "delta": 1e-5, "auto_approve": 10.0}
+    house.call("olga", "POST", "/datasets", body, status=201)
+    house.work()
+    facts: list[dict[str, Any]] = [
+        {"type": "double", "lower": 0, "upper": 100},
+        {"type": "int64", "lower": 50, "upper": 250},
+        {"type": "string", "categories": [SCRIPT, "</svg>"]},
+        {"type": "int64", "lower": 0, "upper": 9},
+        {"type": "string", "labels": ["no", "yes"]},
+    ]
+    for name, told in zip(NAMES, facts, strict=True):
+        path = f"/datasets/messy/columns/{quote(name, safe='')}"
+        house.call("olga", "PUT", path, told)
+    house.call("olga", "PUT", "/datasets/messy/format", {"delimiter": ";", "decimal": ","})
+    house.call("olga", "POST", "/datasets/messy/open", {"one_row_per_person": True})
+    house.call("olga", "PUT", "/datasets/messy/quotas/ada", {"epsilon": 30.0})
+
+
+def test_names_cells_and_purposes_are_text_on_every_page(house: House) -> None:
+    open_messy(house)
+    jobs = [
+        house.done("ada", "messy", kind="explanation", estimator=None, purpose=SCRIPT, epsilon=3),
+        house.done(
+            *("ada", "messy"), kind="density", columns=NAMES[:2], estimator=None, purpose=SCRIPT
+        ),
+        house.done("ada", "messy", kind="function", columns=NAMES[:1], estimator=None),
+    ]
+    assert [job["state"] for job in jobs] == ["released"] * 3, jobs
+    waiting = house.submit("ada", "messy", epsilon=11.0, purpose=SCRIPT)
+    ada, olga, uwe = (Browser(house, name) for name in ("ada", "olga", "uwe"))
+    pages = [ada.get("/"), ada.get("/datasets/messy"), ada.get("/datasets/messy/ask")]
+    pages += [ada.get(f"/releases/{job['id']}") for job in jobs]
+    pages += [olga.get("/inbox"), olga.get(f"/jobs/{waiting['id']}"), olga.get("/jobs")]
+    pages += [olga.get("/datasets/messy"), uwe.get("/audit"), uwe.get("/datasets/messy")]
+    for text in pages:
+        assert SCRIPT not in text
+        assert "<img src=x" not in text
+        assert text.count("<svg") == text.count("</svg>"), "a cell ends no picture"
+    assert any("&lt;script&gt;" in text for text in pages)
+
+
+def test_a_confirmation_page_shows_markup_as_text(house: House) -> None:
+    messy_table(Path(house.settings.data) / "messy.csv")
+    body = {"name": "messy", "path": "messy.csv", "protected": "x", "why": "y", "epsilon": 1.0}
+    house.call("olga", "POST", "/datasets", body, status=201)
+    house.work()
+    text = Browser(house, "olga").get("/datasets/messy/confirm")
+    assert SCRIPT not in text
+    assert "<img src=x" not in text
+
+
+def test_two_who_work_together_spend_one_total(house: House) -> None:
+    house.open(epsilon=1.0)
+    ends = []
+    for number in range(12):  # each within her own quota of 0.8
+        who = ("ada", "bob")[number % 2]
+        answer = house.request(
+            "POST",
+            "/api/v1/datasets/patients/jobs",
+            json={"kind": "moments", "epsilon": 0.4, "purpose": "together"},
+            headers={"Authorization": f"Bearer {house.tokens[who]}"},
+        )
+        if answer.status_code == 202:
+            house.work()
+            ends.append(house.call(who, "GET", f"/jobs/{answer.json()['id']}")["state"])
+    total, *quotas = SharedBudget(Ledger(house.settings.ledger_address), "patients").holdings()
+    assert total.filter.admits(total.cost)
+    assert total.spent <= 1.0
+    assert sum(one.spent for one in quotas) > 1.0, "by quotas alone they had more"
+    assert ends.count("released") < 12
+
+
+def test_a_key_that_is_replayed_is_one_job_per_person_and_data_set(house: House) -> None:
+    house.open(epsilon=5.0)
+    first = house.submit("ada", key="same", epsilon=0.3)
+    other = house.submit("bob", key="same", epsilon=0.3)
+    assert first["id"] != other["id"], "nobody gets the job of another by her key"
+    changed = house.submit("ada", key="same", epsilon=2.0)
+    assert changed["id"] == first["id"]
+    assert changed["epsilon"] == 0.3, "what was asked first"
+    house.work()
+    assert len(house.call("olga", "GET", "/datasets/patients/charges")) == 2
+    again = house.submit("ada", key="same", epsilon=0.3)
+    assert (again["id"], again["state"]) == (first["id"], "released")
+
+
+def test_a_quota_is_no_race(house: House) -> None:
+    """Charges of one analyst from many threads at once: the quota holds."""
+    house.open(epsilon=5.0)
+    house.call("olga", "PUT", "/datasets/patients/quotas/ada", {"epsilon": 0.5})
+    offices = [Office(house.settings) for _ in range(4)]
+    ready = threading.Barrier(8)
+
+    def submit(number: int) -> None:
+        ready.wait(900)
+        who = Person("ada", "analyst", "all", "test")
+        asked = {"kind": "moments", "epsilon": 0.3, "delta": None, "purpose": "a race"}
+        with contextlib.suppress(BudgetExceededError):
+            offices[number % 4].submit(who, "patients", asked, None)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(submit, range(8)))
+    house.work()
+    quota = SharedBudget(Ledger(house.settings.ledger_address), "patients").holdings()
+    ada = next(one for one in quota if one.holder == "ada")
+    assert ada.spent <= 0.5
+    states = [one["state"] for one in house.call("ada", "GET", "/jobs")]
+    assert states.count("released") == 2, "0.3 twice is 0.43 as Gaussian releases, thrice is more"
+    for office in offices:
+        office.store.close()
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "../../ledger.db",
+        "..%2F..%2Fledger.db",
+        "%2e%2e/%2e%2e/service.db",
+        "....//secret.key",
+        "/etc/passwd",
+        "model.sfumato%00.json",
+        ".rows",
+        "release.json",
+    ],
+)
+def test_files_of_a_release_are_those_that_are_listed(house: House, file: str) -> None:
+    house.open()
+    job = house.done(kind="function", columns=["age"], estimator=None)
+    assert job["state"] == "released"
+    headers = {"Authorization": f"Bearer {house.tokens['ada']}"}
+    answer = house.request("GET", f"/api/v1/releases/{job['id']}/files/{file}", headers=headers)
+    assert answer.status_code == 404
+    page = Browser(house, "ada")._send("GET", f"/releases/{job['id']}/files/{file}")
+    assert page.status_code == 404
+
+
+@pytest.mark.parametrize("content", ["text/plain", "application/x-www-form-urlencoded"])
+def test_another_site_cannot_use_the_api_of_a_visitor(house: House, content: str) -> None:
+    """A cookie opens no route of the API, and a form of another site carries no token."""
+    browser = Browser(house, "olga")
+    cookie = "; ".join(f"{key}={value}" for key, value in browser.cookies.items())
+    headers = {"Cookie": cookie, "Content-Type": content, "Origin": "https://evil.example"}
+    body = json.dumps({"name": "eve", "role": "officer"})
+    answer = house.request("POST", "/api/v1/people", content=body, headers=headers)
+    assert answer.status_code == 401
+    form = house.request("POST", "/people", content="name=eve&role=officer", headers=headers)
+    assert form.status_code in (403, 422)
+    assert "eve" not in [one["name"] for one in house.office.store.people()]
+
+
+def test_a_budget_without_a_total_is_refused(house: House) -> None:
+    body = {"name": "none", "path": "patients.csv", "protected": "x", "why": "y"}
+    told = house.call("olga", "POST", "/datasets", body, status=422)
+    assert "'epsilon'" in told["message"]
