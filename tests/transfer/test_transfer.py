@@ -20,6 +20,7 @@ from sfumato.guarantee import Status
 from sfumato.mechanisms.tape import taped
 from sfumato.testing import seeded_noise
 from sfumato.testing.inspection import equal_to_the_bit, leaves, unpacked
+from sfumato.transfer import TransferSource
 from sfumato.transfer.gaussians import codes_alone
 from sfumato.transfer.source import source_reach
 
@@ -365,7 +366,7 @@ def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
 
     def codes(rows: np.ndarray) -> np.ndarray:
         reach = source_reach(fitted.source_, bounds, rows.shape[1])
-        return codes_alone(fitted.source_, fitted._source_rows(rows), reach)
+        return codes_alone([fitted.source_], fitted._source_rows(rows), [reach])
 
     first = codes(T)
     agree = np.mean(first == fitted.predict(T))
@@ -480,3 +481,78 @@ def test_labels_may_be_words(digits: Digits) -> None:
     known = np.where(few(t, 1) >= 0, names[few(t, 1)], "-1")
     fitted = model(bounds=Bounds(norm=5.0, labels=names.tolist())).fit(S, names[s], T, known)
     assert np.mean(fitted.predict(T) == names[t]) > 0.8
+
+
+# Several sources ----------------------------------------------------------------------------------
+
+
+def test_several_sources_are_heard_together(digits: Digits, tmp_path: Path) -> None:
+    S, s, T, t = digits
+    half = len(S) // 2
+    ledger = Ledger(tmp_path / "ledger.db")
+    budgets = [ledger.create(name, epsilon=5.0, delta=1e-5) for name in ("a", "b")]
+    sources = [
+        TransferSource(S[:half], s[:half], budgets[0], epsilon=4.0),
+        TransferSource(S[half:], s[half:], budgets[1], epsilon=3.0),
+    ]
+    known = few(t, 3)
+    both = model()
+    found = both.fit_predict(sources, None, T, known)
+    assert right(found, known, t) > 0.85
+    assert [round(each.epsilon, 6) for each in both.source_guarantees_] == [4.0, 3.0]
+    assert both.source_guarantee_.epsilon == 4.0
+    assert "one source only" in " ".join(both.source_guarantee_.conditions)
+    assert [3.9 < each.spent() <= 4.0 for each in budgets] == [True, False]
+    terms = both.terms(T[:5])
+    assert {"target", "source_to_target", "source_to_target 2", "source", "source 2"} == set(terms)
+    assert both.more_sources_[0]["weight"] > 0
+    path = tmp_path / "both.sfumato"
+    sfumato.save(both, path)
+    np.testing.assert_array_equal(sfumato.load(path).predict(T[:50]), both.predict(T[:50]))
+    with pytest.raises(InvalidInputError, match="a file of its own"):
+        both.export_source(tmp_path / "x.sfumato")
+
+
+def test_sources_released_elsewhere_meet_at_a_target(digits: Digits, tmp_path: Path) -> None:
+    S, s, T, t = digits
+    files = []
+    for place in range(2):
+        files.append(tmp_path / f"{place}.sfumato")
+        model(random_state=place).fit(S[place::2], s[place::2]).export_source(files[-1])
+    known = few(t, 3)
+    fitted = model()
+    assert right(fitted.fit_predict_target(files, T, known), known, t) > 0.7
+    assert len(fitted.source_guarantees_) == 2
+    alone = model().fit_target(files[:1], T, known)
+    same = model().fit_target(files[0], T, known)
+    np.testing.assert_array_equal(alone.predict(T), same.predict(T))
+    other = model(bounds=Bounds(lower=0.0, upper=15.0, labels=range(10)))
+    other.fit(S, s).export_source(tmp_path / "other.sfumato")
+    with pytest.raises(InvalidInputError, match="same features, bounds"):
+        model().fit_target([files[0], tmp_path / "other.sfumato"], T, known)
+
+
+def test_a_source_that_cannot_pay_costs_the_others_nothing(digits: Digits, tmp_path: Path) -> None:
+    S, s, _, _ = digits
+    ledger = Ledger(tmp_path / "ledger.db")
+    rich = ledger.create("rich", epsilon=9.0, delta=1e-5)
+    poor = ledger.create("poor", epsilon=0.5, delta=1e-5)
+    fitted = model()
+    with pytest.raises(BudgetExceededError):
+        fitted.fit([TransferSource(S, s, rich), TransferSource(S, s, poor)])
+    one = ledger.create("one", epsilon=5.0, delta=1e-5)
+    with pytest.raises(BudgetExceededError):  # enough for one of the two
+        fitted.fit([TransferSource(S, s, one), TransferSource(S, s, one)])
+    assert rich.spent() == poor.spent() == one.spent() == 0.0
+    with pytest.raises(InvalidInputError, match="leave 'y_source'"):
+        fitted.fit([TransferSource(S, s)], s)
+    with pytest.raises(InvalidInputError, match="nothing else"):
+        fitted.fit([TransferSource(S, s), S])
+
+
+def test_a_protected_target_beside_several_sources(digits: Digits) -> None:
+    S, s, T, t = digits
+    sources = [TransferSource(S[::2], s[::2]), TransferSource(S[1::2], s[1::2])]
+    fitted = model(protect_target=True).fit(sources, None, T, few(t, 3))
+    assert float(np.mean(fitted.predict(T) == t)) > 0.6
+    assert "records in all of them" in " ".join(fitted.guarantee_.conditions)

@@ -1,5 +1,6 @@
-"""Transfer from a private source to a target with few labels."""
+"""Transfer from private sources to a target with few labels, and multi-task learning with them."""
 
+from sfumato.transfer.checks import TransferSource
 from sfumato.transfer.classifier import PrivateTransferClassifier
 
-__all__ = ["PrivateTransferClassifier"]
+__all__ = ["PrivateTransferClassifier", "TransferSource"]

@@ -4,67 +4,65 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import PUBLIC_LABELS, Bounds
+from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.public_rules import PublicScale, require_entries
+from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
-from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import on_the_host
-from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.private import PrivateEstimator, checked_rows
+from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form
 from sfumato.storage.models import load, save
 from sfumato.tables.schema import TableBounds
+from sfumato.transfer.checks import (
+    TransferSource,
+    check_parameters,
+    check_target,
+    planned_sources,
+    require_alike,
+)
 from sfumato.transfer.gaussians import SourceGaussians, codes_alone, coordinates_of, log_joint
-from sfumato.transfer.protection import TargetRelease, for_either_record, payment
-from sfumato.transfer.source import RELEASES, source_reach
+from sfumato.transfer.protection import TargetRelease, for_any_source, for_either_record, paid
+from sfumato.transfer.source import source_reach
 from sfumato.transfer.start import SOURCE, begin
-from sfumato.transfer.stored import STORED_TRANSFER, check_transfer
+from sfumato.transfer.stored import STORED_TRANSFER, check_transfer, heard_sources
 from sfumato.transfer.target import (
     NOT_PROTECTED,
     WARNING,
     Rounds,
     all_errors,
     autoencoder_parameters,
-    require_start,
+    earned_weight,
     sound_rows,
     standardised,
-    target_codes,
     voter,
 )
 
 __all__ = ["PrivateTransferClassifier"]
 
 Array = NDArray[Any]
-LARGEST_WEIGHT = 0.25  # of the source beside the target
-SOURCE_ATTRIBUTES = (
-    "classes_",
-    "n_source_features_",
-    "source_",
-    "source_bounds_",
-    "source_guarantee_",
-)
+SOURCE_ATTRIBUTES = ("classes_", "n_source_features_", "source_bounds_")
 
 
 class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
-    """Classify a target with few labels, helped by a private source with many.
+    """Classify a target with few labels, helped by one private source with many, or several.
 
     The source releases one Gaussian per class. They label the target's rows, or, where source and
     target have different features, the shape of their means does. From there the Gaussians move to
     the target (expectation-maximisation), and autoencoders of the classes improve the labels in
     rounds, each row labelled by a model that did not see it. A new row is given to the class with
     the least sum of the standardised errors of autoencoders and, by the weight they have earned,
-    of moved Gaussians.
+    of moved Gaussians, those of every source (transfer and multi-task learning, equation 87).
 
     Parameters
     ----------
@@ -130,7 +128,11 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         that is not protected: that of the source, on condition that the record is one of the
         source.
     source_guarantee_ : Guarantee
-        What is promised to the people of the source.
+        What is promised to the people of the source; of several, to those of any.
+    source_guarantees_ : list of Guarantee
+        Of several sources, that of each.
+    more_sources_ : list of dict
+        Of several sources, the second and further ones: released, moved, their start and weight.
     target_guarantee_ : Guarantee or None
         What is promised to the people of the target, if anything.
 
@@ -234,8 +236,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     def fit(
         self,
-        source: ArrayLike,
-        y_source: ArrayLike,
+        source: ArrayLike | Sequence[TransferSource],
+        y_source: ArrayLike | None = None,
         target: ArrayLike | None = None,
         y_target: ArrayLike | None = None,
     ) -> Self:
@@ -243,10 +245,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
         Parameters
         ----------
-        source : array-like of shape (n_source_rows, n_source_features)
-            Rows of the source.
-        y_source : array-like of shape (n_source_rows,)
-            Labels of the source.
+        source : array-like of shape (n_source_rows, n_source_features), or list of TransferSource
+            Rows of the source; or several sources, each with labels and a ledger of its own.
+        y_source : array-like of shape (n_source_rows,), optional
+            Labels of the source, where it is one.
         target : array-like of shape (n_target_rows, n_target_features), optional
             Without a target only the source's side is made, and `predict` asks the source alone.
         y_target : array-like of shape (n_target_rows,), optional
@@ -261,7 +263,11 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return self
 
     def fit_predict(
-        self, source: ArrayLike, y_source: ArrayLike, target: ArrayLike, y_target: ArrayLike
+        self,
+        source: ArrayLike | Sequence[TransferSource],
+        y_source: ArrayLike | None,
+        target: ArrayLike,
+        y_target: ArrayLike,
     ) -> NDArray[Any]:
         """Fit, and give the labels that the target's rows have in the end.
 
@@ -285,8 +291,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
         Parameters
         ----------
-        source_file : path-like
-            What `export_source` wrote.
+        source_file : path-like or list of path-like
+            What `export_source` wrote; several files for several sources.
         target : array-like of shape (n_target_rows, n_target_features)
             Rows of the target.
         y_target : array-like of shape (n_target_rows,)
@@ -307,8 +313,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
         Parameters
         ----------
-        source_file : path-like
-            What `export_source` wrote.
+        source_file : path-like or list of path-like
+            What `export_source` wrote; several files for several sources.
         target, y_target : array-like
             As in `fit_target`.
 
@@ -322,23 +328,41 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _fit(
         self, source: Any, y_source: Any, target: Any, y_target: Any
     ) -> NDArray[np.intp] | None:
-        self._check_parameters()
+        check_parameters(self)
         self._forget()
-        scale, rows, codes = self._check_source(source, y_source)
-        few = None if target is None else self._check_target(target, y_target)
-        release, pay = RELEASES[Unit(self.unit)], payment(self, few and few[2])
-        self.source_, self.source_guarantee_ = release(self, pay, scale, rows, codes)
-        self.guarantee_ = self.source_guarantee_
+        sources = planned_sources(self, source, y_source)
+        few = None if target is None else check_target(self, target, y_target)
+        receipts = paid(sources, few and few[2])  # everything charged, then drawn
+        drawn = [each.draw(receipt) for each, receipt in zip(sources, receipts, strict=True)]
+        self._keep_sources([each for each, _ in drawn], [promise for _, promise in drawn])
         return None if few is None else self._fit_target(*few)
 
+    def _keep_sources(
+        self, sources: Sequence[SourceGaussians], guarantees: Sequence[Guarantee]
+    ) -> None:
+        """Hold what was released of each source, and the promise for a record of any of them."""
+        self.source_ = sources[0]
+        if len(sources) > 1:
+            empty = {"adapted": None, "start": None, "weight": 0.0}
+            self.more_sources_ = [{"source": each, **empty} for each in sources[1:]]
+            self.source_guarantees_ = list(guarantees)
+        self.source_guarantee_ = for_any_source(guarantees)
+        self.guarantee_ = self.source_guarantee_
+
     def _fit_elsewhere(self, source_file: Any, target: Any, y_target: Any) -> Any:
-        self._check_parameters()
-        party = load(source_file)
-        if not isinstance(party, PrivateTransferClassifier) or not hasattr(party, "source_"):
-            raise InvalidInputError("'source_file' holds no source that `export_source` wrote.")
+        check_parameters(self)
+        files = list(source_file) if isinstance(source_file, list | tuple) else [source_file]
+        parties = [_released_source(each) for each in files]
+        if not parties:
+            raise InvalidInputError("'source_file' names no source.")
+        require_alike(parties)
         self._forget()
-        self._take_source(party)
-        return self._fit_target(*self._check_target(target, y_target))
+        for name in SOURCE_ATTRIBUTES:
+            setattr(self, name, getattr(parties[0], name))
+        self._keep_sources(
+            [each.source_ for each in parties], [each.source_guarantee_ for each in parties]
+        )
+        return self._fit_target(*check_target(self, target, y_target))
 
     def _labels(self, found: NDArray[np.intp] | None, target: Any) -> NDArray[Any]:
         return self.predict(target) if found is None else np.asarray(self.classes_[found])
@@ -354,18 +378,17 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             The file to write; `fit_target` reads it at another place.
         """
         check_is_fitted(self, "source_")
+        if hasattr(self, "more_sources_"):
+            raise InvalidInputError("Each of several sources writes a file of its own.")
         alone: PrivateTransferClassifier = clone(self).set_params(target_ledger=None, ledger=None)
-        alone._take_source(self)
+        for name in SOURCE_ATTRIBUTES:
+            setattr(alone, name, getattr(self, name))
+        alone._keep_sources([self.source_], [self.source_guarantee_])
         alone.n_features_in_ = self.n_source_features_
         save(alone, path)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         check_transfer(self, sizes)
-
-    def _take_source(self, party: PrivateTransferClassifier) -> None:
-        for name in SOURCE_ATTRIBUTES:
-            setattr(self, name, getattr(party, name))
-        self.guarantee_ = party.source_guarantee_
 
     def _forget(self) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -388,30 +411,53 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self.target_directions_ = top_eigenvectors(away.T @ away, n_kept)[1]
         points = self._target_points(rows)
         known = np.eye(len(self.classes_))[codes] * labelled[:, None]
-        self.start_, self.adapted_ = begin(
-            self.source_ if self.use_source else None,
-            self._source_points(rows) if self._common_features() else None,
-            points,
-            known,
-        )
-        found = np.where(labelled, codes, self._adapted_scores(rows).argmax(axis=1))
+        nobody: list[dict[str, Any]] = [{"source": None}]
+        for each in heard_sources(self) if self.use_source else nobody:
+            source: SourceGaussians | None = each["source"]
+            are_common = source is not None and self._common_features()
+            there = self._source_points(rows, each["source"]) if are_common else None
+            each["start"], each["adapted"] = begin(source, there, points, known)
+            self._keep_moved(each)
+        found = np.where(labelled, codes, self._first_labels(rows))
         rounds = self._rounds(points.shape[1])
         found = rounds.run(points, found, labelled)
         self.target_classifier_ = rounds.model(points, found, self.schedule[-1])
-        self.source_weight_ = self._earned_weight(rows, found, labelled)
+        asked = ~labelled if not labelled.all() else labelled
+        for each in heard_sources(self) if self.use_source else ():
+            answers = self._adapted_scores(rows[asked], each).argmax(axis=1)
+            each["weight"] = earned_weight(answers, found[asked])
+            self._keep_moved(each)
         return found
+
+    def _keep_moved(self, found: dict[str, Any]) -> None:
+        """Hold what became of the first source at the target; further ones hold their own."""
+        if found["source"] is self.source_ or found["source"] is None:
+            self.start_, self.adapted_ = found["start"], found["adapted"]
+            self.source_weight_ = found.get("weight", 0.0)
+
+    def _first_labels(self, rows: Array) -> NDArray[np.intp]:
+        """Codes by all sources that are heard; by the first one where none is."""
+        every = heard_sources(self)
+        heard = [each for each in every if each["start"] == SOURCE] or every[:1]
+        scores = [log_softmax(self._adapted_scores(rows, each), axis=1) for each in heard]
+        return np.asarray(np.sum(scores, axis=0).argmax(axis=1))
 
     def _fit_protected(
         self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease
     ) -> None:
         scaled = self._source_rows(rows)
-        reach = source_reach(self.source_, self.source_bounds_, self.n_source_features_)
-        scored = codes_alone(self.source_, scaled, reach)  # each row by itself
+        sources = [each["source"] for each in heard_sources(self)]
+        reaches = [
+            source_reach(each, self.source_bounds_, self.n_source_features_) for each in sources
+        ]
+        scored = codes_alone(sources, scaled, reaches)  # each row by itself
         self.target_, self.target_guarantee_ = protected.run(
             scaled, np.where(codes >= 0, codes, scored)
         )
         self.guarantee_ = for_either_record(self.source_guarantee_, self.target_guarantee_)
         self.source_weight_ = 1.0 if self.use_source else 0.0
+        for each in getattr(self, "more_sources_", ()):
+            each["weight"] = self.source_weight_
 
     def _rounds(self, width: int) -> Rounds:
         return Rounds(
@@ -421,16 +467,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             autoencoder_parameters(self, n_layers=self.n_layers, center=True),
             check_random_state(self.random_state),
         )
-
-    def _earned_weight(
-        self, rows: Array, codes: NDArray[np.intp], labelled: NDArray[np.bool_]
-    ) -> float:
-        """``max(0, 2a - 1)² / 4``, a the share of rows that both terms label alike."""
-        if not self.use_source:
-            return 0.0
-        asked = ~labelled if not labelled.all() else labelled
-        alike = self._adapted_scores(rows[asked]).argmax(axis=1) == codes[asked]
-        return LARGEST_WEIGHT * max(0.0, 2 * float(alike.mean()) - 1) ** 2
 
     # Answers --------------------------------------------------------------------------------
 
@@ -488,14 +524,21 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             rows = sound_rows(rows, self.target_centre_)
             points = self._target_points(rows)
             found["target"] = all_errors(self.target_classifier_, points, len(self.classes_))
-            if self.use_source:
-                found["source_to_target"] = -2 * self._adapted_scores(rows)
+            for name, each in self._named_sources() if self.use_source else ():
+                found[f"source_to_target{name}"] = -2 * self._adapted_scores(rows, each)
         elif hasattr(self, "target_"):  # the target's own release
             coordinates = coordinates_of(self.target_, self._source_rows(rows))
             found["target"] = -2 * log_joint(self.target_, coordinates)
         if "target" not in found or (self.use_source and self._common_features()):
-            found["source"] = -2 * log_joint(self.source_, self._source_points(rows))
+            for name, each in self._named_sources():
+                points = self._source_points(rows, each["source"])
+                found[f"source{name}"] = -2 * log_joint(each["source"], points)
         return found
+
+    def _named_sources(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give each source with what its terms are called by: nothing, " 2", " 3" and so on."""
+        for number, each in enumerate(heard_sources(self), start=1):
+            yield "" if number == 1 else f" {number}", each
 
     def winners(self, X: ArrayLike) -> dict[str, int]:
         """Count the rows that each term decides.
@@ -514,14 +557,19 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         together = self._combined(terms).argmin(axis=1)
         alone = next(iter(terms.values())).argmin(axis=1)
         agreeing = int(np.sum(alone == together))
-        return {next(iter(terms)): agreeing, voter(terms): len(together) - agreeing}
+        others = voter(terms) if not hasattr(self, "more_sources_") else "sources"
+        return {next(iter(terms)): agreeing, others: len(together) - agreeing}
 
     def _combined(self, terms: dict[str, Array]) -> Array:
-        """The sum of standardised errors, the source's by its weight."""
+        """The sum of standardised errors, those of the sources by their weights (87)."""
         if len(terms) == 1:
             return next(iter(terms.values()))
-        vote = standardised(terms[voter(terms)])
-        return standardised(terms["target"]) + self.source_weight_ * vote
+        if "target" not in terms:  # no target: all sources have the same weight
+            return np.asarray(np.sum([standardised(each) for each in terms.values()], axis=0))
+        total = standardised(terms["target"])
+        for name, each in self._named_sources():
+            total = total + each["weight"] * standardised(terms[voter(terms) + name])
+        return total
 
     def _common_features(self) -> bool:
         return bool(self.n_source_features_ == self.n_features_in_)
@@ -530,71 +578,23 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         """Clip and scale rows of the source's space by the public bounds."""
         return PublicScale(self.source_bounds_, self.n_source_features_).scaled(rows)
 
-    def _source_points(self, rows: Array) -> Array:
-        return coordinates_of(self.source_, self._source_rows(rows))
+    def _source_points(self, rows: Array, source: SourceGaussians) -> Array:
+        return coordinates_of(source, self._source_rows(rows))
 
     def _target_points(self, rows: Array) -> Array:
-        """Principal coordinates of the target."""
         return np.asarray((rows - self.target_centre_) @ self.target_directions_)
 
-    def _adapted_scores(self, rows: Array) -> Array:
+    def _adapted_scores(self, rows: Array, heard: dict[str, Any]) -> Array:
         """Log-scores of the moved Gaussians, in the source's coordinates if they began there."""
-        is_there = self.start_ == SOURCE
-        space = self._source_points(rows) if is_there else self._target_points(rows)
-        return log_joint(self.adapted_, space)
+        if heard["start"] == SOURCE:
+            return log_joint(heard["adapted"], self._source_points(rows, heard["source"]))
+        return log_joint(heard["adapted"], self._target_points(rows))
 
-    # Checks ---------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        check_ratio(self.inducing_ratio)
-        check_kappa(self.kappa)
-        for name in ("target_components", "n_layers"):
-            check_count(name, getattr(self, name))
-        for n_components in self.schedule:
-            check_count("schedule", n_components)
-
-    def _check_source(
-        self, source: ArrayLike, y_source: ArrayLike | None
-    ) -> tuple[PublicScale, Array, NDArray[np.intp]]:
-        """Check everything about the source, before anything is charged."""
-        bounds = self._check_promise()
-        if self.unit == Unit.ENTRY:
-            require_entries(type(self).__name__, bounds, self.relation)
-        rows = self._check_rows(source)
-        are_found = self.unit == Unit.ENTRY and bounds.labels is None  # labels are public there
-        listed = replace(bounds, labels=PUBLIC_LABELS) if are_found else bounds
-        codes, self.classes_ = self._check_labels(rows, self._target(source, y_source), listed)
-        if len(self.classes_) < 2:
-            raise InvalidInputError("The label set holds one class; a classifier needs two.")
-        self._warn_if_weak(len(rows))
-        self.source_bounds_, self.n_source_features_ = bounds, rows.shape[1]
-        return PublicScale(bounds, rows.shape[1]), rows, codes
-
-    def _check_target(
-        self, target: Any, y_target: Any
-    ) -> tuple[Array, NDArray[np.intp], TargetRelease | None]:
-        """Check everything about the target, before anything is charged.
-
-        Gives its rows, the codes of its labels, -1 for none, and the plan of its own release.
-        """
-        given = on_the_host(target)
-        if self.protect_target:  # an error about a value would tell that such a row is there
-            rows = self._check_rows(given)
-        else:
-            rows = sound_rows(checked_rows(self, self._encoded(given), reset=True))
-        if y_target is None:
-            raise InvalidInputError(
-                "'y_target' is missing: give one label for each target row, -1 where there is none."
-            )
-        labels = self._check_column(rows, on_the_host(y_target))
-        codes = target_codes(self.classes_, labels, may_be_unknown=self.protect_target)
-        require_start(
-            codes,
-            len(self.classes_),
-            (self.n_source_features_, self.n_features_in_),
-            is_protected=self.protect_target,
-            use_source=self.use_source,
-            cross_fit=self.cross_fit,
-        )
-        planned = TargetRelease.plan(self, rows) if self.protect_target else None
-        return rows, codes, planned
+def _released_source(file: Any) -> PrivateTransferClassifier:
+    party = load(file)
+    if not isinstance(party, PrivateTransferClassifier) or not hasattr(party, "source_"):
+        raise InvalidInputError("'source_file' holds no source that `export_source` wrote.")
+    if hasattr(party, "more_sources_"):
+        raise InvalidInputError("Each of several sources is a file of its own.")
+    return party

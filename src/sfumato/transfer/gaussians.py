@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +97,10 @@ def log_joint(source: SourceGaussians, coordinates: Array) -> Array:
     return np.asarray(gaussians.log_densities(coordinates) + np.log(shares))
 
 
-def codes_alone(source: SourceGaussians, rows: Array, reach: float) -> NDArray[np.intp]:
-    """Give the most probable class of each row, by that row alone.
+def codes_alone(
+    sources: Sequence[SourceGaussians], rows: Array, reaches: Sequence[float]
+) -> NDArray[np.intp]:
+    """Give the most probable class of each row by all sources, by that row alone.
 
     A plain matrix product rounds a row in another way among other rows, so that one record more
     could change the code of a row on the border of two classes. Here products are exact, and all
@@ -104,18 +108,25 @@ def codes_alone(source: SourceGaussians, rows: Array, reach: float) -> NDArray[n
 
     Parameters
     ----------
-    source : dict
+    sources : sequence of dict
         Released Gaussians.
     rows : ndarray of shape (n_rows, n_features)
-        Rows in the units of the source.
-    reach : float
-        Public bound on their distance from the source's centre.
+        Rows in the units of the sources.
+    reaches : sequence of float
+        Public bounds on their distance from the centre of each source.
 
     Returns
     -------
     ndarray of shape (n_rows,)
         Codes.
     """
+    pairs = zip(sources, reaches, strict=True)
+    scores = functools.reduce(np.add, (_scores_alone(each, rows, reach) for each, reach in pairs))
+    return np.asarray(scores.argmax(axis=1))
+
+
+def _scores_alone(source: SourceGaussians, rows: Array, reach: float) -> Array:
+    """Log-scores of the classes, number by number."""
     radius = float(source["radius"])
     points = _turned(rows - source["centre"], source["basis"], reach) / radius
     shares = source["counts"] / source["counts"].sum()
@@ -126,7 +137,7 @@ def codes_alone(source: SourceGaussians, rows: Array, reach: float) -> NDArray[n
         whitened = away / np.sqrt(variances)
         constant = math.log(share) - float(np.log(variances).sum()) / 2
         scores.append(constant - row_sums(whitened * whitened)[:, 0] / 2)
-    return np.asarray(np.column_stack(scores).argmax(axis=1))
+    return np.column_stack(scores)
 
 
 def _turned(rows: Array, basis: Array, reach: float) -> Array:

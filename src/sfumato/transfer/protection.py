@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,8 +24,9 @@ from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.transfer.gaussians import SourceGaussians, from_released
+from sfumato.transfer.source import PlannedSource
 
-__all__ = ["TargetRelease", "for_either_record", "payment"]
+__all__ = ["TargetRelease", "for_any_source", "for_either_record", "paid"]
 
 
 @dataclass
@@ -94,17 +96,33 @@ class TargetRelease:
         return from_released(released), payer._guarantee(receipt)
 
 
-def payment(source: Any, target: TargetRelease | None) -> Callable[..., Receipt]:
-    """Give what charges the source; with a target, both ledgers are asked, then both charged."""
+def paid(sources: Sequence[PlannedSource], target: TargetRelease | None) -> list[Receipt]:
+    """Charge all sources; with several, or a target, all ledgers are asked before any is charged.
 
-    def pay(*mechanisms: Mechanism) -> Receipt:
-        if target is not None:
-            _ask(source, *mechanisms)
-            target.pay()
-        receipt: Receipt = source._prepay(*mechanisms)
-        return receipt
+    Parameters
+    ----------
+    sources : sequence of PlannedSource
+        What is released.
+    target : TargetRelease, optional
+        The target's own release, which is charged first.
 
-    return pay
+    Returns
+    -------
+    list of Receipt
+        One per source.
+    """
+    if target is not None or len(sources) > 1:
+        _ask_together(sources)
+    if target is not None:
+        target.pay()
+    return [each.payer._prepay(*each.mechanisms) for each in sources]  # [T2] [T6] charge, then draw
+
+
+def _ask_together(sources: Sequence[PlannedSource]) -> None:
+    """Ask each ledger once for all that it would pay, so that none has paid for nothing."""
+    for ledger in {id(each.payer.ledger): each.payer.ledger for each in sources}.values():
+        asked = [each for each in sources if each.payer.ledger is ledger]
+        _ask(asked[0].payer, *(one for each in asked for one in each.mechanisms))
 
 
 def _ask(payer: Any, *mechanisms: Mechanism) -> None:
@@ -112,6 +130,30 @@ def _ask(payer: Any, *mechanisms: Mechanism) -> None:
     if isinstance(payer.ledger, DatasetBudget):
         events = [mechanism.event() for mechanism in mechanisms]
         payer.ledger.ask(*events, unit=payer.unit, relation=payer.relation)
+
+
+def for_any_source(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """State one promise for a record of any of several sources.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+        One per source.
+
+    Returns
+    -------
+    Guarantee
+        The weakest, on condition that a person has records in one source only.
+    """
+    if len(guarantees) == 1:
+        return guarantees[0]
+    total = functools.reduce(compose, guarantees)
+    figures = ", ".join(map(_figures, guarantees))
+    return parallel(  # [T11]
+        *guarantees,
+        condition=f"a person has records in one source only (the sources have {figures}); one with "
+        f"records in all of them is promised {_figures(total)}",
+    )
 
 
 def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:

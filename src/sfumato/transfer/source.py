@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sfumato.bounds import Bounds
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
 from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
+from sfumato.mechanisms.base import Mechanism
 from sfumato.memory import require_memory
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
@@ -20,17 +22,33 @@ from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.transfer.gaussians import SourceGaussians, from_noisy_rows, from_released
 
-__all__ = ["RELEASES", "release_entries", "release_sums", "source_reach"]
+__all__ = ["PLANS", "PlannedSource", "planned_entries", "planned_sums", "source_reach"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-Pay = Callable[..., Receipt]  # charges mechanisms, the target's before the source's
 DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 
 
-def release_sums(
-    payer: Any, pay: Pay, scale: PublicScale, rows: Array, codes: Codes
-) -> tuple[SourceGaussians, Guarantee]:
+@dataclass(frozen=True)
+class PlannedSource:
+    """What a source would release: checked and divided, nothing charged.
+
+    Parameters
+    ----------
+    payer : PrivateTransferClassifier
+        With the budget and the ledger of the source.
+    mechanisms : tuple of Mechanism
+        All that it releases.
+    draw : callable
+        Gives the Gaussians and the guarantee for a receipt.
+    """
+
+    payer: Any
+    mechanisms: tuple[Mechanism, ...]
+    draw: Callable[[Receipt], tuple[SourceGaussians, Guarantee]]
+
+
+def planned_sums(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> PlannedSource:
     """Record level: a few noisy sums, and one Gaussian per class from them."""
     into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
     scaled = ArrayRecords(rows, codes, relation=payer.relation).mapped(scale)
@@ -43,31 +61,35 @@ def release_sums(
         n_components=check_n_components(payer.pca_components, rows.shape[1]),
         gaussians_per_class=1,
     )
-    receipt = pay(*plan.mechanisms())  # [T2] charge all, then draw
-    released = release_gaussians(records, plan, receipt)  # [T3] the releases
-    released = released.in_units_of(scale.inner_bounds)
-    return from_released(released), payer._guarantee(receipt)  # [T4] post-processing
+
+    def draw(receipt: Receipt) -> tuple[SourceGaussians, Guarantee]:
+        released = release_gaussians(records, plan, receipt)  # [T3] the releases
+        released = released.in_units_of(scale.inner_bounds)
+        return from_released(released), payer._guarantee(receipt)  # [T4] post-processing
+
+    return PlannedSource(payer, tuple(plan.mechanisms()), draw)
 
 
-def release_entries(
-    payer: Any, pay: Pay, scale: PublicScale, rows: Array, codes: Codes
-) -> tuple[SourceGaussians, Guarantee]:
+def planned_entries(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> PlannedSource:
     """Entry level: every entry with noise (77), and Gaussians from the noisy rows."""
     mechanism = entry_mechanism(scale, payer.entry_bound, payer.epsilon)
     entries = scale.scaled_entries(rows)  # [T5] entries bounded, each by itself
     mechanism.for_size(entries.size)
     require_memory(DIRECTION_COPIES * float(rows.shape[1]) ** 2, "The subspace of the source")
-    receipt = pay(mechanism)  # [T6] charge one entry, then draw
-    units = scale.entry_units(payer.entry_bound)
-    noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release
-    kept = check_n_components(payer.pca_components, rows.shape[1])
-    source = from_noisy_rows(  # [T8] post-processing from here on
-        noisy, codes, len(payer.classes_), kept, mechanism.variance() / units**2
-    )
-    return source, entry_guarantee(mechanism, scale, payer.entry_bound, payer._public_facts())
+
+    def draw(receipt: Receipt) -> tuple[SourceGaussians, Guarantee]:
+        units = scale.entry_units(payer.entry_bound)
+        noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release
+        kept = check_n_components(payer.pca_components, rows.shape[1])
+        source = from_noisy_rows(  # [T8] post-processing from here on
+            noisy, codes, len(payer.classes_), kept, mechanism.variance() / units**2
+        )
+        return source, entry_guarantee(mechanism, scale, payer.entry_bound, payer._public_facts())
+
+    return PlannedSource(payer, (mechanism,), draw)
 
 
-RELEASES = {Unit.RECORD: release_sums, Unit.ENTRY: release_entries}
+PLANS = {Unit.RECORD: planned_sums, Unit.ENTRY: planned_entries}
 
 
 def source_reach(source: SourceGaussians, bounds: Bounds, n_features: int) -> float:

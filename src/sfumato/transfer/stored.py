@@ -12,11 +12,13 @@ from sfumato.storage.forms import (
     Form,
     flag,
     labels,
+    listed,
     local,
     model_of,
     numbers,
     one_of,
     optional,
+    or_none,
     real,
     record,
     refuse,
@@ -25,7 +27,7 @@ from sfumato.storage.forms import (
 )
 from sfumato.transfer.start import LABELS, SHAPE, SOURCE
 
-__all__ = ["STORED_TRANSFER", "check_transfer"]
+__all__ = ["STORED_TRANSFER", "check_transfer", "heard_sources"]
 
 
 def _bounds(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -49,6 +51,13 @@ _released = record(
     centre=numbers("e"), basis=numbers("e", "k"), radius=real(above=0.0), **stored_gaussians()
 )
 
+_further = record(
+    source=local(_released, e="e", g="c"),
+    adapted=or_none(local(_moved, g="c")),
+    start=or_none(one_of(SOURCE, SHAPE, LABELS)),
+    weight=real(least=0.0, most=1.0),
+)
+
 STORED_TRANSFER: Form = {
     "n_source_features_": whole("e", least=1),
     "classes_": labels("c"),
@@ -58,6 +67,8 @@ STORED_TRANSFER: Form = {
     "source_guarantee_": _promise,
     "target_guarantee_": optional(_promise),
     "source_": local(_released, e="e", g="c"),
+    "more_sources_": optional(listed(_further)),
+    "source_guarantees_": optional(listed(_promise)),
     "target_": optional(local(_released, e="e", g="c")),
     "target_centre_": optional(numbers("d", least=-LARGEST_SINGLE, most=LARGEST_SINGLE)),
     "target_directions_": optional(numbers("d", "t", least=-2.0, most=2.0)),
@@ -85,12 +96,25 @@ def check_transfer(model: Any, sizes: dict[str, int]) -> None:
     codes = getattr(getattr(model, "target_classifier_", None), "classes_", None)
     if codes is not None and (codes.dtype.kind not in "iu" or codes[-1] >= sizes["c"]):
         raise refuse("target_classifier_", "a classifier of codes of the labels")
-    if hasattr(model, "adapted_"):
-        order = len(model.adapted_["means"][0])
-        began = model.source_["basis"].shape[1] if model.start_ == SOURCE else sizes["t"]
+    for each in heard_sources(model) if hasattr(model, "adapted_") else ():
+        if each["adapted"] is None:
+            raise refuse("more_sources_", "moved to this target")
+        order = len(each["adapted"]["means"][0])
+        began = each["source"]["basis"].shape[1] if each["start"] == SOURCE else sizes["t"]
         if order != began:
             raise refuse("adapted_", "Gaussians in the coordinates that they began in")
     _check_target_width(model, sizes)
+
+
+def heard_sources(model: Any) -> list[dict[str, Any]]:
+    """Give what a fitted transfer holds of each source: released, moved, where from, how heard."""
+    first: dict[str, Any] = {
+        "source": model.source_,
+        "adapted": getattr(model, "adapted_", None),
+        "start": getattr(model, "start_", None),
+        "weight": getattr(model, "source_weight_", 0.0),
+    }
+    return [first, *getattr(model, "more_sources_", ())]
 
 
 def _needed_by_target(model: Any) -> set[str]:

@@ -19,6 +19,7 @@ __all__ = [
     "Rounds",
     "all_errors",
     "autoencoder_parameters",
+    "earned_weight",
     "require_every_class",
     "require_start",
     "sound_rows",
@@ -39,6 +40,7 @@ WARNING = (
     "protect_target=True."
 )
 N_FOLDS = 2
+LARGEST_WEIGHT = 0.25  # of a source beside the target
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,11 @@ def autoencoder_parameters(estimator: Any, *, n_layers: int, center: bool) -> di
         "dtype": "float32",
         **{name: getattr(estimator, name) for name in shared},
     }
+
+
+def earned_weight(answers: Codes, codes: Codes) -> float:
+    """``max(0, 2a - 1)² / 4``, a the share of rows that a source and the target label alike."""
+    return LARGEST_WEIGHT * max(0.0, 2 * float(np.mean(answers == codes)) - 1) ** 2
 
 
 def voter(terms: dict[str, Array]) -> str:
