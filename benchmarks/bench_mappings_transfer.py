@@ -2,8 +2,9 @@
 
 SFUMATO_DATA=... python -m benchmarks.bench_mappings_transfer [PART ...]
 
-Parts are labels, paper, usps_mnist, office and several. A part may be cut further, ``labels:MNIST->USPS:3`` or ``office:dslr``; its numbers then join those
-of the file. SFUMATO_SOURCES names a folder in which released sources are kept between parts.
+Parts are labels, paper, usps_mnist, office and several. A part may be cut further,
+``labels:MNIST->USPS:3`` or ``office:dslr``; its numbers then join those of the file.
+SFUMATO_SOURCES names a folder in which released sources are kept between parts.
 
 Rules and constants were chosen on other rows (held-out training rows of MNIST and USPS) and other
 seeds than those reported here.

@@ -407,9 +407,7 @@ class Federation(RecordsElsewhere):
     # Requests ---------------------------------------------------------------------------------
 
     def _described(self, relation: str) -> dict[str, Reply]:
-        is_table = isinstance(self.bounds, TableBounds)
-        settings = {"relation": str(Relation(relation)), "trust": self.trust, "table": is_table}
-        request = Request(self.task, DESCRIBE, settings)
+        request = described(self.task, relation, self.trust, self.bounds)
         return self._answers(list(self._carrier.names), request, may_miss=0)
 
     def _answers(
@@ -576,6 +574,30 @@ class Federation(RecordsElsewhere):
 
     def _blocks(self) -> Iterator[Block]:
         raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
+
+
+def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:
+    """Give the first request to a party: who is there, and what is public about its rows.
+
+    Parameters
+    ----------
+    task : str
+        Name of the work.
+    relation : str
+        The neighbours.
+    trust : str
+        What the coordinator may see.
+    bounds : Bounds or TableBounds
+        Of rows, or of tables.
+
+    Returns
+    -------
+    Request
+        It costs nothing.
+    """
+    is_table = isinstance(bounds, TableBounds)
+    settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}
+    return Request(task, DESCRIBE, settings)
 
 
 def _mirrored(triangles: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

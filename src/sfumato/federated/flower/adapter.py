@@ -26,8 +26,8 @@ from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
+from sfumato.federated.records import described
 from sfumato.federated.results import write_failure, write_result, write_sums
-from sfumato.federated.sums import DESCRIBE
 from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.models import load
 
@@ -135,8 +135,9 @@ class GridCarrier:
 
     def __init__(self, grid: Grid, task: SumsTask, seconds: float) -> None:
         self._grid, self._seconds = grid, seconds
-        settings = {"relation": str(task.estimator.relation), "trust": task.trust}
-        self._hello = Request(task.name, DESCRIBE, settings)
+        self._hello = described(
+            task.name, str(task.estimator.relation), task.trust, task.estimator.bounds
+        )
         nodes = sorted(grid.get_node_ids())
         replies = exchanged(grid, dict.fromkeys(nodes, self._hello), seconds)
         self._heard = {r.party: r for r in replies.values() if r is not None}

@@ -28,6 +28,8 @@ __all__ = ["SuperLink", "free_port", "quiet_environment"]
 PROGRAMS = Path(sys.executable).parent
 ADDRESS = "127.0.0.1"
 START_SECONDS = 60.0
+# Between two looks at a run: each starts a program of Flower, about a second of a processor.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 STORED = (
     "What the parties have released is stored with them: submit the run again, and nobody pays "
     "twice."
@@ -157,7 +159,7 @@ class SuperLink:
 
     def wait(self, run: int, seconds: float) -> None:
         """Wait until a run is finished; a failed one raises with the reason and its log's end."""
-        end = time.monotonic() + seconds
+        end, pause = time.monotonic() + seconds, FIRST_PAUSE
         while time.monotonic() < end:
             self._require_alive()
             told = self.flwr("list", self.name, "--run-id", str(run), "--format", "json")
@@ -167,7 +169,8 @@ class SuperLink:
             if found["status"].startswith("finished"):
                 log = self.flwr("log", str(run), self.name, "--show")
                 raise FederationError(f"{_reason(found)} {STORED}\n{log[-3000:]}")
-            time.sleep(0.5)
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
         raise FederationError(f"The run was not finished after {seconds:g} seconds. {STORED}")
 
     def flwr(self, *arguments: str) -> str:
