@@ -526,6 +526,8 @@ def test_sources_released_elsewhere_meet_at_a_target(digits: Digits, tmp_path: P
     alone = model().fit_target(files[:1], T, known)
     same = model().fit_target(files[0], T, known)
     np.testing.assert_array_equal(alone.predict(T), same.predict(T))
+    unbound = PrivateTransferClassifier(random_state=0, schedule=(5, 10))  # the file has bounds
+    np.testing.assert_array_equal(unbound.fit_target(files[0], T, known).predict(T).shape, t.shape)
     other = model(bounds=Bounds(lower=0.0, upper=15.0, labels=range(10)))
     other.fit(S, s).export_source(tmp_path / "other.sfumato")
     with pytest.raises(InvalidInputError, match="same features, bounds"):

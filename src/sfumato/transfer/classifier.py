@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.kernels.arrays import on_the_host
 from sfumato.moments.pca import top_eigenvectors
-from sfumato.private import PrivateEstimator
+from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.storage.forms import Form
 from sfumato.storage.models import load, save
 from sfumato.tables.schema import TableBounds
@@ -413,10 +414,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         known = np.eye(len(self.classes_))[codes] * labelled[:, None]
         nobody: list[dict[str, Any]] = [{"source": None}]
         for each in heard_sources(self) if self.use_source else nobody:
-            source: SourceGaussians | None = each["source"]
-            are_common = source is not None and self._common_features()
+            are_common = each["source"] is not None and self._common_features()
             there = self._source_points(rows, each["source"]) if are_common else None
-            each["start"], each["adapted"] = begin(source, there, points, known)
+            each["start"], each["adapted"] = begin(each["source"], there, points, known)
             self._keep_moved(each)
         found = np.where(labelled, codes, self._first_labels(rows))
         rounds = self._rounds(points.shape[1])
@@ -518,7 +518,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             common; without a target it is all there is.
         """
         check_is_fitted(self, "source_")
-        rows = self._check_rows(on_the_host(X), reset=False)
+        check = self._check_rows if self.bounds is not None else partial(checked_rows, self)
+        rows = check(on_the_host(X), reset=False)
         found = {}
         if hasattr(self, "target_classifier_"):
             rows = sound_rows(rows, self.target_centre_)
@@ -557,7 +558,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         together = self._combined(terms).argmin(axis=1)
         alone = next(iter(terms.values())).argmin(axis=1)
         agreeing = int(np.sum(alone == together))
-        others = voter(terms) if not hasattr(self, "more_sources_") else "sources"
+        others = "sources" if hasattr(self, "more_sources_") else voter(terms)
         return {next(iter(terms)): agreeing, others: len(together) - agreeing}
 
     def _combined(self, terms: dict[str, Array]) -> Array:
@@ -593,8 +594,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
 def _released_source(file: Any) -> PrivateTransferClassifier:
     party = load(file)
-    if not isinstance(party, PrivateTransferClassifier) or not hasattr(party, "source_"):
+    is_source = isinstance(party, PrivateTransferClassifier) and hasattr(party, "source_")
+    if not is_source or hasattr(party, "more_sources_"):
         raise InvalidInputError("'source_file' holds no source that `export_source` wrote.")
-    if hasattr(party, "more_sources_"):
-        raise InvalidInputError("Each of several sources is a file of its own.")
-    return party
+    return party  # type: ignore[no-any-return]
