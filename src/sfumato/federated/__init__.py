@@ -1,11 +1,12 @@
 """Learning among parties that share no rows: private hulls and private linear classifiers."""
 
+from sfumato.federated.carrying import SumRound
 from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import HullTask, RemoteHulls
 from sfumato.federated.linear import LinearTask
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
-from sfumato.federated.records import Federation, SumRound
+from sfumato.federated.records import Federation
 from sfumato.federated.scenarios import spread
 from sfumato.federated.simulation import make_parties, simulate
 from sfumato.federated.sums_task import SumsTask

@@ -6,7 +6,7 @@ import copy
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,24 +16,24 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, InvalidInputError
+from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, described
 from sfumato.federated.coordination import ONE_PARTY_EACH
 from sfumato.federated.messages import Reply, Request
-from sfumato.federated.party import Party, check_parties
+from sfumato.federated.party import Party
 from sfumato.federated.secure import Agreement, SumCoordinator
-from sfumato.federated.sums import BEGIN, CHECK, DESCRIBE, RELEASE, sum_digest
+from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sum_digest
 from sfumato.federated.terms import labels_of
 from sfumato.federated.wire import packed
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
-from sfumato.parallel import map_in_parallel
 from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.maps import RowMap
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["TRUST", "Carrier", "Federation", "SumRound"]
+__all__ = ["TRUST", "Federation"]
 
 TRUST = ("noisy", "secure")
 SECURE_CONDITIONS = (
@@ -41,62 +41,6 @@ SECURE_CONDITIONS = (
     "the others compute as told and have one another's true keys",
     "X25519, HKDF-SHA-256, AES-256 and Ed25519 are secure",
 )
-
-
-@runtime_checkable
-class Carrier(Protocol):
-    """Who carries requests to parties and brings their replies; those who vanish are left out."""
-
-    names: Sequence[str]
-    conditions: Sequence[str]
-
-    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
-        """Carry a request to each of the parties named."""
-
-
-class _InThisProcess:
-    """Parties of a simulation."""
-
-    def __init__(self, parties: Iterable[Party], n_jobs: int | None) -> None:
-        self._parties = {party.name: party for party in check_parties(parties)}
-        self._n_jobs = n_jobs
-        self.names = list(self._parties)
-        listed = [each for party in self._parties.values() for each in party.conditions]
-        self.conditions = list(dict.fromkeys(listed))
-
-    def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
-        """Let each party answer, in threads if there are several."""
-        replies = map_in_parallel(
-            lambda name: self._parties[name].answer(requests[name]),
-            list(requests),
-            n_jobs=self._n_jobs,
-        )
-        return dict(zip(requests, replies, strict=True))
-
-
-@dataclass(frozen=True)
-class SumRound:
-    """One sum: what was added up, by whom, how long it took and how many bytes each party sent.
-
-    Parameters
-    ----------
-    statistic : str
-        Name of what was added up.
-    size : int
-        Numbers that each party sent.
-    included : tuple of str
-        Whose records are in it.
-    seen : str
-        What the coordinator could see of a single party.
-    sent : int
-        Bytes that the largest reply of a party had.
-    """
-
-    statistic: str
-    size: int
-    included: tuple[str, ...]
-    seen: str
-    sent: int
 
 
 @dataclass
@@ -207,7 +151,7 @@ class Federation(RecordsElsewhere):
         self.task = secrets.token_hex(8) if task is None else task
         self.colluding = colluding if trust == "secure" else 0
         self.dropouts = dropouts
-        here = None if isinstance(parties, Carrier) else _InThisProcess(parties, n_jobs)
+        here = None if isinstance(parties, Carrier) else InThisProcess(parties, n_jobs)
         self._carrier: Carrier = here or parties  # type: ignore[assignment]
         replies = self._described(relation)
         widths = {int(reply.fact("width")) for reply in replies.values()}
@@ -574,30 +518,6 @@ class Federation(RecordsElsewhere):
 
     def _blocks(self) -> Iterator[Block]:
         raise InvalidInputError("Rows of parties stay where they are; only sums leave them.")
-
-
-def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:
-    """Give the first request to a party: who is there, and what is public about its rows.
-
-    Parameters
-    ----------
-    task : str
-        Name of the work.
-    relation : str
-        The neighbours.
-    trust : str
-        What the coordinator may see.
-    bounds : Bounds or TableBounds
-        Of rows, or of tables.
-
-    Returns
-    -------
-    Request
-        It costs nothing.
-    """
-    is_table = isinstance(bounds, TableBounds)
-    settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}
-    return Request(task, DESCRIBE, settings)
 
 
 def _mirrored(triangles: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

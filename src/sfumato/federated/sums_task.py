@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated.records import TRUST, Carrier, Federation
+from sfumato.federated.carrying import Carrier
+from sfumato.federated.records import TRUST, Federation
 from sfumato.private import PrivateEstimator
 from sfumato.tables.schema import TableBounds
 

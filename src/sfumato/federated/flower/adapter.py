@@ -20,13 +20,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from sfumato.exceptions import FederationError
 from sfumato.federated import hulls, linear
+from sfumato.federated.carrying import described
 from sfumato.federated.coordination import Task, run_task
 from sfumato.federated.hulls import HullTask
 from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
-from sfumato.federated.records import described
 from sfumato.federated.results import write_failure, write_result, write_sums
 from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.models import load
