@@ -83,7 +83,7 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder, self.database = folder, database
-        self.http = httpx.Client(timeout=300)  # one for all: a new one reads certificates for long
+        self.http = httpx.Client(timeout=300, trust_env=False)  # one for all: a new one reads certificates for long
         self.settings = Settings(
             folder / "state", folder / "data", database=database, simulate=False
         ).prepared()
@@ -106,18 +106,19 @@ class Service:
         command = [sys.executable, "-m", "sfumato", "serve", str(self.folder / "data")]
         command += ["--state", str(self.folder / "state"), "--port", str(self.port)]
         command += ["--database", self.database] if self.database else []
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, **quiet)
+        with (self.folder / "output.txt").open("a") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
         self.wait_until_up()
         return time.monotonic() - began
 
     def wait_until_up(self) -> None:
-        for _ in range(3000):
+        for _ in range(15_000):
             with contextlib.suppress(httpx.HTTPError):
                 if self.call("olga", "GET", "/me").status_code == 200:
                     return
             time.sleep(0.02)
-        raise RuntimeError("the service did not start")
+        told = (self.folder / "output.txt").read_text()[-3000:]
+        raise RuntimeError(f"the service did not start: {told}")
 
     def call(self, who: str, method: str, path: str, body: Any = None, key: str = "") -> Any:
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
