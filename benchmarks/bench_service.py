@@ -83,7 +83,9 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder, self.database = folder, database
-        self.http = httpx.Client(timeout=300, trust_env=False)  # one for all: a new one reads certificates for long
+        self.http = httpx.Client(
+            timeout=300, trust_env=False
+        )  # one for all: a new one reads certificates for long
         self.settings = Settings(
             folder / "state", folder / "data", database=database, simulate=False
         ).prepared()

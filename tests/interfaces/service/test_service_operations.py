@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import shutil
 import sqlite3
+import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -127,6 +130,90 @@ def test_units_start_what_the_command_offers(part: str) -> None:
     for option in [word for word in command.split() if word.startswith("--")]:
         assert option in told
     assert unit["Service"]["NoNewPrivileges"] == "yes"
+
+
+@pytest.mark.parametrize("part", ["web", "workers"])
+def test_systemd_takes_the_units(part: str, tmp_path: Path) -> None:
+    command = shutil.which("systemd-analyze")
+    if command is None:
+        pytest.skip("needs systemd-analyze")
+    unit = tmp_path / f"sfumato-{part}.service"
+    text = (DEPLOY / unit.name).read_text()
+    unit.write_text(text.replace("/opt/sfumato/bin/sfumato", "/bin/true"))
+    done = subprocess.run([command, "verify", str(unit)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert unit.name not in done.stderr, done.stderr
+    unit.write_text(unit.read_text().replace("Restart=always", "Restart=perhaps"))
+    wrong = subprocess.run([command, "verify", str(unit)], capture_output=True, text=True)
+    assert "restart" in wrong.stderr, "what is wrong is seen"
+
+
+def test_the_compose_file_is_one() -> None:
+    known = pytest.importorskip("check_jsonschema", reason="needs check-jsonschema")
+    folder = Path(str(known.__file__)).parent / "builtin_schemas" / "vendor"
+    schema = json.loads((folder / "compose-spec.json").read_text())
+    composed = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    jsonschema.validate(composed, schema)
+    composed["services"]["web"]["ports"] = {"8765": "8765"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(composed, schema)
+    for name, one in composed["services"].items():
+        image = one["image"]
+        assert not image.endswith(":latest"), name
+        assert one.get("privileged") is None, name
+        for volume in one.get("volumes", ()):
+            named = volume.partition(":")[0]
+            assert named in composed["volumes"] or named.startswith("${"), volume
+    assert all("PASSWORD" not in line or "${" in line for line in _lines(DEPLOY / "compose.yaml"))
+
+
+def _lines(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+def test_the_container_file_keeps_the_usual_rules() -> None:
+    """The rules of hadolint that would matter here; the workflow runs hadolint itself."""
+    steps = [line.split(maxsplit=1) for line in _lines(DEPLOY / "Containerfile") if line]
+    verbs = [verb for verb, _ in steps]
+    told = dict(steps)
+    assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", told["FROM"]), "a version, not the latest one"
+    assert told["USER"].isdigit()
+    assert int(told["USER"]) > 0
+    assert verbs.index("USER") < verbs.index("ENTRYPOINT")
+    assert not {"ADD", "MAINTAINER"} & set(verbs)
+    for verb in ("ENTRYPOINT", "HEALTHCHECK"):
+        assert isinstance(json.loads(told[verb].removeprefix("CMD ")), list), "no shell between"
+    for _, rest in [step for step in steps if step[0] == "RUN"]:
+        assert "pip install" not in rest or "--no-cache-dir" in rest
+        assert "sudo" not in rest
+    assert not re.search(r"(?i)(password|token|secret)\s*=", (DEPLOY / "Containerfile").read_text())
+
+
+def test_no_secret_is_in_what_is_deployed() -> None:
+    """A scan of the files in which one would be forgotten; the workflow scans all of them."""
+    secrets = pytest.importorskip("detect_secrets", reason="needs detect-secrets")
+    settings = pytest.importorskip("detect_secrets.settings", reason="needs detect-secrets")
+    root = DEPLOY.parent
+    paths = [*DEPLOY.iterdir(), *(root / ".github" / "workflows").iterdir()]
+    paths += [root / "pyproject.toml", root / "docs" / "howto" / "serve.md"]
+    with settings.default_settings():
+        found = secrets.SecretsCollection()
+        for path in paths:
+            found.scan_file(str(path))
+    # Hashes of actions in workflows are no secrets.
+    kept = [one for _, one in found if one.type != "Hex High Entropy String"]
+    assert not [(one.filename, one.line_number, one.type) for one in kept]
+
+
+def test_a_secret_would_be_seen(tmp_path: Path) -> None:
+    secrets = pytest.importorskip("detect_secrets", reason="needs detect-secrets")
+    settings = pytest.importorskip("detect_secrets.settings", reason="needs detect-secrets")
+    name, value = "pass" + "word", "tr0ub4dor" + "-and-3-more"
+    (tmp_path / "service.env").write_text(f'{name} = "{value}"\n')
+    with settings.default_settings():
+        found = secrets.SecretsCollection()
+        found.scan_file(str(tmp_path / "service.env"))
+    assert found
 
 
 def test_only_the_workers_of_the_containers_see_the_rows() -> None:
