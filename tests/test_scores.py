@@ -55,6 +55,17 @@ def test_without_noise_the_scores_are_those_of_scikit_learn() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["label", "number"])
+def test_there_may_be_no_row_where_their_number_is_secret(kind: str) -> None:
+    X, y = rows()
+    model = LogisticRegression().fit(X, y) if kind == "label" else LinearRegression().fit(X, y)
+    told = {"epsilon": 1.0, "delta": 1e-6, "target_bounds": (-1, 1)}
+    found = release_score(model, X[:0], y[:0], relation="add_or_remove_one", **told)
+    assert found.value <= 1
+    with pytest.raises(InvalidInputError, match="no records"):
+        release_score(model, X[:0], y[:0], **told)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_record_moves_what_is_released_as_far_as_was_paid_for(relation: str) -> None:
     X, y = np.zeros((50, 1)), np.zeros(50, dtype=int)

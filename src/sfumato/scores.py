@@ -209,7 +209,9 @@ def release_score(
     True
     """
     y = _target_of(model, X, y)
-    truth, predicted = as_cells(y), np.asarray(model.predict(X))
+    truth = as_cells(y)
+    # Where the number of rows is secret there may be none, of which models say nothing.
+    predicted = np.asarray(model.predict(X)) if len(truth) else np.empty(0)
     if truth.ndim != 1 or truth.shape != predicted.shape:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
     if is_regressor(model):

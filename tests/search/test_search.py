@@ -354,6 +354,30 @@ def test_a_table_gives_its_own_targets_and_without_any_nothing_is_charged() -> N
     assert budget.statement().charges == 0
 
 
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("fraction", [0.0, 0.5])
+def test_nobody_sees_that_there_is_no_row(n: int, fraction: float) -> None:
+    """Where a row is added or removed, the last one too; a part of the rows may be empty anyway."""
+    X, y = rows()
+    model = linear(relation="add_or_remove_one")
+    found = PrivateSearchCV(
+        model, {"n_steps": [2]}, mean_runs=2.0, delta=1e-4, validation_fraction=fraction
+    ).fit(X[:n], y[:n])
+    assert found.predict(X[:3]).shape == (3,)
+
+
+def test_parts_of_rows_are_checked_before_the_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(40)
+    budget = Ledger().create("patients", epsilon=9.0, delta=1e-3)
+    with pytest.raises(InvalidInputError, match="leaves none for scores"):
+        search(ledger=budget, validation_fraction=0.01).fit(X, y)
+    assert budget.statement().charges == 0
+    # Sums over many rows round; the larger of both parts decides how much.
+    monkeypatch.setattr("sfumato.sums.statistics.double_rounding", lambda _, most: 1e-6 * most)
+    search(ledger=budget, validation_fraction=0.8).fit(X, y)
+    assert budget.statement().charges == 1
+
+
 PERSONS = TableBounds.from_dict(
     {"a": (0, 1), "ill": ["no", "yes"]}, target="ill", person="id", person_rows=4
 )

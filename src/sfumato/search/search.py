@@ -253,21 +253,25 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
 
     def _plan(self, X: Any, y: Any) -> SearchPlan:
         self._check()
+        n_scored = round(self.validation_fraction * n_rows(X))
+        if self.validation_fraction and not n_scored and self._relation is Relation.REPLACE_ONE:
+            raise InvalidInputError("'validation_fraction' of so few rows leaves none for scores.")
+        moved = self._score_sensitivity(X)  # of all rows: the part that is scored may be larger
         X, y = self._parts(X, y)[:2]
         settings = candidates_of(self.estimator, self.param_grid)
         scorer_for(self.estimator, self.scoring)
         law = self._law()
         if math.isinf(self.epsilon):
-            return self._planned(settings, X, y, law, math.inf)
+            return self._planned(settings, X, y, law, math.inf, moved)
         mu = selection_mu(law, float(self.epsilon), float(self.delta))
-        plan = self._planned(settings, X, y, law, mu)
+        plan = self._planned(settings, X, y, law, mu, moved)
         if selection_epsilon(plan.event, self.delta) <= self.epsilon:
             return plan
         # Runs that are not Gaussian may cost more at the same epsilon: less for each of them.
         low, high, found = 0.0, mu, None
         for _ in range(STEPS):
             middle = (low + high) / 2
-            tried = self._planned(settings, X, y, law, middle)
+            tried = self._planned(settings, X, y, law, middle, moved)
             if selection_epsilon(tried.event, self.delta) <= self.epsilon:
                 low, found = middle, tried
             else:
@@ -281,18 +285,22 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         return found
 
     def _planned(
-        self, settings: list[dict[str, Any]], X: Any, y: Any, law: SelectionEvent, mu: float
+        self,
+        settings: list[dict[str, Any]],
+        X: Any,
+        y: Any,
+        law: SelectionEvent,
+        mu: float,
+        moved: float,
     ) -> SearchPlan:
-        """Ask every candidate what it would release if a run had this mu."""
+        """Ask every candidate what it would release if a run had this mu; a score is `moved`."""
         _, private = private_step(self.estimator)
         shared = not self.validation_fraction
         fit_mu = mu * math.sqrt(1 - self.score_share) if shared else mu
         score_mu = mu * math.sqrt(self.score_share) if shared else mu
         delta = 0.0 if private.delta == 0 else float(self.delta)
         epsilon = math.inf if math.isinf(mu) else epsilon_from_mu(fit_mu, float(self.delta))
-        score = GaussianMechanism(
-            self._score_sensitivity(X), 0.0 if math.isinf(mu) else 1 / score_mu
-        )
+        score = GaussianMechanism(moved, 0.0 if math.isinf(mu) else 1 / score_mu)
         events = [
             planned_events(
                 with_budget(self.estimator, each, epsilon=epsilon, delta=delta, ledger=None), X, y
@@ -456,7 +464,10 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         )
         model.fit(X, y) if y is not None else model.fit(X)
         _without_ledger(model)
-        column = row_scores(scorer_for(self.estimator, self.scoring), model, X_scored, y_scored)
+        column = np.empty((0, 1))
+        if n_rows(X_scored):  # there may be none where their number is secret
+            scorer = scorer_for(self.estimator, self.scoring)
+            column = row_scores(scorer, model, X_scored, y_scored)
         records = score_records(column, private, X_scored)
         total = float(records.release(ScoreSum(), plan.score, receipt)[0])
         return _Run(total / (records.public_rows or 1), choice, model)

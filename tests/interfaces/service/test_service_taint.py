@@ -39,6 +39,7 @@ def everything(
     tapes: list[Tape],
     caplog: pytest.LogCaptureFixture,
     described: str | None = None,
+    **promise: Any,
 ) -> list[str]:
     """Go the whole way on some rows, in this process, and collect all that anybody can see."""
     (folder / "data").mkdir(parents=True)
@@ -46,7 +47,7 @@ def everything(
     house, seen = House(folder), []
     caplog.clear()
     caplog.set_level(logging.DEBUG)
-    house.open()
+    house.open(**promise)
     (folder / "data" / TABLE).write_text(rows)
     playback = list(tapes)
     for asked in TASKS:
@@ -109,6 +110,41 @@ def test_no_line_is_an_error(
     assert '"state": "released"' in first[0]
     again = everything(tmp_path / "b", other, list(tapes), caplog, described=rows)
     assert first == again
+
+
+SECRET_NUMBER: list[dict[str, Any]] = [
+    {
+        "kind": "search",
+        "estimator": "PrivateLinearClassifier",
+        "grid": {"n_steps": [2]},
+        "parameters": {"whiten": False},
+        "epsilon": 0.5,
+        "delta": 1e-7,
+    },
+    {"estimator": "PrivateGaussianClassifier"},
+    {"kind": "fabricate", "estimator": "Fabricator", "rows": 20},
+    {"kind": "moments", "estimator": "PrivateMoments"},
+]
+
+
+def test_answers_do_not_depend_on_the_number_of_rows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one row is added or removed, even the last one: a table may be a line of names."""
+    monkeypatch.setattr(f"{__name__}.TASKS", SECRET_NUMBER)
+    # K is drawn after the noise, which is not drawn again from a tape.
+    monkeypatch.setattr("sfumato.mechanisms.selection.RunLaw.number", lambda _: 1)
+    lines = neighbours(tmp_path)[0].splitlines()
+    promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
+    tapes: list[Tape] = []
+    first = everything(tmp_path / "a", "\n".join(lines) + "\n", tapes, caplog, **promise)
+    assert sum(text.count('"state": "released"') for text in first) == 2 * len(TASKS)
+    for place, kept in enumerate((lines[:-9], lines[:1])):
+        rows, described = ("\n".join(each) + "\n" for each in (kept, lines))
+        again = everything(tmp_path / str(place), rows, list(tapes), caplog, described, **promise)
+        assert len(first) == len(again)
+        for one, two in zip(first, again, strict=True):
+            assert one == two
 
 
 def test_a_planted_leak_is_seen(

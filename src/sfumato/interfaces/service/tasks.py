@@ -387,7 +387,7 @@ def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, t
         delta=promise.delta,
         ledger=promise.ledger,
     )
-    rows = source.declared(bounds.types(), bounds.text).read(list(bounds.types()))
+    rows = _rows(source, bounds, promise)
     found = search.fit(rows, bounds.target_of(rows)).best_estimator_
     found.guarantee_ = search.guarantee_
     return found
@@ -405,9 +405,14 @@ def _fabricated(
 def _moments(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, task: Any) -> Any:
     bounds.require_confirmed()
     model = make_model(public_class(task["estimator"]), promise, bounds, task["parameters"])
+    return model.fit(_rows(source, bounds, promise))
+
+
+def _rows(source: TableFile, bounds: TableBounds, promise: PrivacyRequest) -> Any:
+    """Read all rows; that there are none is an error only where their number is public."""
     may_be_empty = promise.relation == "add_or_remove_one"
-    source = source.declared(bounds.types(), bounds.text)
-    return model.fit(source.read(list(bounds.types()), may_be_empty=may_be_empty))
+    declared = source.declared(bounds.types(), bounds.text)
+    return declared.read(list(bounds.types()), may_be_empty=may_be_empty)
 
 
 def _function(
