@@ -47,6 +47,7 @@ BENCHMARKS = {
     "persons": (["bench_persons"], True, False, "1"),
     "engines-memory": (["bench_engines", "memory"], False, False, "1"),
     "engines-cluster": (["bench_engines", "cluster"], False, False, "1"),
+    "engines-bits": (["bench_engines_bits"], False, False, "1"),
     "frontier": (["bench_frontier"], True, True, None),
     "frontier-cifar": (
         [

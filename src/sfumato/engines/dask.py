@@ -20,7 +20,7 @@ from sfumato.engines.heap import reused_memory
 from sfumato.engines.tables import BATCH_ROWS, FileParts
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.identities import partition_of
-from sfumato.sums.partitions import Partitions, Task
+from sfumato.sums.partitions import ListedParts, Partitions, Task
 from sfumato.tables.files import TableFile
 
 __all__ = ["ArrayParts", "ClusterFiles", "DelayedParts", "FrameParts"]
@@ -29,7 +29,7 @@ RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
 
 
-class DelayedParts(Partitions):
+class DelayedParts(ListedParts):
     """Parts that Dask computes when they are needed.
 
     Parameters
@@ -41,19 +41,6 @@ class DelayedParts(Partitions):
     """
 
     library = "pandas"
-
-    def __init__(self, parts: Sequence[Any], columns: Sequence[str] | int) -> None:
-        self._parts, self._columns = list(parts), columns
-
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return len(self._parts)
-
-    @property
-    def columns(self) -> Sequence[str] | int:
-        """Names of the columns, or their number."""
-        return self._columns
 
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to every part, where Dask puts it.
@@ -94,9 +81,7 @@ class DelayedParts(Partitions):
         if client is None:
             return super().kept(task)
         calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
-        kept = DelayedParts(client.compute(calls, retries=RETRIES), self._columns)
-        kept.progress = self.progress
-        return kept
+        return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._told_as(self)
 
 
 class FrameParts(DelayedParts):
@@ -127,12 +112,8 @@ class FrameParts(DelayedParts):
         Partitions
             The parts.
         """
-        missing = [name for name in types if name not in self._frame.columns]
-        if missing:
-            raise InvalidInputError(f"The table has no column {missing[0]!r}.")
-        declared = FrameParts(self._frame[list(types)])
-        declared.progress = self.progress
-        return declared
+        self._require(types)
+        return FrameParts(self._frame[list(types)])._told_as(self)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
         """Let Dask move rows to partitions by a hash of their IDs.
@@ -151,9 +132,7 @@ class FrameParts(DelayedParts):
         meta = self._frame._meta.assign(**{PERSON: np.empty(0, dtype=np.int64)})
         marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
         moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
-        gathered = FrameParts(moved.drop(columns=PERSON))
-        gathered.progress = self.progress
-        return gathered
+        return FrameParts(moved.drop(columns=PERSON))._told_as(self)
 
 
 class ClusterFiles(DelayedParts):
@@ -189,9 +168,7 @@ class ClusterFiles(DelayedParts):
         """
         FileParts(self._files[:1]).declared(types, text)  # refuses a table that lacks a column
         parts = [_FileReader(path, dict(types), text) for path in self._files]
-        declared = DelayedParts(parts, list(types))
-        declared.progress = self.progress
-        return declared
+        return DelayedParts(parts, list(types))._told_as(self)
 
 
 class ArrayParts(DelayedParts):

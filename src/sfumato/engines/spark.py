@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.engines.failures import told
-from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.exceptions import EngineError
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import KeptBlock, Partitions, Task
 
@@ -86,9 +86,7 @@ class SparkParts(Partitions):
         Partitions
             The parts.
         """
-        missing = [name for name in types if name not in self._frame.columns]
-        if missing:
-            raise InvalidInputError(f"The table has no column {missing[0]!r}.")
+        self._require(types)
         declared = SparkParts(self._frame.select(*(f"`{name}`" for name in types)))
         declared.progress = self.progress
         return declared

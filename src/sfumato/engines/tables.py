@@ -15,7 +15,7 @@ import numpy as np
 from sfumato.exceptions import InvalidInputError
 from sfumato.memory import free_memory
 from sfumato.sums.identities import partition_of
-from sfumato.sums.partitions import KeptBlock, Partitions, Task
+from sfumato.sums.partitions import KeptBlock, ListedParts, Partitions, Task
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 from sfumato.tables.frames import library_of
@@ -28,7 +28,7 @@ PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
 GLOB = set("*?[")
 
 
-class LocalParts(Partitions):
+class LocalParts(ListedParts):
     """Parts that are read in this process, one after the other.
 
     Parameters
@@ -40,21 +40,6 @@ class LocalParts(Partitions):
     """
 
     is_remote: ClassVar[bool] = False
-
-    def __init__(
-        self, parts: Sequence[Callable[[], Iterable[Any]]], columns: Sequence[str] | int
-    ) -> None:
-        self._parts, self._columns = list(parts), columns
-
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return len(self._parts)
-
-    @property
-    def columns(self) -> Sequence[str] | int:
-        """Names of the columns, or their number."""
-        return self._columns
 
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to one part after the other.
@@ -116,9 +101,7 @@ class LocalParts(Partitions):
                 numbers = partition_of(ids_of(batch), len(buckets))
                 for number in np.unique(numbers):
                     buckets[number].append(_taken(batch, np.flatnonzero(numbers == number)))
-        gathered = LocalParts([bucket.batches for bucket in buckets], self._columns)
-        gathered.progress = self.progress
-        return gathered
+        return LocalParts([bucket.batches for bucket in buckets], self._columns)._told_as(self)
 
     @staticmethod
     def _person_bytes() -> float:
@@ -180,9 +163,9 @@ class FileParts(LocalParts):
         """
         self._files[0].require(list(types))
         read = [file.declared(types, text) for file in self._files]
-        declared = LocalParts([self._reader(file, list(types)) for file in read], list(types))
-        declared.progress = self.progress
-        return declared
+        return LocalParts([self._reader(file, list(types)) for file in read], list(types))._told_as(
+            self
+        )
 
     @staticmethod
     def _reader(file: TableFile, names: list[str] | None = None) -> Callable[[], Iterable[Any]]:
@@ -249,9 +232,7 @@ class FolderParts(LocalParts):
         inside = {n: kind for n, kind in types.items() if n not in self._cells[0]}
         files: Any = self._files.declared(inside, text)
         names = [*inside, *(name for name in self._cells[0] if name in types)]
-        declared = LocalParts(self._readers(files._parts, names), names)
-        declared.progress = self.progress
-        return declared
+        return LocalParts(self._readers(files._parts, names), names)._told_as(self)
 
     def _readers(
         self, parts: Sequence[Callable[[], Iterable[Any]]], names: Sequence[str]
@@ -306,15 +287,11 @@ class QueryParts(LocalParts):
         Partitions
             The parts.
         """
-        missing = [name for name in types if name not in list(self._columns)]  # type: ignore[arg-type]
-        if missing:
-            raise InvalidInputError(f"The query has no column {missing[0]!r}.")
+        self._require(types)
         is_lazy = library_of(self._query) == "polars"
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in types)
         fewer = self._query.select(list(types)) if is_lazy else self._query.project(quoted)
-        declared = QueryParts(fewer)
-        declared.progress = self.progress
-        return declared
+        return QueryParts(fewer)._told_as(self)
 
     def _batches(self) -> Iterator[Any]:
         table = arrow().Table

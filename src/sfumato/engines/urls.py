@@ -66,12 +66,8 @@ class UrlParts(LocalParts):
         Partitions
             The parts.
         """
-        missing = [name for name in types if name not in list(self.columns)]  # type: ignore[arg-type]
-        if missing:
-            raise InvalidInputError(f"The table '{self._url}' has no column {missing[0]!r}.")
-        declared = LocalParts(self._readers(list(types)), list(types))
-        declared.progress = self.progress
-        return declared
+        self._require(types)
+        return LocalParts(self._readers(list(types)), list(types))._told_as(self)
 
     def _readers(self, names: Sequence[str] | None) -> list[Callable[[], Iterable[Any]]]:
         return [partial(self._batches, path, names) for path in self._files]

@@ -30,7 +30,7 @@ from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records
 from sfumato.sums.singles import SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Statistic
 
-__all__ = ["KeptBlock", "PartitionedRecords", "Partitions", "RowsKept", "Task"]
+__all__ = ["KeptBlock", "ListedParts", "PartitionedRecords", "Partitions", "RowsKept", "Task"]
 
 Task = Callable[[int, Iterable[Any]], Any]  # of the number of a part and its batches
 Reader = Callable[[Any], tuple[Any, ...]]  # of a batch: rows, codes, and IDs where they count
@@ -95,6 +95,13 @@ class Partitions(ABC):
         """
         return self
 
+    def _require(self, names: Iterable[str]) -> None:
+        """Refuse a table that lacks a column."""
+        known = [] if isinstance(self.columns, int) else self.columns
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise InvalidInputError(f"The table has no column {missing[0]!r}.")
+
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
         """Give the rows in parts that hold all rows of a person; an engine that cannot refuses.
 
@@ -127,6 +134,36 @@ class Partitions(ABC):
             The new parts.
         """
         return _MadeOnEachPass(self, task)
+
+
+class ListedParts(Partitions):
+    """Parts of which a list is kept: of what they are read from, made of, or held as.
+
+    Parameters
+    ----------
+    parts : sequence
+        What stands for each part.
+    columns : sequence of str or int
+        Names of the columns, or their number where they have none.
+    """
+
+    def __init__(self, parts: Sequence[Any], columns: Sequence[str] | int) -> None:
+        self._parts, self._columns = list(parts), columns
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self._parts)
+
+    @property
+    def columns(self) -> Sequence[str] | int:
+        """Names of the columns, or their number."""
+        return self._columns
+
+    def _told_as(self, other: Partitions) -> Self:
+        """Tell the progress of passes to whom another table tells it."""
+        self.progress = other.progress
+        return self
 
 
 class _MadeOnEachPass(Partitions):
