@@ -321,6 +321,12 @@ class _BlockRecords(Records):
         return (each.block() for each in self._kept)
 
 
+def _places(batch: Any) -> tuple[Any, ...]:
+    """Give a record per row of a batch, of which nothing is known."""
+    n_rows = len(batch[0] if isinstance(batch, tuple) else batch)
+    return np.zeros((n_rows, 1)), np.zeros(n_rows, dtype=np.intp)
+
+
 def _has_rows(batch: Any) -> bool:
     return len(batch[0] if isinstance(batch, tuple) else batch) > 0
 
@@ -487,8 +493,9 @@ class PartitionedRecords(Records):
     def _counted(self) -> int:
         """Count records, or persons, where their number is public."""
         person = self._part.person
-        if person is None:
-            return self._merged(NUMBER).n_rows
+        if person is None:  # all is read, so that damage is found, and nothing encoded
+            counting = self._with(self._partitions, _Part(_places, (), 1, None), 1)
+            return counting._merged(NUMBER).n_rows
         voting = self._with(self._partitions, self._part, self.width)
         voting.person = PersonUnit(person.rows, "average")
         voting._part = replace(self._part, person=voting.person)
