@@ -169,7 +169,7 @@ def test_one_factoring_in_single_precision_is_close(seed, scale, n_columns, monk
         found = solve_in_one_factoring(*singles, tau=np.asarray(tau), **words)
         np.testing.assert_allclose(found.regularization, exact.regularization, rtol=3e-5)
         away = np.linalg.norm(found.coefficients - exact.coefficients)
-        assert away < 1e-4 * np.linalg.norm(exact.coefficients)
+        assert away < 3e-4 * np.linalg.norm(exact.coefficients)
         assert set(factored) == {np.dtype("float32")}
         np.testing.assert_allclose(float(found.slope), float(exact.slope), rtol=0.1, atol=0.01)
     assert len(factored) > 2  # the start was far off

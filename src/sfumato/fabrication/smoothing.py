@@ -93,7 +93,7 @@ def fabricate_rows(
     stop : Stop
         When to stop.
     dtype : {"float64", "float32"}, default="float64"
-        "float32" saves more than half of the time; rows agree to about 1e-5.
+        "float32" saves more than half of the time; rows agree to about 1e-4.
     """
     first_error = math.inf
     for number, step in enumerate(_passes(rows, n_components, dtype), start=1):

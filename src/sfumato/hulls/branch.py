@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypedDict
 
+import numpy as np
+from scipy.linalg import eigh
+
 from sfumato.kernels.arrays import Array, cast, is_accelerated, namespace_of, packed
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
@@ -90,7 +93,8 @@ def fit_branch(
     mask : array of shape (..., N, 1), optional
         Ones for rows, zeros for padding, when branches of different sizes are stacked.
     quick : bool, default=False
-        Solve long branches in single precision too, λ* to about 1e-5; for one layer.
+        Solve long branches in single precision too, to about 1e-4; for one layer, whose basis is
+        then that of the rows.
     """
     rows = cast(rows, "float64")
     xp = namespace_of(rows)
@@ -101,13 +105,14 @@ def fit_branch(
     square = xp.sum(xp.vecdot(rows, rows), axis=-1)
     size = rows.shape[-1] * count
 
-    centred = _centred(rows, mean, mask)
-    variances, basis, scores = _principal(centred, count, square, n_components)
+    centred, tau = _centred(rows, mean, mask), 2 * square / size
+    n_rows, p = rows.shape[-2:]
+    in_singles = quick and n_rows > 2 * (p + 1) and is_safe_in_singles(tau, n_rows)
+    find = _leading if in_singles else _principal
+    variances, basis, scores, leading = find(centred, count, square, n_components)
     used, deviations = _capped_deviations(variances, n_components)
-    inducing = scores[..., : deviations.shape[-1]] / deviations[..., None, :]
-    tau, responses = 2 * square / size, xp.concat([scores, mask], axis=-1)
-    n_rows, n_columns = responses.shape[-2:]
-    in_singles = quick and n_rows > 2 * n_columns and is_safe_in_singles(tau, n_rows)
+    inducing = leading[..., : deviations.shape[-1]] / deviations[..., None, :]
+    responses = xp.concat([scores, mask], axis=-1)
     mean_square = _mean_square(mean, basis, size)
     if in_singles:
         inducing, responses = cast(inducing, "float32"), cast(responses, "float32")
@@ -149,10 +154,30 @@ def _centred(rows: Array, mean: Array, mask: Array) -> Array:
     return centred * mask if rows.ndim > 2 else centred
 
 
-def _principal(
-    centred: Array, count: Array, square: Array, n_components: int
-) -> tuple[Array, list[Array], Array]:
-    """Give variances (descending), basis V and scores of all directions of non-zero variance."""
+_Directions = tuple[Array, list[Array], Array, Array]
+
+
+def _leading(centred: Array, count: Array, square: Array, n_components: int) -> _Directions:
+    """Do as `_principal`, in the coordinates of the rows: only leading scores are turned."""
+    xp = namespace_of(centred)
+    p = centred.shape[-1]
+    products = xp.matrix_transpose(centred) @ centred
+    if isinstance(products, np.ndarray):
+        values, vectors = eigh(products, subset_by_index=[max(0, p - n_components), p - 1])
+    else:
+        values, vectors = xp.linalg.eigh(products)
+    values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
+    values, vectors = values[:n_components], vectors[:, :n_components]
+    floor = centred.shape[-2] * EPSILON * values[0] + SAME_POINT * square
+    values = xp.where(values > floor, values, xp.zeros_like(values))
+    return values / xp.clip(count - 1, min=1), [], centred, centred @ vectors
+
+
+def _principal(centred: Array, count: Array, square: Array, n_components: int) -> _Directions:
+    """Give variances (descending), basis V and scores of all directions of non-zero variance.
+
+    The leading of the scores come a second time.
+    """
     xp = namespace_of(centred)
     n, p = centred.shape[-2:]
     transposed = xp.matrix_transpose(centred)
@@ -161,7 +186,8 @@ def _principal(
         found = leading_eigenvectors(products, n_components)
         if found is not None:  # behind the leading directions any others do as well
             basis = completed_basis(found[1])
-            return found[0] / xp.clip(count - 1, min=1)[..., None], [basis], centred @ basis
+            scores = centred @ basis
+            return found[0] / xp.clip(count - 1, min=1)[..., None], [basis], scores, scores
     values, vectors = xp.linalg.eigh(products)
     values, vectors = xp.flip(values, axis=-1), xp.flip(vectors, axis=-1)
     floor = max(n, p) * EPSILON * values[..., 0] + SAME_POINT * square
@@ -170,10 +196,12 @@ def _principal(
     values, vectors = values[..., :rank], vectors[..., :rank]
     variances = values / xp.clip(count - 1, min=1)[..., None]
     if p <= n:
-        return variances, [vectors], centred @ vectors
+        scores = centred @ vectors
+        return variances, [vectors], scores, scores
     singular = xp.sqrt(values)[..., None, :]
     inverse = 1 / xp.where(singular > 0, singular, xp.full_like(singular, xp.inf))
-    return variances, [transposed, vectors * inverse], vectors * singular
+    scores = vectors * singular
+    return variances, [transposed, vectors * inverse], scores, scores
 
 
 def _prefers_products(rows: Array, n_components: int) -> bool:

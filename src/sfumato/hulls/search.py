@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 BATCH_ROWS = 512
+SIMILAR = 0.75  # of the largest of a stack: smaller branches go to another
 # Largest array of kernel values that a batch of rows makes on an accelerator.
 BATCH_BYTES = 2**30
 # Pruned search: coordinates of the coarse estimate, and how many times the least distance a branch
@@ -78,11 +79,7 @@ def branch_distances(
     """Give the distance from every row to its image under every branch, shape (M, S)."""
     branches, rows, _ = _with_common_origin(branches, rows)
     if is_accelerated(rows) if stacked is None else stacked:
-        stack = stack_branches(branches)
-        size = 8 * len(branches) * stack["inducing"].shape[1]
-        return _in_batches(
-            partial(_to_stack, stack), rows, n_jobs=1, batch_rows=max(16, BATCH_BYTES // size)
-        )
+        return _stacked_distances(branches, rows)
     return _in_batches(partial(_to_each, branches), rows, n_jobs=n_jobs)
 
 
@@ -156,6 +153,31 @@ def _fit_chunk(
     groups: Sequence[Array], parameters: dict[str, Any], chunk: list[int]
 ) -> list[Branch]:
     return fit_stacked([groups[i] for i in chunk], **parameters)
+
+
+def _stacked_distances(branches: Sequence[Branch], rows: Array) -> Array:
+    """Give the distances to stacks of branches of similar size, in the order of the branches."""
+    xp = namespace_of(rows)
+    groups = list(_similar([branch["inducing"].shape[0] for branch in branches]))
+    found = []
+    for numbers in groups:
+        stack = stack_branches([branches[i] for i in numbers])
+        size = 8 * len(numbers) * stack["inducing"].shape[1]
+        batch_rows = max(16, BATCH_BYTES // size)
+        found.append(_in_batches(partial(_to_stack, stack), rows, n_jobs=1, batch_rows=batch_rows))
+    back = np.argsort(np.concatenate(groups))
+    return xp.take(xp.concat(found, axis=1), like(rows, back), axis=1)
+
+
+def _similar(sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Group branch numbers so that none is padded to more than a third above its own size."""
+    group: list[int] = []
+    for number in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if group and sizes[number] < SIMILAR * sizes[group[0]]:
+            yield group
+            group = []
+        group.append(number)
+    yield group
 
 
 def _to_stack(stack: Branch, rows: Array) -> Array:

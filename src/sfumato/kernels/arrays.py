@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import array_api_compat
@@ -18,6 +19,7 @@ from sfumato.exceptions import InvalidInputError
 __all__ = [
     "Array",
     "cast",
+    "inverse_of_lower",
     "is_accelerated",
     "is_from_another_library",
     "like",
@@ -127,12 +129,21 @@ def _block_cholesky(matrix: Array, shift: Array, cuts: Cuts) -> tuple[Array, lis
         if a:
             panel = panel - lower[..., a:, :a] @ xp.matrix_transpose(lower[..., a:b, :a])
         identity = xp.eye(b - a, dtype=matrix.dtype, device=array_api_compat.device(matrix))
-        inverse = xp.linalg.inv(
-            _cholesky(panel[..., : b - a, :] + shift[..., None, None] * identity)
-        )
+        factor = _cholesky(panel[..., : b - a, :] + shift[..., None, None] * identity)
+        inverse = inverse_of_lower(factor)
         lower[..., b:, a:b] = panel[..., b - a :, :] @ xp.matrix_transpose(inverse)
         inverses.append(inverse)
     return lower, inverses
+
+
+def inverse_of_lower(factor: Array) -> Array:
+    """Invert lower triangular matrices; PyTorch's general inverse is slow in batches."""
+    xp = namespace_of(factor)
+    if not array_api_compat.is_torch_array(factor):
+        return xp.linalg.inv(factor)
+    identity = xp.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    solve = import_module("torch").linalg.solve_triangular
+    return solve(factor, identity.expand(factor.shape), upper=False)
 
 
 def _cholesky(block: Array) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sfumato.kernels.arrays import Array, like, namespace_of
+from sfumato.kernels.arrays import Array, inverse_of_lower, like, namespace_of
 
 __all__ = ["N_LEADING", "completed_basis", "leading_eigenvectors"]
 
@@ -104,7 +104,7 @@ def _orthonormal(block: Array) -> Array:
     """Orthonormalise columns by the Cholesky factor of their products."""
     xp = namespace_of(block)
     lower = xp.linalg.cholesky(xp.matrix_transpose(block) @ block)
-    return block @ xp.matrix_transpose(xp.linalg.inv(lower))
+    return block @ xp.matrix_transpose(inverse_of_lower(lower))
 
 
 def _ritz(matrix: Array, block: Array) -> tuple[Array, Array]:

@@ -41,10 +41,10 @@ MAX_STEPS = 60
 SMALL_CORRECTION = 1e-3
 MOST_CORRECTIONS = 3
 # One factoring in single precision: landmarks of the guess, those of their directions that are more
-# than rounding, and the largest share of λ by which the guess may be off; its square is the error.
+# than rounding, and the largest share of λ by which the guess may be off.
 N_LANDMARKS = 512
 LEAST_DIRECTION = 1e-5
-NEAR_GUESS = 3e-3
+NEAR_GUESS = 4e-3
 
 
 class FixedPointSolution(NamedTuple):
@@ -167,11 +167,12 @@ def solve_in_one_factoring(
     tau: Array,
     start: tuple[Array, Array] | None = None,
 ) -> FixedPointSolution:
-    """Do the same for one long matrix in single precision, λ* to about 1e-5 of itself.
+    """Do the same for one long matrix in single precision, to about 1e-4.
 
     λ* is guessed from landmarks, the system is factored there, and the solution is moved to λ* to
     first order: with ``B = (K + λI)^{-1} C`` and ``D = (K + λI)^{-1} B``, ``B - δ D`` belongs to
-    ``λ + δ``, and its mean square is quadratic in δ. Only a bad guess makes a second factoring.
+    ``λ + δ``, and its mean square is quadratic in δ. Landmarks give D too, to some per cent: δ is
+    small. Only a bad guess makes a second factoring.
 
     Parameters
     ----------
@@ -192,15 +193,15 @@ def solve_in_one_factoring(
         The solution, in single precision.
     """
     least = float(tau)
+    landmarks = _Landmarks(kernel)
     if start is None:
-        error = _fixed_point(_residual_by_landmarks(kernel, responses, mean_square), least)
+        error = _fixed_point(landmarks.residual(responses, mean_square), least)
     else:
         error = float(start[0])
     for _ in range(MAX_STEPS):
         shift = least + error
-        solve = regularized_solver(kernel, like(kernel, np.float32(shift)))
-        solution = solve(responses)
-        derivative = solve(solution)
+        solution = regularized_solver(kernel, like(kernel, np.float32(shift)))(responses)
+        derivative = landmarks.nearly_solved(solution, shift)
         residual = _residual_nearby(solution, derivative, mean_square, shift)
         found = _fixed_point(residual, least)
         step, error = found - error, found
@@ -236,35 +237,50 @@ def _residual_nearby(
     return lambda wanted: wanted**2 * (at + (slope + bend * (wanted - shift)) * (wanted - shift))
 
 
-def _residual_by_landmarks(
-    kernel: Array, responses: Array, mean_square: Callable[[Array], Array]
-) -> Callable[[float], float]:
-    """Give about ``λ -> R``: directions of some columns of K, the others with one eigenvalue."""
-    xp = namespace_of(kernel)
-    n_rows = kernel.shape[-1]
-    places = like(kernel, np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64))
-    columns = cast(xp.take(kernel, places, axis=1), "float64")
-    factor = _orthogonal(xp.take(columns, places, axis=0), columns)
-    values = xp.sum(factor * factor, axis=0)
-    basis = factor / xp.sqrt(values)
-    inside = xp.matrix_transpose(basis) @ cast(responses, "float64")
-    outside = float(mean_square(responses)) - float(mean_square(inside))
-    trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
-    rest = max(trace - float(xp.sum(values)), 0.0) / max(n_rows - values.shape[0], 1)
+class _Landmarks:
+    """About K: the directions of some of its columns, all others with one eigenvalue."""
 
-    def residual(shift: float) -> float:
-        known = float(mean_square(inside / (values + shift)[:, None]))
-        return float(shift**2 * (known + outside / (rest + shift) ** 2))
+    def __init__(self, kernel: Array) -> None:
+        xp = namespace_of(kernel)
+        n_rows = kernel.shape[-1]
+        places = np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64)
+        columns = xp.take(kernel, like(kernel, places), axis=1)
+        square = xp.take(columns, like(kernel, places), axis=0)
+        factor = _orthogonal(cast(square, "float64"), columns)
+        self.values = cast(xp.sum(factor * factor, axis=0), "float64")
+        self.basis = factor / cast(xp.sqrt(self.values), "float32")
+        n_others = max(n_rows - self.values.shape[0], 1)
+        trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
+        self.rest = max(trace - float(xp.sum(self.values)), 0.0) / n_others
 
-    return residual
+    def residual(
+        self, responses: Array, mean_square: Callable[[Array], Array]
+    ) -> Callable[[float], float]:
+        """Give about ``λ -> R``."""
+        inside = cast(namespace_of(responses).matrix_transpose(self.basis) @ responses, "float64")
+        outside = float(mean_square(responses)) - float(mean_square(inside))
+
+        def residual(shift: float) -> float:
+            known = float(mean_square(inside / (self.values + shift)[:, None]))
+            return float(shift**2 * (known + outside / (self.rest + shift) ** 2))
+
+        return residual
+
+    def nearly_solved(self, columns: Array, shift: float) -> Array:
+        """Give about ``(K + λI)⁻¹ C``, to some per cent."""
+        inside = namespace_of(columns).matrix_transpose(self.basis) @ columns
+        rest = 1 / (self.rest + shift)
+        extra = cast(1 / (self.values + shift) - rest, "float32")
+        return self.basis @ (inside * extra[:, None]) + rest * columns
 
 
 def _orthogonal(square: Array, columns: Array) -> Array:
     """Give F with orthogonal columns and ``F Fᵀ`` the matrix of the landmarks."""
     xp = namespace_of(square)
     values, vectors = _clear_directions(square)
-    factor = columns @ vectors / xp.sqrt(values)
-    return factor @ _clear_directions(xp.matrix_transpose(factor) @ factor)[1]
+    factor = columns @ cast(vectors / xp.sqrt(values), "float32")
+    products = cast(xp.matrix_transpose(factor) @ factor, "float64")
+    return factor @ cast(_clear_directions(products)[1], "float32")
 
 
 def _clear_directions(matrix: Array) -> tuple[Array, Array]:
