@@ -269,25 +269,27 @@ def _office_pair(S: Rows, s: Rows, T: Rows, t: Rows, first: str) -> dict[str, fl
     return {name: round(float(np.mean(each)), 4) for name, each in found.items()}
 
 
-def resized(rows: Rows, side: int, to: int) -> Rows:
-    """Bring square images to another size by linear interpolation: public, row by row."""
-    places = (np.arange(to) + 0.5) * side / to - 0.5
-    weights = np.maximum(0, 1 - np.abs(places[:, None].clip(0, side - 1) - np.arange(side)))
+def averaged(rows: Rows, side: int, to: int) -> Rows:
+    """Bring square images to fewer pixels, averages over areas: public, row by row."""
+    ends = np.arange(to + 1) * side / to
+    pixels = np.arange(side)
+    shared = np.minimum(ends[1:, None], pixels + 1) - np.maximum(ends[:-1, None], pixels)
+    weights = np.maximum(shared, 0) * to / side
     return (weights @ rows.reshape(-1, side, side) @ weights.T).reshape(-1, to * to)
 
 
 def several(asked: str = "") -> None:  # noqa: ARG001 - has no further parts
-    """MNIST and USPS to the digits of scikit-learn, all 16 x 16, 3 labels per class, epsilon 1."""
+    """MNIST and USPS to the digits of scikit-learn, all 8 x 8, 3 labels per class, epsilon 1."""
     X, y, _, _ = mnist()
     U, u, _, _ = usps()
     middle = X.reshape(-1, 28, 28)[:, 4:24, 4:24].reshape(-1, 400)
     D, d = load_digits(return_X_y=True)
-    target = unit(resized(D / 16, 8, 16))
+    target = unit(D)
     bounds = Bounds(norm=1.0, labels=DIGITS)
     shared = {"bounds": bounds, "epsilon": 1.0}
     files = {
-        "MNIST": released(unit(resized(middle, 20, 16)), y, "mnist-16", **shared)[0],
-        "USPS": released(unit(U), u, "usps-16", **shared)[0],
+        "MNIST": released(unit(averaged(middle, 20, 8)), y, "mnist-8", **shared)[0],
+        "USPS": released(unit(averaged(U, 16, 8)), u, "usps-8", **shared)[0],
     }
     ways: dict[str, list[Path]] = {name: [file] for name, file in files.items()}
     ways["MNIST and USPS"] = list(files.values())

@@ -31,6 +31,7 @@ from sfumato.additive.knots import (
     PlaceTree,
     _agreeing,
     cuts_by_counts,
+    knots_at,
     release_cuts,
 )
 from sfumato.additive.pairs import HatSums, PairRows
@@ -211,6 +212,19 @@ def test_cuts_without_noise_are_quantiles() -> None:
     cuts = cuts_by_counts(same, 2)[0]
     assert np.isnan(cuts[1:]).all()  # one cut, above the only cell that counts
     assert np.isnan(cuts_by_counts(np.zeros_like(same), 2)).sum() >= 2
+
+
+def test_knots_ascend_whatever_the_noise_says() -> None:
+    rng = np.random.RandomState(0)
+    for scale in (0.1, 3.0, 100.0):
+        nodes = rng.normal(0, scale, size=(40, PlaceTree((0,)).shape[1]))
+        nodes[:, -4] += 50  # many records in one cell
+        for n_levels in (1, 3, 5):
+            knots = knots_at(cuts_by_counts(nodes, n_levels))
+            assert knots.shape == (40, 2**n_levels + 1)
+            assert (np.diff(knots, axis=1) > 0).all()
+            assert (knots[:, 0] == 0).all()
+            assert (knots[:, -1] == 1).all()
 
 
 def test_cuts_are_told_by_the_noise_that_was_paid_for(noise: None) -> None:

@@ -45,6 +45,40 @@ def test_linear_classifiers_are_simulated(table: Path) -> None:
     assert "each person has records at one party only" in said
 
 
+@pytest.mark.parametrize(("model", "trust"), [("additive", "secure"), ("gaussian", "noisy")])
+def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
+    quick = ("--set", "n_steps=5") if model == "additive" else ()
+    told = json.loads(
+        done(
+            *("federate", "sums", table, *BUDGET, *quick, "--bounds", confirmed(table)),
+            *("--model", model, "--trust", trust, "--parties", 4, "--test", table),
+            *("-o", "global.sfumato", "--seed", 0, "--json"),
+        )
+    )
+    assert told["trust"] == trust
+    assert len(told["parties"]) == 4
+    assert told["score"] > (0.5 if model == "additive" else 0.6)
+    assert all(each["sent"] > 0 for each in told["sums"])
+    assert load("global.sfumato").guarantee_.epsilon == told["total"]["epsilon"]
+
+
+def test_a_model_that_is_no_sum_is_refused(table: Path) -> None:
+    words = ("federate", "sums", table, *BUDGET, "--bounds", confirmed(table), "--parties", 3)
+    assert "in memory" in refused(*words, "--model", "kernel")
+
+
+def test_a_deployment_of_sums_is_written(table: Path) -> None:
+    done(
+        *("federate", "deploy", "federation", *BUDGET, "--bounds", confirmed(table)),
+        *("--party", "a", "--party", "b", "--party", "c", "--host", "hub.example.org"),
+        *("--name", "ill-1", "--task", "sums", "--model", "additive", "--colluding", 0),
+        *("--dropouts", 1),
+    )
+    run = tomllib.loads(Path("federation/run.toml").read_text())
+    assert (run["trust"], run["colluding"], run["dropouts"]) == ("secure", 0, 1)
+    assert load("federation/estimator.sfumato").bounds.target.name
+
+
 def test_a_deployment_is_written(table: Path) -> None:
     done(
         *("federate", "deploy", "federation", *BUDGET, "--bounds", confirmed(table)),

@@ -260,7 +260,7 @@ def release_knots(
 
 
 def knots_at(cuts: Array) -> Array:
-    """Give the knots of released cuts; a part that was not cut is halved.
+    """Give the knots of released cuts; a part that was not cut is divided evenly.
 
     Parameters
     ----------
@@ -277,12 +277,10 @@ def knots_at(cuts: Array) -> Array:
     places[known] = EDGES[cuts[known].astype(int) - 1]
     ends = np.zeros((len(cuts), 1)), np.ones((len(cuts), 1))
     knots = np.concatenate([ends[0], places, ends[1]], axis=1)
-    step = (cuts.shape[1] + 1) // 2
-    while step:  # from the coarsest level down, so that both neighbours are known
-        middle = slice(step, -1, 2 * step)
-        halves = (knots[:, : -2 * step : 2 * step] + knots[:, 2 * step :: 2 * step]) / 2
-        knots[:, middle] = np.where(np.isnan(knots[:, middle]), halves, knots[:, middle])
-        step //= 2
+    for row in knots:
+        missing = np.isnan(row)
+        numbers = np.arange(len(row))
+        row[missing] = np.interp(numbers[missing], numbers[~missing], row[~missing])
     return knots
 
 

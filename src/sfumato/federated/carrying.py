@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 from sfumato.bounds import Bounds
 from sfumato.federated.messages import Reply, Request
@@ -14,7 +18,7 @@ from sfumato.guarantee import Relation
 from sfumato.parallel import map_in_parallel
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["Carrier", "InThisProcess", "SumRound", "described"]
+__all__ = ["Carrier", "InThisProcess", "SumRound", "Traffic", "described"]
 
 
 @runtime_checkable
@@ -34,9 +38,9 @@ class InThisProcess:
     def __init__(self, parties: Iterable[Party], n_jobs: int | None) -> None:
         self._parties = {party.name: party for party in check_parties(parties)}
         self._n_jobs = n_jobs
-        self.names = list(self._parties)
+        self.names: Sequence[str] = list(self._parties)
         listed = [each for party in self._parties.values() for each in party.conditions]
-        self.conditions = list(dict.fromkeys(listed))
+        self.conditions: Sequence[str] = list(dict.fromkeys(listed))
 
     def ask(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
         """Let each party answer, in threads if there are several."""
@@ -62,8 +66,10 @@ class SumRound:
         Whose records are in it.
     seen : str
         What the coordinator could see of a single party.
-    sent : int
-        Bytes that the largest reply of a party had.
+    sent, received : int
+        Bytes that a party sent and was sent, keys and shares included, the most of all parties.
+    seconds : float
+        How long it took.
     """
 
     statistic: str
@@ -71,6 +77,52 @@ class SumRound:
     included: tuple[str, ...]
     seen: str
     sent: int
+    received: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        sent = self.sent / 2**20
+        return (
+            f"{self.statistic}: {self.size} numbers of {len(self.included)} parties in "
+            f"{self.seconds:.1f} s, {sent:.2f} MB from each at most"
+        )
+
+
+@dataclass
+class Traffic:
+    """Bytes that went to each party and came from it, and since when they are counted."""
+
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+
+    def note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply]) -> None:
+        """Count what was carried.
+
+        Parameters
+        ----------
+        requests, replies : mapping of str to Request and Reply
+            By party.
+        """
+        sizes: dict[int, int] = {}  # one request may go to all
+        for name, request in requests.items():
+            size = sizes.setdefault(id(request), _bytes_of(request.settings, request.arrays))
+            self.received[name] = self.received.get(name, 0) + size
+        for name, reply in replies.items():
+            size = _bytes_of(reply.facts, reply.arrays)
+            self.sent[name] = self.sent.get(name, 0) + size
+
+    def most(self) -> dict[str, Any]:
+        """Give the figures of a `SumRound`."""
+        return {
+            "sent": max(self.sent.values(), default=0),
+            "received": max(self.received.values(), default=0),
+            "seconds": round(time.monotonic() - self.since, 3),
+        }
+
+
+def _bytes_of(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> int:
+    return len(json.dumps(dict(facts))) + sum(each.nbytes for each in arrays.values())
 
 
 def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -16,13 +17,14 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, InvalidInputError
-from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, described
+from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, Traffic, described
 from sfumato.federated.coordination import ONE_PARTY_EACH
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.secure import Agreement, SumCoordinator
 from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sum_digest
 from sfumato.federated.terms import labels_of
+from sfumato.federated.totals import TotalsFolder
 from sfumato.federated.wire import packed
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
@@ -71,6 +73,7 @@ class _Shared:
     n_runs: int = 0
     rounds: list[SumRound] = field(default_factory=list)
     released: list[NDArray[np.float64]] = field(default_factory=list)
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 class Federation(RecordsElsewhere):
@@ -100,6 +103,11 @@ class Federation(RecordsElsewhere):
         Parties that may vanish in the middle.
     n_jobs : int, optional
         Threads in which parties answer in a simulation, see joblib.
+    totals : path-like, optional
+        Folder for released totals: a fit of the same `task` that was interrupted goes on there,
+        and no sum is made a second time.
+    watch : callable, optional
+        Is told of each sum as it is made.
 
     Attributes
     ----------
@@ -142,6 +150,8 @@ class Federation(RecordsElsewhere):
         colluding: int = 1,
         dropouts: int = 0,
         n_jobs: int | None = None,
+        totals: str | os.PathLike[str] | None = None,
+        watch: Callable[[SumRound], Any] | None = None,
     ) -> None:
         if trust not in TRUST:
             raise InvalidInputError(f"'trust' must be one of {TRUST}. Got {trust!r} instead.")
@@ -164,6 +174,8 @@ class Federation(RecordsElsewhere):
         self._maps: tuple[RowMap, ...] = ()
         self._held = ""
         self._reader: BatchReader | None = None
+        self._watch = watch
+        self._totals = None if totals is None else TotalsFolder(totals)
         if trust == "secure":
             self._agreement("", 0, 1, 0)  # refuses numbers of parties that prove nothing
         number = sum(count for count in rows.values() if count) if is_public else None
@@ -297,15 +309,35 @@ class Federation(RecordsElsewhere):
         run = self._run(receipt)
         settings, arrays = self._asked(statistic, mechanism, run.number)
         receipt.charge(mechanism.event())
-        total = (
-            self._noisy_total(run, settings, arrays, statistic)
-            if self.trust == "noisy"
-            else self._secure_total(run, settings, arrays, statistic, mechanism)
-        )
+        self._shared.traffic = Traffic()
+        asked = [run.name, run.number, self.trust, sum_digest(settings, arrays)]
+        asked += [sorted(self._shared.rows), self.colluding, self.dropouts]
+        total = self._released_before(asked, statistic)
+        if total is None:
+            total = (
+                self._noisy_total(run, settings, arrays, statistic)
+                if self.trust == "noisy"
+                else self._secure_total(run, settings, arrays, statistic, mechanism)
+            )
+            if self._totals is not None:
+                self._totals.keep(asked, total, asdict(self._shared.rounds[-1]))
         run.number += 1
         receipt.only_if(*self.conditions)
         self._shared.released.append(total)
         return total.copy()
+
+    def _released_before(
+        self, asked: Sequence[Any], statistic: Statistic
+    ) -> NDArray[np.float64] | None:
+        """Give the total of a fit that was interrupted: it is the release, and no second one."""
+        found = None if self._totals is None else self._totals.find(asked, statistic.shape)
+        if found is None:
+            return None
+        total, facts = found
+        noted = SumRound(**{**facts, "included": tuple(facts["included"])})
+        self._shared.active = [each for each in self._shared.active if each in noted.included]
+        self._shared.rounds.append(noted)
+        return total
 
     @property
     def released(self) -> list[NDArray[np.float64]]:
@@ -360,6 +392,8 @@ class Federation(RecordsElsewhere):
         """Ask parties, and leave out those that vanish; a refusal ends the run."""
         requests = dict.fromkeys(names, request) if isinstance(request, Request) else request
         replies = self._carrier.ask(requests)
+        if hasattr(self, "_shared"):
+            self._shared.traffic.note(requests, replies)
         refused = {n: r.refusal for n, r in replies.items() if r.refusal is not None}
         if refused:
             said = "; ".join(f"{name}: {why}" for name, why in sorted(refused.items()))
@@ -415,7 +449,7 @@ class Federation(RecordsElsewhere):
         if statistic.is_symmetric:
             shape = (*shape[:-2], shape[-1] * (shape[-1] + 1) // 2)
         sums = [reply.array("released", shape) for reply in replies.values()]
-        self._note(statistic, sums[0].size, replies, "its noisy sum", max(s.nbytes for s in sums))
+        self._note(statistic, sums[0].size, replies, "its noisy sum")
         total = np.sum(sums, axis=0)  # post-processing of what everybody may see
         return _mirrored(total, statistic.shape) if statistic.is_symmetric else total
 
@@ -455,8 +489,8 @@ class Federation(RecordsElsewhere):
             if len(staying) == len(agreement.parties):
                 break
             self._shared.active = staying  # nothing was added up: agree anew without the others
-        cells, included, sent = self._masked_total(run, session, settings, arrays)
-        self._note(statistic, size, included, "nothing but the total", sent)
+        cells, included = self._masked_total(run, session, settings, arrays)
+        self._note(statistic, size, included, "nothing but the total")
         return share.total(cells, statistic.shape, symmetric=statistic.is_symmetric)
 
     def _step(
@@ -482,7 +516,7 @@ class Federation(RecordsElsewhere):
 
     def _masked_total(
         self, run: _Run, session: _Session, asked: dict[str, Any], arrays: dict[str, Any]
-    ) -> tuple[NDArray[np.int64], list[str], int]:
+    ) -> tuple[NDArray[np.int64], list[str]]:
         """Carry the other messages of a secure sum."""
         sums = session.sums
         found = self._step(run, session, "share", sums.adverts, adverts=sums.adverts)
@@ -497,16 +531,22 @@ class Federation(RecordsElsewhere):
         signatures = {name: reply.fact("signature") for name, reply in found.items()}
         found = self._step(run, session, "reveal", found, signatures=signatures)
         total = sums.total({name: reply.fact("shares") for name, reply in found.items()})
-        sent = max(words.nbytes for words in sums.masked.values())
-        return total, included, sent
+        return total, included
 
-    def _note(
-        self, statistic: Statistic, size: int, included: Iterable[str], seen: str, sent: int
-    ) -> None:
+    def _note(self, statistic: Statistic, size: int, included: Iterable[str], seen: str) -> None:
         """Write a sum down; those who vanished in it are not asked again."""
         self._shared.active = sorted(included)
-        name = type(statistic).__name__
-        self._shared.rounds.append(SumRound(name, size, tuple(self._shared.active), seen, sent))
+        self._shared.rounds.append(
+            SumRound(
+                type(statistic).__name__,
+                size,
+                tuple(self._shared.active),
+                seen,
+                **self._shared.traffic.most(),
+            )
+        )
+        if self._watch is not None:
+            self._watch(self._shared.rounds[-1])
 
     def _seen(self, **changes: Any) -> Self:
         view = copy.copy(self)

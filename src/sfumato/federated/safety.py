@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -188,7 +189,16 @@ def _inside(point: NDArray[np.float64]) -> bool:
 
 
 def _keeps_lengths(matrix: NDArray[np.float64] | None) -> bool:
-    return matrix is None or bool(matrix.ndim == 2 and np.linalg.norm(matrix, ord=2) <= 1 + HAIR)
+    if matrix is None:
+        return True
+    fits = matrix.ndim == 2
+    return fits and _longest(matrix.astype(np.float64).tobytes(), matrix.shape) <= 1 + HAIR
+
+
+@lru_cache(maxsize=4)
+def _longest(data: bytes, shape: tuple[int, ...]) -> float:
+    """Largest singular value; a descent sends the same projection with every gradient."""
+    return float(np.linalg.norm(np.frombuffer(data).reshape(shape), ord=2))
 
 
 def _has_ranges(columns: PublicColumns) -> bool:

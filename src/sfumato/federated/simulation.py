@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.cells import as_cells, as_rows
@@ -15,11 +16,13 @@ from sfumato.federated.coordination import FederatedResult, Task, run_task
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import BY_LABEL, spread
-from sfumato.federated.terms import Terms
+from sfumato.federated.terms import Terms, labels_of
 from sfumato.guarantee import Relation
 from sfumato.parallel import map_in_parallel
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.schema import TableBounds
 
-__all__ = ["make_parties", "simulate"]
+__all__ = ["make_parties", "make_table_parties", "simulate"]
 
 DEALT_BY_LABEL = (
     "the label of every record and the number of records of every party are public, since this "
@@ -102,6 +105,70 @@ def make_parties(
         )
         for name, part in zip(names, parts, strict=True)
     ]
+
+
+def make_table_parties(
+    table: Any,
+    folder: Path | str,
+    *,
+    bounds: TableBounds,
+    scenario: str = "random",
+    n_parties: int | None = None,
+    relation: str = "replace_one",
+    random_state: Any = None,
+) -> list[Party]:
+    """Spread the records of a table over parties.
+
+    Parameters
+    ----------
+    table : table
+        An Arrow table, or a frame of pandas or polars.
+    folder : path-like
+        Each party keeps its releases in a folder of its own in there.
+    bounds : TableBounds
+        What the parties agreed on; any budget is accepted, since nothing leaves this process.
+    scenario, n_parties, relation, random_state : object
+        As in `make_parties`.
+
+    Returns
+    -------
+    list of Party
+        The parties.
+    """
+    rows = TableEncoder(bounds).transform(table)
+    target = bounds.target_of(table)
+    n_is_public = Relation(relation) is Relation.REPLACE_ONE
+    listed, labels = None, np.zeros(len(rows), dtype=int)
+    if target is not None and labels_of(bounds) not in (None, PUBLIC_LABELS):
+        labels, listed = Bounds(norm=1.0, labels=labels_of(bounds)).clip_labels(target)
+    parts = spread(
+        labels,
+        scenario,
+        n_parties,
+        rows=None if n_is_public else rows,
+        labels=None if listed is None else np.arange(len(listed)),
+        random_state=random_state,
+    )
+    terms = Terms(max_epsilon=math.inf, max_delta=1.0, relation=relation, colluding=0, table=bounds)
+    told = _conditions(scenario, n_is_public=n_is_public, listed=listed is not None)
+    return [
+        Party.of_table(
+            f"party-{number}",
+            _taken(table, part),
+            Path(folder) / f"party-{number}",
+            bounds=bounds,
+            terms=terms,
+            conditions=told,
+        )
+        for number, part in enumerate(parts)
+    ]
+
+
+def _taken(table: Any, places: NDArray[np.intp]) -> Any:
+    """Give some records of a table of pandas, polars or Arrow."""
+    if hasattr(table, "take") and hasattr(table, "iloc"):
+        return table.iloc[places]
+    return table.take(places) if hasattr(table, "take") else table[places]
 
 
 def _conditions(scenario: str, *, n_is_public: bool, listed: bool) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +11,7 @@ from sklearn.base import clone
 
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated.carrying import Carrier
+from sfumato.federated.carrying import Carrier, SumRound
 from sfumato.federated.records import TRUST, Federation
 from sfumato.private import PrivateEstimator
 from sfumato.tables.schema import TableBounds
@@ -49,13 +51,22 @@ class SumsTask:
         if not isinstance(getattr(self.estimator, "bounds", None), Bounds | TableBounds):
             raise InvalidInputError(NO_BOUNDS)
 
-    def fit(self, carrier: Carrier) -> tuple[Any, Federation]:
+    def fit(
+        self,
+        carrier: Carrier,
+        totals: str | os.PathLike[str] | None = None,
+        watch: Callable[[SumRound], Any] | None = None,
+    ) -> tuple[Any, Federation]:
         """Fit the estimator.
 
         Parameters
         ----------
         carrier : Carrier
             Carries requests to parties.
+        totals : path-like, optional
+            Folder for released totals, see `Federation`.
+        watch : callable, optional
+            Is told of each sum as it is made.
 
         Returns
         -------
@@ -73,6 +84,8 @@ class SumsTask:
             relation=str(self.estimator.relation),
             colluding=self.colluding,
             dropouts=self.dropouts,
+            totals=totals,
+            watch=watch,
         )
         model: Any = clone(self.estimator).set_params(ledger=None)
         return model.fit(federation), federation

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from logging import INFO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,8 @@ def _add_up(grid: Grid, config: dict[str, Any], names: Sequence[str]) -> None:
         missing = sorted(set(names) - set(carrier.names))
         if missing:
             raise FederationError(f"{', '.join(missing)} did not answer.")
-        model, federation = task.fit(carrier)
+        totals = Path(str(config["out"])) / "totals"
+        model, federation = task.fit(carrier, totals, lambda each: log(INFO, "%s", each))
     except FederationError as error:
         write_failure(error, config)
         raise

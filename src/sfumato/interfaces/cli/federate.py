@@ -10,14 +10,29 @@ import numpy as np
 import typer
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated import FederatedResult, HullTask, LinearTask, make_parties, simulate
+from sfumato.federated import (
+    FederatedResult,
+    HullTask,
+    LinearTask,
+    SumsTask,
+    make_parties,
+    make_table_parties,
+    simulate,
+)
+from sfumato.federated.carrying import InThisProcess
 from sfumato.federated.results import summary
 from sfumato.federated.scenarios import SCENARIOS
 from sfumato.guarantee import Relation, Unit
 from sfumato.interfaces.cli import options
 from sfumato.interfaces.cli.console import print_lines, printed_json, remark
 from sfumato.interfaces.cli.exit_codes import plain_errors
-from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, make_model, offered_models
+from sfumato.jobs.pipeline import (
+    PrivacyRequest,
+    all_labelled_rows,
+    class_of,
+    make_model,
+    offered_models,
+)
 from sfumato.storage.models import save
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
@@ -32,7 +47,15 @@ federate_app = typer.Typer(
 )
 
 KINDS = {"hulls": "hull", "linear": "linear"}
-Kind = Annotated[str, typer.Option("--task", help="hulls or linear.")]
+Kind = Annotated[str, typer.Option("--task", help="hulls, linear, or sums for any --model.")]
+SumsModel = Annotated[
+    str, typer.Option("--model", help="sums: gaussian, linear, additive, hull, regressor, ...")
+]
+Trust = Annotated[str, typer.Option("--trust", help="sums: 'secure' or 'noisy'.")]
+Colluding = Annotated[
+    int, typer.Option("--colluding", help="secure: parties that may work with the coordinator.")
+]
+Dropouts = Annotated[int, typer.Option("--dropouts", help="sums: parties that may vanish.")]
 Serve = Annotated[
     str, typer.Option("--serve", help="hulls: 'models' or 'distances' leave a party.")
 ]
@@ -99,6 +122,73 @@ def simulate_command(
     remark("A simulation has no ledger: nobody keeps count of this release.")
 
 
+@federate_app.command("sums")
+def sums_command(
+    table: options.TablePath,
+    epsilon: options.Epsilon,
+    bounds: options.Bounds,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the global model (.sfumato).")
+    ] = None,
+    model: SumsModel = "gaussian",
+    trust: Trust = "secure",
+    colluding: Colluding = 1,
+    dropouts: Dropouts = 0,
+    parties: Annotated[int, typer.Option("--parties", help="Number of parties.")] = 10,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help=f"One of {', '.join(SCENARIOS)}.")
+    ] = "random",
+    test: Annotated[
+        Path | None, typer.Option("--test", help="A table to score the global model on.")
+    ] = None,
+    target: options.TargetName = None,
+    delta: options.Delta = 1e-6,
+    relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+    settings: options.Settings = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Spread a table over parties and fit any model that learns from sums to all of them.
+
+    Example: sfumato federate sums patients.parquet --model additive --trust secure --parties 10
+    --epsilon 3 --bounds bounds.toml --test later.parquet -o global.sfumato
+    """
+    with plain_errors(), tempfile.TemporaryDirectory() as folder:
+        source, known = options.bounded_table(table, bounds)
+        promise = PrivacyRequest(epsilon, delta, "record", str(relation))
+        wanted = _sums(
+            "simulation", known, promise, target, model, (trust, colluding, dropouts), settings
+        )
+        everybody = make_table_parties(
+            source.read(),
+            folder,
+            bounds=known,
+            scenario=scenario,
+            n_parties=parties,
+            relation=str(relation),
+            random_state=seed,
+        )
+        remark(f"{len(everybody)} parties ...")
+        carrier = InThisProcess(everybody, None)
+        found, federation = wanted.fit(carrier, watch=lambda each: remark(str(each)))
+        told = federation.to_dict(found.guarantee_)
+        if test is not None:
+            told["score"] = _table_score(found, test, known)
+        if output is not None:
+            save(found, output)
+    if as_json:
+        printed_json(told)
+        return
+    if test is not None:
+        print_lines(f"score on the test table: {told['score']:.4f}")
+    sent = sum(each.sent for each in federation.rounds) / 2**20
+    print_lines(
+        f"{len(told['parties'])} parties, {len(federation.rounds)} sums, {sent:.2f} MB from a "
+        f"party at most; together: {found.guarantee_}"
+    )
+    remark("A simulation has no ledger: nobody keeps count of this release.")
+
+
 @federate_app.command("deploy")
 def deploy(
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
@@ -115,6 +205,10 @@ def deploy(
     task: Kind = "hulls",
     serve: Serve = "models",
     aggregate: Aggregate = "moments",
+    model: SumsModel = "gaussian",
+    trust: Trust = "secure",
+    colluding: Colluding = 1,
+    dropouts: Dropouts = 0,
     delta: options.Delta = 1e-6,
     unit: options.ProtectedUnit = Unit.RECORD,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
@@ -131,11 +225,39 @@ def deploy(
         known = TableBounds.read(bounds)
         known.require_confirmed()
         promise = PrivacyRequest(epsilon, delta, str(unit), str(relation))
-        wanted = _task(task, name, known, promise, target, serve, aggregate, settings)
+        wanted: HullTask | LinearTask | SumsTask
+        if task == SumsTask.kind:
+            how = (trust, colluding, dropouts)
+            wanted = _sums(name, known, promise, target, model, how, settings)
+        else:
+            wanted = _task(task, name, known, promise, target, serve, aggregate, settings)
         written = write_deployment(
             folder, wanted, party, host=host, port=port, certificates=certificates
         )
     print_lines(f"{written}: start with README.md in it.")
+
+
+def _sums(
+    name: str,
+    known: TableBounds,
+    promise: PrivacyRequest,
+    target: str | None,
+    model: str,
+    how: tuple[str, int, int],
+    settings: list[str] | None,
+) -> SumsTask:
+    """Give the task that fits a model to sums over the parties' tables."""
+    known.require_target(target)
+    chosen = options.settings_from(settings)
+    kind = class_of(model)
+    if model == "linear":
+        chosen = {"algorithm": "noisy-gd", **chosen}
+    return SumsTask(name, make_model(kind, promise, known, chosen), *how)
+
+
+def _table_score(found: Any, test: Path, known: TableBounds) -> float:
+    later = TableFile(test, known.types(), known.text).read()
+    return float(found.score(later, known.target_of(later)))
 
 
 def _task(
