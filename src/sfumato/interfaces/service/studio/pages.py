@@ -376,6 +376,7 @@ def _release(
         limits=LIMITS,
         pictures=drawn(office.settings.releases / found["id"], found),
         told=told,
+        answers=(told or {}).get("values"),
         problem=problem,
         points=(form or {}).get("points", ""),
     )
