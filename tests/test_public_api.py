@@ -6,8 +6,12 @@ import importlib
 import inspect
 import pkgutil
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 import sfumato
 from sfumato.private import PrivateEstimator
@@ -133,3 +137,27 @@ def test_no_estimator_has_too_many_parameters() -> None:
         if isinstance(kind, type) and hasattr(kind, "get_params"):
             own = set(inspect.signature(kind).parameters) - PRIVACY
             assert len(own) <= MORE.get(name, MOST_PARAMETERS), (name, sorted(own))
+
+
+WITHOUT_POSIX = """
+import os, sys
+for name in ("fcntl", "resource", "termios"):
+    sys.modules[name] = None
+for name in ("fork", "register_at_fork", "killpg"):
+    delattr(os, name)
+{}
+"""
+
+
+@pytest.mark.parametrize("start", ["import sfumato", "import runpy; runpy.run_module('sfumato')"])
+def test_a_system_without_file_locks_is_refused_in_one_sentence(start: str) -> None:
+    """Windows, as seen by an interpreter that lacks what Windows lacks."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX.format(start)], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert (
+        done.stderr.strip()
+        .rpartition("\n")[2]
+        .startswith("ImportError: Sfumato needs Linux or macOS")
+    )

@@ -1,6 +1,7 @@
 """Sfumato: private learning with kernels."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ __all__ = [
     "save",
 ]
 __version__ = "0.1.0"
+
+if find_spec("fcntl") is None:  # said at once, not by whichever room is imported first
+    raise ImportError(
+        "Sfumato needs Linux or macOS: a ledger that two processes write at once is only safe with "
+        "the file locks of POSIX, which Windows lacks. WSL is Linux."
+    )
 
 # A room is imported when one of its names is first asked for, so that a script waits only for what
 # it uses.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import uuid
 from collections.abc import Iterator
@@ -11,14 +12,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError, SfumatoError
-
-try:
-    import fcntl
-except ImportError:
-    raise ImportError(
-        "Sfumato needs Linux or macOS: a ledger that two processes write at once is only safe with "
-        "the file locks of POSIX, which Windows lacks. WSL is Linux."
-    ) from None
 
 __all__ = ["atomic_write", "not_written"]
 
