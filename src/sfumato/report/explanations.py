@@ -13,7 +13,7 @@ from sfumato.report.chart import number
 
 __all__ = ["HEADS", "curve_picture", "explanation_article", "summary_rows"]
 
-HEADS = ("Column", "Importance", "From", "To", "Band (half width)")
+HEADS = ("Column", "Importance", "From", "To", "Band ±")
 MOST_DRAWN = 6  # columns, the most important ones
 WIDTH, HEIGHT = 340, 190
 LEFT, RIGHT, TOP, BOTTOM = 8.0, 332.0, 26.0, 160.0

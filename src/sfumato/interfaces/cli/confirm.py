@@ -151,7 +151,7 @@ def _asked_person(found: TableBounds) -> TableBounds:
 
 
 def _last_word(n_used: int, *, n_left_out: int) -> None:
-    remark(f"\n{n_used} columns are used, {n_left_out} are left out.")
+    remark(f"\nColumns that are used: {n_used}. Columns that are left out: {n_left_out}.")
     while _answer("All that is declared is known without the data: yes, or quit") != "yes":
         pass
 
@@ -191,6 +191,15 @@ def _values(answer: str, known: Any) -> list[Any]:
     return found
 
 
+def _in_words(kind: str) -> str:
+    """Name a type for somebody who does not write programs."""
+    if kind.startswith(("int", "uint")):
+        return "a whole number"
+    if kind in ("float", "double", "halffloat"):
+        return "a number"
+    return "a date" if kind.startswith(("timestamp", "date")) else kind
+
+
 def _facts(column: Column | Target) -> str:
     """Say what is declared, and why it was proposed."""
     values = getattr(column, "categories", None) or getattr(column, "labels", None)
@@ -199,7 +208,7 @@ def _facts(column: Column | Target) -> str:
     elif values is not None:
         told = f"labels {values}"
     else:
-        told = f"{column.type}, {column.lower} to {column.upper}"
+        told = f"{_in_words(column.type)}, {column.lower} to {column.upper}"
     parts = getattr(column, "parts", ())
     used = f", used by {', '.join(parts)}" if parts else ""
     marked = ", missing cells are marked" if getattr(column, "missing", False) else ""

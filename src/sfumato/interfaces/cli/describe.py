@@ -55,7 +55,10 @@ def describe(
     if found.bounds.text is not None and found.bounds.text.to_record():
         print_lines(
             "Written with "
-            + ", ".join(f"{k} {v!r}" for k, v in found.bounds.text.to_record().items())
+            + ", ".join(
+                f"{name} {', '.join(map(repr, value)) if isinstance(value, tuple) else repr(value)}"
+                for name, value in found.bounds.text.to_record().items()
+            )
         )
     if found.bounds.looks_like_ids:
         remark(
