@@ -206,6 +206,7 @@ def _on_workers(
     import psutil
     from distributed import Client, LocalCluster
 
+    from sfumato.engines import FileParts
     from sfumato.engines.dask import ClusterFiles
     from sfumato.mechanisms.tape import taped
 
@@ -220,8 +221,10 @@ def _on_workers(
         Client(local) as client,
     ):
         client.run(_prepared, files_of(glob)[0], reuse)
-        parts = dd.read_parquet(files_of(glob)) if as_frame else ClusterFiles(files_of(glob))
-        _moments().fit(ClusterFiles(files_of(glob)[:1]))  # libraries are loaded here too
+        parts = (
+            dd.read_parquet(files_of(glob)) if as_frame else ClusterFiles(FileParts(files_of(glob)))
+        )
+        _moments().fit(ClusterFiles(FileParts(files_of(glob)[:1])))  # libraries are loaded here too
         workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
         before = sum(sum(each.cpu_times()[:2]) for each in workers)
         with taped() as tape:

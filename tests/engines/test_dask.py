@@ -19,6 +19,7 @@ import pytest
 
 from sfumato import (
     Bounds,
+    Fabricator,
     Ledger,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
@@ -28,6 +29,7 @@ from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.mechanisms.tape import taped
 from tests.engines.sources import in_parts, messy_table, same_bits, table_bounds
 from tests.engines.test_same_bits import ESTIMATORS, PERSONS
+from tests.interfaces.running import done
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'sfumato[dask]'")
 dd = pytest.importorskip("dask.dataframe")
@@ -125,6 +127,61 @@ def test_without_a_cluster_dask_computes_here(table: pd.DataFrame) -> None:
     with dask.config.set(scheduler="threads"):
         make = ESTIMATORS["moments"]
         same_bits(make, table, {"threads": _frame(table, 3)})
+
+
+# On the command line ---------------------------------------------------------------------------
+
+
+@more
+@pytest.mark.parametrize("place", ["visits/*.csv", "hive", "URL"])
+def test_files_that_the_workers_read(
+    place: str, client: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    """The workers read what a path, a folder named after cells, or a URL names: the same sums."""
+    (tmp_path / "visits").mkdir()
+    for number, part in enumerate(in_parts(table, 3)):
+        part.to_csv(tmp_path / "visits" / f"{number}.csv", index=False)
+    (tmp_path / "visits" / "_SUCCESS").touch()
+    for level, part in table.groupby("level"):
+        (tmp_path / "hive" / f"level={level}").mkdir(parents=True)
+        part.drop(columns="level").to_parquet(tmp_path / "hive" / f"level={level}" / "0.parquet")
+    table.to_parquet(tmp_path / "0.parquet")
+    table_bounds("bought").write(tmp_path / "bounds.toml")
+    name = tmp_path.as_uri() + "/*.parquet" if place == "URL" else str(tmp_path / place)
+    settings = ("--bounds", str(tmp_path / "bounds.toml"), "--epsilon", "1", "--model", "linear")
+    with taped() as tape:
+        PrivateLinearClassifier(
+            bounds=table_bounds("bought"), epsilon=1.0, delta=1e-6, n_steps=2
+        ).fit(table)
+    engine = client.scheduler.address.replace("tcp://", "dask://")
+    with taped(playback=tape) as played:
+        done(
+            *("fit", name, *settings, "--set", "n_steps=2", "--engine", engine),
+            *("-o", str(tmp_path / "model.sfumato")),
+        )
+    for mine, theirs in zip(tape.releases, played.releases, strict=True):
+        np.testing.assert_array_equal(mine.statistic, theirs.statistic)
+
+
+# Noise on single rows ---------------------------------------------------------------------------
+
+
+@more
+def test_noise_on_single_rows_is_drawn_once_though_a_worker_is_killed(
+    client: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    assert client.status == "running"
+    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4)
+    parts = in_parts(table, 3)
+    killer = _KillsOnce(parts[1], tmp_path / "killed")
+    model = Fabricator(
+        bounds=table_bounds("bought"), method="local", delta=1e-5, ledger=budget, n_smoothing=1
+    )
+    model.fit(_lazy([_Given(parts[0]), killer, _Given(parts[2])], table))
+    assert killer.mark.exists()
+    assert len(budget.history()) == 1
+    assert len(model.released_["rows"]) == len(table)
+    assert model.guarantee_.status in ("conditional", "testing")
 
 
 # What leaves a worker -------------------------------------------------------------------------

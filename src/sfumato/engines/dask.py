@@ -7,8 +7,7 @@ the workers, in their memory or spilled by Dask.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,10 @@ import numpy as np
 
 from sfumato.engines.failures import told
 from sfumato.engines.heap import reused_memory
-from sfumato.engines.tables import BATCH_ROWS, FileParts
+from sfumato.engines.tables import BATCH_ROWS, LocalParts
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import ListedParts, Partitions, Task
-from sfumato.tables.files import TableFile
 
 __all__ = ["ArrayParts", "ClusterFiles", "DelayedParts", "FrameParts"]
 
@@ -136,20 +134,19 @@ class FrameParts(DelayedParts):
 
 
 class ClusterFiles(DelayedParts):
-    """Files that every worker of a cluster can read under the same path, a part each.
+    """Files that every worker of a cluster can read under the same path or URL, a part each.
 
     Parameters
     ----------
-    files : sequence of path-like
-        The files, see `FileParts`.
+    files : LocalParts
+        The files as this process would read them: `FileParts.of`, or `UrlParts`.
     """
 
     library = "pyarrow"
 
-    def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
-        self._files = [os.fspath(path) for path in files]
-        names = FileParts(self._files).columns
-        super().__init__([_FileReader(path) for path in self._files], names)
+    def __init__(self, files: LocalParts) -> None:
+        self._local = files
+        super().__init__([_Reader(each) for each in files._parts], files.columns)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types.
@@ -166,9 +163,8 @@ class ClusterFiles(DelayedParts):
         Partitions
             The parts.
         """
-        FileParts(self._files[:1]).declared(types, text)  # refuses a table that lacks a column
-        parts = [_FileReader(path, dict(types), text) for path in self._files]
-        return DelayedParts(parts, list(types))._told_as(self)
+        local: Any = self._local.declared(types, text)
+        return ClusterFiles(local)._told_as(self)
 
 
 class ArrayParts(DelayedParts):
@@ -213,16 +209,10 @@ def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class _FileReader:
+class _Reader:
     """A part that is read by the task that adds it up: its rows are no result of any task."""
 
-    path: str
-    types: Mapping[str, str] | None = None
-    text: Any = None
-
-    def batches(self) -> Iterator[Any]:
-        names = None if self.types is None else list(self.types)
-        return TableFile(self.path, self.types, self.text).batches(names)
+    batches: Callable[[], Iterable[Any]]
 
 
 def _applied(task: Task, number: int, part: Any) -> Any:
@@ -231,7 +221,7 @@ def _applied(task: Task, number: int, part: Any) -> Any:
 
 
 def _batches_of(part: Any) -> Iterable[Any]:
-    if isinstance(part, _FileReader):
+    if isinstance(part, _Reader):
         return part.batches()
     return part if isinstance(part, list) else _in_batches(part)
 

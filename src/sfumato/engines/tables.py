@@ -130,7 +130,7 @@ class FileParts(LocalParts):
         super().__init__([self._reader(file) for file in self._files], self._names)
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str]) -> Partitions:
+    def of(cls, path: str | os.PathLike[str]) -> LocalParts:
         """Open a file, the files of a folder, or those that a glob names.
 
         Parameters

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sfumato.engines import FileParts, Partitions
-from sfumato.engines.tables import GLOB, files_named
+from sfumato.engines import FileParts, LocalParts, Partitions
+from sfumato.engines.tables import GLOB
 from sfumato.engines.urls import UrlParts, is_url
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.tables.files import TableFile
@@ -50,7 +50,7 @@ def opened(
         yield TableFile(path, bounds.types(), bounds.text)
         return
     if engine is None:
-        yield UrlParts(path) if is_url(path) else FileParts.of(path)
+        yield _files(path)
         return
     found = urlsplit(engine)
     if found.scheme != "dask" or not found.hostname or not found.port:
@@ -66,5 +66,8 @@ def opened(
     except OSError:
         raise EngineError(f"There is no scheduler at '{engine}'. Nothing was charged.") from None
     with client:
-        files = sorted(map(str, path.rglob("*.*"))) if path.is_dir() else files_named(path)
-        yield ClusterFiles(files)
+        yield ClusterFiles(_files(path))
+
+
+def _files(path: Path) -> LocalParts:
+    return UrlParts(path) if is_url(path) else FileParts.of(path)
