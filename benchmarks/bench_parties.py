@@ -5,6 +5,7 @@ pixels     ten classes, five parties of 10,000 rows, raw pixels, epsilon 0.5, 1 
 scenarios  uneven parties, and one party per class, beside a random deal
 masking    what masks cost a party beside its own sum, by number of parties and neighbours
 linear     linear classifiers on HOG by so many gradients, totals by their law (`totals.py`)
+deployed   SuperLink and five SuperNodes, some killed: seconds and bytes per party
 tries      hulls over ten parties with noisy sums, in other settings, totals by their law
 """
 
@@ -12,17 +13,25 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.datasets import load_digits
 
 from benchmarks.bench_federated import hull_classifier
 from benchmarks.recording import mnist, timed, write
 from benchmarks.totals import TotalsByLaw, times_the_variance
-from sfumato import Bounds, HOGFeatures, PrivateGaussianClassifier, PrivateLinearClassifier
-from sfumato.federated import Federation, make_parties
+from sfumato import (
+    Bounds,
+    HOGFeatures,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivatePCA,
+)
+from sfumato.federated import Federation, SumsTask, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
 from sfumato.moments import record_engine
@@ -47,7 +56,7 @@ def main() -> None:
     parser.add_argument("--name", help="of the file of results")
     parser.add_argument("--ways", type=int, default=len(WAYS), help="so many of the four ways")
     options = parser.parse_args()
-    for part in options.parts or PARTS:
+    for part in options.parts or [each for each in PARTS if each != "deployed"]:
         unsaid = ("parts", "only", "ways", "name")
         settings = {k: v for k, v in vars(options).items() if k not in unsaid}
         write(options.name or f"parties_{part}", PARTS[part](options), seed=0, **settings)
@@ -266,7 +275,46 @@ def masked(n_parties: int, neighbours: int, cells: np.ndarray) -> tuple[float, f
     return shares["cpu_s"], masks["cpu_s"]
 
 
+def deployed(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG001
+    """SuperLink and five SuperNodes with TLS and node keys; some are killed in a sum."""
+    from tests.federated.test_flower_sums import deployed as run
+    from tests.federated.test_flower_sums import secure_parties
+
+    X, y = load_digits(return_X_y=True)
+    numbers = []
+    for colluding, killed in ((1, ()), (1, (4,)), (0, (3, 4))):
+        model = PrivatePCA(
+            n_components=5,
+            epsilon=8.0,
+            delta=DELTA,
+            bounds=Bounds(norm=80.0, labels=range(10)),
+        )
+        task = SumsTask("deployed", model, "secure", colluding, len(killed))
+        with tempfile.TemporaryDirectory() as folder:
+            secure_parties(Path(folder), X, y, 5)
+            told, time = timed(
+                lambda at=folder, asked=task, gone=killed: run(
+                    Path(at), asked, n_parties=5, killed=gone
+                )
+            )
+        (only,) = told["sums"]
+        found = {
+            "colluding": colluding,
+            "killed": len(killed),
+            "in_the_sum": len(only["included"]),
+            "wall_s": time["wall_s"],
+            "sum_s": only["seconds"],
+            "kilobytes_sent": round(only["sent"] / 1000, 1),
+            "kilobytes_received": round(only["received"] / 1000, 1),
+            "numbers": only["size"],
+        }
+        print(found, flush=True)
+        numbers.append(found)
+    return numbers
+
+
 PARTS = {
+    "deployed": deployed,
     "accuracy": accuracy,
     "pixels": pixels,
     "scenarios": scenarios,

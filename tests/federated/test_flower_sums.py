@@ -176,6 +176,29 @@ def test_a_party_without_the_others_keys_refuses_secure_sums(tmp_path: Path, dig
     assert "registered" in json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
 
 
+def deployed(
+    folder: Path, task: SumsTask, *, n_parties: int, killed: tuple[int, ...]
+) -> dict[str, Any]:
+    """Run a task with TLS and node keys; nodes that hang over their rows are killed."""
+    config = configuration(task, folder, n_parties)
+    config |= {"wait-seconds": LONG, "round-seconds": LONG}
+    del config["parties-folder"]
+    with Cluster(folder) as cluster:
+        for number in range(n_parties):
+            cluster.add(f"node-{number}", folder / f"party-{number}.toml")
+        run = cluster.link.submit(write_app(folder, "sums"), config)
+        for number in killed:
+            sessions = folder / f"releases-{number}" / "sessions"
+            wait_until(lambda at=sessions: at.exists() and any(at.glob("*.json")))
+            (folder / f"rows-{number}.npz").unlink()  # its rows are a pipe now that nobody fills
+            os.mkfifo(folder / f"rows-{number}.npz")
+        wait_until(lambda: any((folder / "releases-0" / "journal").glob("*.decision")))
+        for number in killed:
+            cluster.kill(f"node-{number}")
+        cluster.link.wait(run, LONG)
+    return dict(json.loads((folder / "out" / "federation.json").read_text()))
+
+
 def wait_until(happened: Callable[[], Any]) -> None:
     end = time.monotonic() + LONG
     while not happened():
@@ -185,33 +208,20 @@ def wait_until(happened: Callable[[], Any]) -> None:
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
-def test_secure_moments_deployed_with_a_node_killed_in_the_middle(
+def test_secure_moments_deployed_with_two_nodes_killed_in_the_middle(
     tmp_path: Path, digits: Any
 ) -> None:
-    """Four SuperNodes; one hangs as it is asked for its numbers, and is killed."""
+    """Five SuperNodes; two hang as they are asked for their numbers, and are killed."""
     X, y, *_ = digits
-    secure_parties(tmp_path, X, y, 4)
+    secure_parties(tmp_path, X, y, 5)
     task = SumsTask(
         "deployed",
         PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS),
         "secure",
-        colluding=1,
-        dropouts=1,
+        colluding=0,
+        dropouts=2,
     )
-    config = configuration(task, tmp_path, 4) | {"wait-seconds": LONG, "round-seconds": LONG}
-    del config["parties-folder"]
-    sessions = tmp_path / "releases-3" / "sessions"
-    with Cluster(tmp_path) as cluster:
-        for number in range(4):
-            cluster.add(f"node-{number}", tmp_path / f"party-{number}.toml")
-        run = cluster.link.submit(write_app(tmp_path, "sums"), config)
-        wait_until(lambda: sessions.exists() and any(sessions.glob("*.json")))
-        (tmp_path / "rows-3.npz").unlink()  # its rows are a pipe now that nobody fills
-        os.mkfifo(tmp_path / "rows-3.npz")
-        wait_until(lambda: any((tmp_path / "releases-0" / "journal").glob("*.decision")))
-        cluster.kill("node-3")
-        cluster.link.wait(run, LONG)
-    told = json.loads((tmp_path / "out" / "federation.json").read_text())
+    told = deployed(tmp_path, task, n_parties=5, killed=(3, 4))
     assert len(told["sums"]) == 1
     assert set(told["sums"][0]["included"]) >= {f"hospital-{number}" for number in range(3)}
     found = load(tmp_path / "out" / "global.sfumato")
@@ -219,4 +229,4 @@ def test_secure_moments_deployed_with_a_node_killed_in_the_middle(
         sums = [members[name] for name in members.files]
     again = clone(task.estimator).fit(Replayed(sums, told, 64))
     np.testing.assert_array_equal(again.components_, found.components_)
-    assert all(7.9 < each <= 8 for each in spent(tmp_path, 4))
+    assert all(7.9 < each <= 8 for each in spent(tmp_path, 5))

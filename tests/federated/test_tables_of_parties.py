@@ -41,9 +41,11 @@ from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.safety import require_safe
 from sfumato.federated.wire import packed, unpacked
 from sfumato.guarantee import Relation
+from sfumato.linear.noisy_gradient import GradientSum
 from sfumato.linear.residuals import Beside, ResidualSum
 from sfumato.linear.rows import LinearRows
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.objectives.losses import SoftmaxLoss
 from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.sums.statistics import Parts
@@ -280,6 +282,8 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
         ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "scale must be positive"),
         ((IntoUnitBall(BOX, 2),), HatSums(2, 2), "made of hats"),
         ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "a target beside them"),
+        ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
+        ((Beside(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         (
             (Beside(HATS, True), Beside(LinearRows(6, False), False)),
             ResidualSum(1.0, np.zeros((1, 6))),

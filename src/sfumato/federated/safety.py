@@ -85,7 +85,7 @@ def require_safe(
     if isinstance(statistic, HatSums):
         _check_hats(statistic, listed)
     if isinstance(statistic, GradientSum | ResidualSum):
-        _check_gradient(statistic)
+        _check_gradient(statistic, listed)
     _check_classes(statistic, n_classes)
     if isinstance(statistic, ClassMoments) and not _is_weight(statistic.constant):
         raise FederationError("The constant of class moments is a multiple of 2**-8 up to 1.")
@@ -169,7 +169,7 @@ def _other_bounds(row_map: Any, agreed: Bounds) -> bool:
     return bool(given != agreed)
 
 
-def _check_gradient(statistic: GradientSum | ResidualSum) -> None:
+def _check_gradient(statistic: GradientSum | ResidualSum, maps: list[Any]) -> None:
     weights = np.asarray(statistic.weights)
     if weights.ndim != 2 or np.linalg.norm(weights, axis=1).max(initial=0.0) > LARGEST_WEIGHTS:
         raise FederationError("The weights of a gradient are longer than scores are exact for.")
@@ -182,6 +182,9 @@ def _check_gradient(statistic: GradientSum | ResidualSum) -> None:
         raise FederationError("The weights of a gradient do not lie on their grid.")
     if not 0 < statistic.max_gradient_norm < 2 or statistic.joined is not None:
         raise FederationError("The slopes of a gradient are bounded by a length below 2.")
+    last = maps[-1].row_map if isinstance(maps[-1], Beside) else maps[-1]
+    if not isinstance(last, LinearRows):  # on a finer grid, products would not be exact
+        raise FederationError("The rows of a gradient must lie on the grid of linear rows.")
 
 
 def _inside(point: NDArray[np.float64]) -> bool:
