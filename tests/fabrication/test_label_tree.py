@@ -22,7 +22,9 @@ from sfumato.fabrication.tree_plan import (
     coarse_sizes,
     is_tree_worthwhile,
     usual_levels,
+    usual_margin_share,
     usual_seconds,
+    usual_values,
 )
 from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.tape import Tape, taped
@@ -590,6 +592,21 @@ def test_fine_cells_are_joined_by_their_masses() -> None:
         {"age": [18, 65]},
     )
     assert not given.is_fine  # what is declared is kept
+    assert age.with_values(100) is age
+    assert age.with_values(99).is_cut
+    assert not given.with_values(2).is_cut
+
+
+def test_how_many_values_have_a_cell_is_a_public_rule() -> None:
+    found = [usual_values(n, 20.0) for n in (1, 1000, 6000, 10**6, None)]
+    assert found == [32, 32, 100, 128, 128]
+    assert usual_values(100, 0.0) == 128
+    assert [usual_margin_share(n, 20.0) for n in (2999, 3000)] == [0.7, 0.5]
+    for n, cut in ((300, True), (20_000, False)):  # the rule meets the declared columns
+        model = fabricator(relation="replace_one", epsilon=1.0, delta=1e-5).fit(people(n))
+        table, tree = model.released_tree()
+        assert len(tree.released.cuts) == 1 + cut  # income, and age
+        assert table.columns[0].name == "age"
 
 
 def test_atoms_of_whole_numbers_survive() -> None:

@@ -88,7 +88,7 @@ def test_a_report_shows_both_ends_of_every_declared_range(folder: Path, suffix: 
     done("report", "model.sfumato", "-o", f"report{suffix}")
     told = Path(f"report{suffix}").read_text()
     for name, ends in ranges(Path("patients.toml")).items():
-        assert f"{ends[0]} to {ends[1]}" in told, name
+        assert f"{ends[0]:.10g} to {ends[1]:.10g}" in told, name
     assert "0 to 100" in told  # a bound of 0 was left out before
 
 

@@ -502,23 +502,23 @@ class Fabricator(PrivateRowsEstimator):
     def _check_stored_tree(self) -> None:
         if not isinstance(self.bounds, TableBounds) or "margins" not in self.released_:
             raise refuse("released_", "tables of counts of a table")
-        columns, cuts = self._declared_table().columns, self.released_["cuts"]
+        cuts, most = self.released_["cuts"], self.released_["most_values"]
+        columns = self._declared_table().columns_with(most)
         if len(cuts) != sum(c.is_cut for c in columns) or (cuts > len(EDGES)).any():
             raise refuse("released_", "one row of cuts for each column of numbers")
         tree = self.released_tree()[1]
         if len(self.released_["margins"]) != sum(tree.fine.sizes) * tree.n_classes:
             raise refuse("released_", "counts of the columns")
-        cells, n_columns = np.array(tree.cells.sizes), len(tree.cells.sizes)
         pairs, seconds = self.released_["tree"], self.released_["seconds"]
+        cells, n_columns = np.array(tree.cells.sizes), len(tree.cells.sizes)
         if pairs.shape != (n_columns - 1, 2) or (np.vstack([pairs, seconds]) >= n_columns).any():
             raise refuse("released_", "a tree of the columns")
-        allowed = {(column, second) for column, second, _ in tree.second_parents}
-        counts = {"pairs": _joint(cells, pairs), "more_pairs": _joint(cells, seconds)}
+        counts = (("pairs", _joint(cells, pairs)), ("more_pairs", _joint(cells, seconds)))
         if (
-            any(len(self.released_[name]) != n * tree.n_classes for name, n in counts.items())
+            any(len(self.released_[name]) != n * tree.n_classes for name, n in counts)
             or len(tree.order) != n_columns
             or len(set(seconds[:, 0].tolist())) != len(seconds)
-            or not {*map(tuple, seconds.tolist())} <= allowed
+            or not {*map(tuple, seconds.tolist())} <= {each[:2] for each in tree.second_parents}
         ):
             raise refuse("released_", "counts of the columns and of the pairs of a tree")
 

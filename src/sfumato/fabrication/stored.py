@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.fabrication.table_cells import MOST_FINE_VALUES, MOST_VALUES
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
 from sfumato.storage.forms import integers, numbers, optional, real, record, refuse, whole
 from sfumato.sums.grid import MOST_PUBLIC_ROWS
@@ -39,6 +40,7 @@ _tree = record(
     seconds=integers(None, 2),
     more_pairs=numbers(None),
     n_parts=whole(least=0, most=2**20),
+    most_values=whole(least=MOST_VALUES, most=MOST_FINE_VALUES),
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,13 @@ from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["ColumnCells", "TableCells", "public_columns"]
+__all__ = ["MOST_FINE_VALUES", "MOST_VALUES", "ColumnCells", "TableCells", "public_columns"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 MOST_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
-MOST_FINE_VALUES = 128  # and of so short a one in the counts of the column alone
+MOST_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
 NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
 MOST_CATEGORIES = 64  # further categories share the last cell
 PARTS = 33  # points of a cell at which its distribution function is known; straight between them
@@ -86,6 +86,12 @@ class ColumnCells:
         if self.n_categories:
             return min(self.n_categories, MOST_CATEGORIES) + 1
         return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
+
+    def with_values(self, most: int) -> ColumnCells:
+        """Cut a range of more whole numbers than that at released edges instead."""
+        if self.is_cut or not self.is_fine or len(self.edges or ()) <= most + 1:
+            return self
+        return replace(self, edges=None)
 
     def around_ends(self) -> list[float]:
         """Edges that give a cell of their own to both ends of the range and to zero.
@@ -321,6 +327,16 @@ def _distribution(edges: Array, masses: Array) -> tuple[Array, Array]:
     return fine, curve(fine)
 
 
+def _spread(cells: Codes, generator: np.random.RandomState) -> Array:
+    """Draw numbers from [0, 1) that cover it evenly among the rows of each cell."""
+    shuffled = generator.permutation(len(cells))
+    ranked = shuffled[np.argsort(cells[shuffled], kind="stable")]
+    sizes = np.bincount(cells)
+    rank = np.empty(len(cells))
+    rank[ranked] = np.arange(len(cells)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray((rank + generator.uniform(size=len(cells))) / sizes[cells])
+
+
 def _inside(
     edges: Array,
     cells: Codes,
@@ -332,7 +348,7 @@ def _inside(
     lower, upper = edges[cells], edges[cells + 1]
     fine, heights = curve
     low, high = (np.interp(ends, fine, heights) for ends in (lower, upper))
-    wanted = low + generator.uniform(size=len(cells)) * (high - low)
+    wanted = low + _spread(cells, generator) * (high - low)
     inside = np.interp(wanted, heights, fine)
     values = np.clip(inside, lower, upper - (upper - lower) * NARROW)
     if not is_whole:

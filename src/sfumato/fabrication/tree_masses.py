@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.fabrication.table_cells import TableCells
+from sfumato.fabrication.table_cells import MOST_VALUES, TableCells
 from sfumato.functions.grid_density import smooth
 from sfumato.functions.projection import density_threshold
 from sfumato.sums import CountTables
@@ -51,6 +51,8 @@ class ReleasedTree:
         Noisy counts of all pairs of `seconds`, one table after the other.
     n_parts : int
         Cells to which fine columns are joined in pairs; 0 where they are not.
+    most_values : int
+        Whole numbers of a range of at most so many have a cell each.
     """
 
     cuts: Array
@@ -62,6 +64,7 @@ class ReleasedTree:
     seconds: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
     more_pairs: Array = field(default_factory=lambda: np.empty(0))
     n_parts: int = 0
+    most_values: int = MOST_VALUES
 
 
 class Node(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.accounting.calibrate import gaussian_mu_beside
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.additive.knots import PlaceCounts, PlaceTree
-from sfumato.fabrication.table_cells import ColumnCells
+from sfumato.fabrication.table_cells import MOST_FINE_VALUES, MOST_VALUES, ColumnCells
 from sfumato.linear.budget import Repeated
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
@@ -29,6 +29,7 @@ __all__ = [
     "usual_levels",
     "usual_margin_share",
     "usual_seconds",
+    "usual_values",
 ]
 
 Array = NDArray[np.float64]
@@ -40,6 +41,7 @@ MOST_COUNTED_CELLS = 4  # of a column, in these counts
 # Of the Gaussian part: counts of each column, more of it below so many rows per noise of a count
 # of a pair. Pairs of columns get the rest.
 MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.7, 150.0
+ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
 FINE_LEVELS = 2  # columns are halved so much more often by themselves than in pairs
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
@@ -116,6 +118,25 @@ def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     return max(0, math.ceil(share * (n_columns - 2)))
 
 
+def usual_values(n_rows: int | None, noise: float) -> int:
+    """Choose how many whole numbers of a range have a cell each: fewer where noise would win.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        The number of rows where it is public.
+    noise : float
+        Standard deviation of the noise of a count of a column.
+
+    Returns
+    -------
+    int
+        32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
+    """
+    most = (n_rows or ROWS_NOT_KNOWN) / max(ROWS_OF_A_VALUE * noise, 1e-12)
+    return int(min(max(most, MOST_VALUES), MOST_FINE_VALUES))
+
+
 def usual_margin_share(n_rows: int | None, noise: float) -> float:
     """Choose the share of counts of single columns: larger where pairs are mostly noise.
 
@@ -181,6 +202,7 @@ class TreePlan:
     levels: int = 0
     more_noise: float = 1.0
     n_parts: int = 0
+    most_values: int = MOST_VALUES
 
     @classmethod
     def of(
@@ -205,7 +227,7 @@ class TreePlan:
         epsilon, delta : float
             The budget.
         """
-        n_columns, n_cut = len(columns), sum(column.is_cut for column in columns)
+        n_columns = len(columns)
         n_edges = n_columns - 1
         finite = math.isfinite(epsilon)
         mu = mu_from_budget(epsilon, delta) if finite else math.inf
@@ -214,6 +236,10 @@ class TreePlan:
         noise = records.sensitivity(pairs) / (mu * math.sqrt(0.5)) if n_edges and finite else 0.0
         unit = GaussianMechanism(1.0, 1.0)
         more_noise = math.sqrt(records.variance_of(unit) / unit.variance())
+        alone = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(0.5)) if finite else 0.0
+        most_values = usual_values(records.public_rows, alone * more_noise)
+        columns = tuple(column.with_values(most_values) for column in columns)
+        n_cut = sum(column.is_cut for column in columns)
         levels = usual_levels(records.public_rows, noise * more_noise)
         n_seconds = usual_seconds(records.public_rows, noise * more_noise, n_columns)
         n_choices = n_edges + n_seconds
@@ -235,13 +261,13 @@ class TreePlan:
         def gaussian(n_tables: int, share: float) -> GaussianMechanism:
             return _gaussian(records, _tables(n_tables), whole * math.sqrt(share))
 
-        alone = usual_margin_share(records.public_rows, noise * more_noise) if n_edges else 1.0
-        one_pair = (1 - alone) / max(n_choices, 1)  # all pairs have the same noise
+        share = usual_margin_share(records.public_rows, noise * more_noise) if n_edges else 1.0
+        one_pair = (1 - share) / max(n_choices, 1)  # all pairs have the same noise
         return cls(
             columns,
             n_classes,
             cuts,
-            gaussian(n_columns, alone),
+            gaussian(n_columns, share),
             choice,
             gaussian(n_edges, n_edges * one_pair) if n_edges else None,
             n_seconds,
@@ -249,6 +275,7 @@ class TreePlan:
             fine,
             more_noise,
             2**levels,
+            most_values,
         )
 
     def mechanisms(self) -> list[Mechanism]:

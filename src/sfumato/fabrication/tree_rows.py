@@ -59,7 +59,12 @@ class DeclaredTable:
 
     def tree(self, released: ReleasedTree, n_classes: int) -> LabelTree:
         """Give the tree of released counts."""
-        return LabelTree(TableCells.of(self.columns, released.cuts), n_classes, released)
+        columns = self.columns_with(released.most_values)
+        return LabelTree(TableCells.of(columns, released.cuts), n_classes, released)
+
+    def columns_with(self, most_values: int) -> tuple[ColumnCells, ...]:
+        """Give the cells of the columns where at most so many whole numbers have a cell each."""
+        return tuple(column.with_values(most_values) for column in self.columns)
 
     def draw(
         self,

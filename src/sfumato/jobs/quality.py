@@ -21,7 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.fabricator import Fabricator
-from sfumato.report.bars import paired_bars
+from sfumato.fabrication.table_cells import TableCells
+from sfumato.report.bars import paired_bars, square_matrix
 from sfumato.report.parts import Marginal
 from sfumato.report.writing import write_form
 from sfumato.tables.encoder import TableEncoder
@@ -182,8 +183,13 @@ class Quality:
             f'<p class="{style}">{escape(mark)}</p>',
             f"<p>{escape(self.promise)}</p>",
             _table(("figure", "value"), self.figures()),
-            f"<section><h2>Columns</h2><p>Filled: {names[0]}; outline: {names[1]}.</p>"
+            f"<section><h2>Columns</h2><p>Filled: {names[0]}; outline: {names[1]}. Cells of "
+            "numbers with a long range hold about as many records each; they are drawn equally "
+            "wide.</p>"
             f'<div class="gallery">{pictures}</div></section>',
+            "<section><h2>Pairs of columns</h2><p>The darker, the further from the "
+            f"{names[0]} rows; empty where nothing was released of a pair. A number is in percent."
+            f'</p><div class="gallery">{self._matrices()}</div></section>',
             "<section><h2>Pairs that are furthest</h2>",
             _table(("pair", "distance"), pairs),
             "</section>",
@@ -193,11 +199,25 @@ class Quality:
         )
         return frame.format(title="Quality of fabricated rows", style=css, body="\n".join(body))
 
+    def _matrices(self) -> str:
+        """Draw the distances of pairs, and by how much their correlations are off."""
+        columns = [each.column for each in self.marginals]
+        off = {p.columns: abs(p.correlation - p.reference_correlation) for p in self.pairs}
+        measures = (
+            ("Two-way distance", {p.columns: p.distance for p in self.pairs}),
+            ("Correlation off by", off),
+        )
+        return "".join(
+            f"<figure>{square_matrix(title, columns, values, key=f'pairs-{number}')}</figure>"
+            for number, (title, values) in enumerate(measures)
+            if values
+        )
+
 
 def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
-    cells = "".join(f"<tr><td>{escape(a)}</td><td>{escape(b)}</td></tr>" for a, b in rows)
+    cells = "".join(f'<tr><td>{escape(a)}</td><td class="n">{escape(b)}</td></tr>' for a, b in rows)
     return (
-        f"<table><thead><tr><th>{head[0]}</th><th>{head[1]}</th></tr></thead>"
+        f'<table><thead><tr><th>{head[0]}</th><th class="n">{head[1]}</th></tr></thead>'
         f"<tbody>{cells}</tbody></table>"
     )
 
@@ -224,8 +244,8 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
     """
     table, tree = model.released_tree()
     bounds = table.bounds
-    mine = _cells(model, made)
-    reference = None if raw is None else _cells(model, raw)
+    mine = _cells(model, made, tree.cells)
+    reference = None if raw is None else _cells(model, raw, tree.cells)
     if not len(mine) or (reference is not None and not len(reference)):
         raise InvalidInputError("A table without rows has no quality to measure.")
     names = [*(feature.name for feature in bounds.features)]
@@ -235,18 +255,7 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
     else:
         mine = mine[:, :-1]
         reference = None if reference is None else reference[:, :-1]
-    labels = [_labels(model, column) for column in range(len(names))]
-    marginals = []
-    for column, (name, size) in enumerate(zip(names, sizes, strict=True)):
-        if reference is not None:
-            real = _shares(reference[:, [column]], (size,))
-        else:
-            is_label = column == tree.cells.width
-            real = tree.shares if is_label else tree.margins[column].sum(axis=1)
-        found = _shares(mine[:, [column]], (size,))
-        marginals.append(
-            Marginal(name, labels[column], tuple(real.tolist()), tuple(found.tolist()))
-        )
+    marginals = _marginals(model, names, made, raw)
     joint = _joint(tree, mine.shape[1]) if reference is None else _counted(reference, sizes)
     pairs = tuple(_pair(names, mine, sizes, i, j, real) for (i, j), real in joint.items())
     noise = None if raw is not None else _expected(tree)
@@ -255,17 +264,34 @@ def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
         len(mine),
         str(model.guarantee_),
         noise,
-        tuple(marginals),
+        marginals,
         pairs,
         _learned(model, made, raw),
         {} if raw is None else _copies(bounds, made, raw),
     )
 
 
-def _cells(model: Fabricator, rows: Any) -> Codes:
+def _marginals(model: Fabricator, names: list[str], made: Any, raw: Any) -> tuple[Marginal, ...]:
+    """Compare each column in the cells in which it was counted by itself."""
+    _, tree = model.released_tree()
+    mine = _cells(model, made, tree.fine)
+    reference = None if raw is None else _cells(model, raw, tree.fine)
+    found = []
+    for column, name in enumerate(names):
+        labels, is_label = _labels(model, column), column == tree.fine.width
+        if reference is not None:
+            real = _shares(reference[:, [column]], (len(labels),))
+        else:
+            real = tree.shares if is_label else tree.fine_margins[column].sum(axis=1)
+        shares = _shares(mine[:, [column]], (len(labels),))
+        found.append(Marginal(name, labels, tuple(real.tolist()), tuple(shares.tolist())))
+    return tuple(found)
+
+
+def _cells(model: Fabricator, rows: Any, cells_of: TableCells) -> Codes:
     """Give the numbers of the cells of each row, and of its class."""
-    table, tree = model.released_tree()
-    cells = np.asarray(tree.cells(table.places(table.bounds.cells(rows)))).astype(np.intp)
+    table, _ = model.released_tree()
+    cells = np.asarray(cells_of(table.places(table.bounds.cells(rows)))).astype(np.intp)
     labels = table.bounds.target_of(rows)
     codes = np.zeros(len(cells), dtype=np.intp)
     if hasattr(model, "classes_") and labels is not None:
@@ -319,21 +345,24 @@ def _correlation(joint: Array) -> float:
 def _expected(tree: Any) -> float:
     """Mean total variation that the noise of a column alone would give, classes added up."""
     noise = float(tree.released.noise[0]) * np.sqrt(tree.n_classes)
-    return float(np.mean(tree.cells.sizes) * noise * np.sqrt(2 / np.pi) / 2 / tree.n_rows)
+    return float(np.mean(tree.fine.sizes) * noise * np.sqrt(2 / np.pi) / 2 / tree.n_rows)
 
 
 def _labels(model: Fabricator, column: int) -> tuple[str, ...]:
     """Give the names of the cells of a column, or of the classes."""
     table, tree = model.released_tree()
-    if column == tree.cells.width:
+    if column == tree.fine.width:
         return tuple(map(str, model.classes_))
-    feature, edges = table.bounds.features[column], tree.cells.edges[column]
-    size = tree.cells.sizes[column] - feature.missing
+    feature, edges = table.bounds.features[column], tree.fine.edges[column]
+    cells, size = tree.fine.columns[column], tree.fine.sizes[column] - feature.missing
     if edges is None:
         found = [str(each) for each in (feature.categories or ())[:size]]
-        found[-1] = "others" if tree.cells.columns[column].is_shared else found[-1]
+        found[-1] = "others" if cells.is_shared else found[-1]
     else:
-        found = [f"{each:.4g}" for each in feature.unscaled(np.array(edges[:-1]))]
+        starts = np.array(edges[:-1])
+        starts = feature.unscaled(np.ceil(starts) if cells.is_whole else starts)
+        is_day = feature.part == "time"  # days since 1970
+        found = [str(np.datetime64(int(s), "D")) if is_day else f"{s + 0:.6g}" for s in starts]
     return (*found, "missing") if feature.missing else tuple(found)
 
 

@@ -1,14 +1,14 @@
-"""Small pictures of a report: two histograms on one axis, and ROC curves, as SVG."""
+"""Small pictures of a report: two histograms on one axis, pairs of columns, ROC curves, as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from sfumato.report import svg
 from sfumato.report.chart import number
 
-__all__ = ["paired_bars", "roc_curves"]
+__all__ = ["paired_bars", "roc_curves", "square_matrix"]
 
 WIDTH, HEIGHT = 340, 190
 LEFT, RIGHT, TOP, BOTTOM = 8.0, 332.0, 26.0, 160.0
@@ -75,6 +75,50 @@ def _labels(labels: Sequence[str], step: float) -> list[str]:
         f"{escape(svg.cut(labels[i], room))}</text>"
         for x, anchor, i in places
     ]
+
+
+def square_matrix(
+    title: str,
+    names: Sequence[str],
+    values: Mapping[tuple[str, str], float],
+    *,
+    key: str,
+) -> str:
+    """Draw a square for each pair of columns, the darker the larger its value; names on the left.
+
+    `key` makes the element ids unique.
+    """
+    left = 110.0
+    side = (RIGHT - left) / len(names)
+    highest = max(*values.values(), 1e-300)
+    told = "; ".join(f"{a} and {b}: {number(v)}" for (a, b), v in list(values.items())[:12])
+    size = (WIDTH, int(TOP + side * len(names)) + 10)
+    parts = [
+        svg.opening(title, size, told, key),
+        svg.text(LEFT, 14, f"{title}, at most {number(highest)}", "axis-name"),
+    ]
+    places = {name: i for i, name in enumerate(names)}
+    for name, i in places.items():
+        if side >= 9:
+            parts.append(
+                svg.text(left - 6, TOP + (i + 0.7) * side, svg.cut(name, 14), "tick", anchor="end")
+            )
+    for pair, value in values.items():
+        i, j = sorted((places[pair[0]], places[pair[1]]))
+        for row, column in ((i, j), (j, i)):
+            x, y = left + column * side, TOP + row * side
+            parts.append(
+                f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" '
+                f'height="{side:.1f}" fill-opacity="{value / highest:.2f}"/>'
+            )
+            if side >= 24:
+                parts.append(
+                    svg.text(
+                        *(x + side / 2, y + side * 0.62, f"{100 * value:.1f}", "tick"),
+                        anchor="middle",
+                    )
+                )
+    return "\n".join([*parts, "</svg>"])
 
 
 def roc_curves(curves: Sequence[tuple[str, Sequence[float], Sequence[float]]], *, key: str) -> str:

@@ -31,7 +31,10 @@ def explanation_article(name: str, explanation: Explanation, key: str) -> str:
     head = "".join(f'<th scope="col" class="n">{each}</th>' for each in HEADS[1:])
     rows = "".join(
         f'<tr><th scope="row">{escape(column)}</th>'
-        + "".join(f'<td class="n">{escape(value)}</td>' for value in values)
+        + "".join(
+            f'<td class="n" data-name="{name}">{escape(value)}</td>'
+            for name, value in zip(HEADS[1:], values, strict=True)
+        )
         + "</tr>"
         for column, *values in summary_rows(explanation)
     )
@@ -42,7 +45,7 @@ def explanation_article(name: str, explanation: Explanation, key: str) -> str:
     about = f"What each column adds to {explanation.scores[-1]}. {explanation.note}"
     return (
         f'<article><h3>{escape(name)}</h3><p class="quiet">{escape(about)}</p>'
-        f'<table><thead><tr><th scope="col">{HEADS[0]}</th>{head}</tr></thead>'
+        f'<table class="cards"><thead><tr><th scope="col">{HEADS[0]}</th>{head}</tr></thead>'
         f'<tbody>{rows}</tbody></table><div class="gallery">{drawn}</div></article>'
     )
 

@@ -305,6 +305,7 @@ def _fabricator_in_present_words(parameters: dict[str, Any], learned: dict[str, 
         released.setdefault("seconds", np.empty((0, 2), dtype=np.intp))
         released.setdefault("more_pairs", np.empty(0))
         released.setdefault("n_parts", 0)
+        released.setdefault("most_values", 32)  # more whole numbers were cut at released edges
 
 
 def _is_learned(name: str) -> bool:

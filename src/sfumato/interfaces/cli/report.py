@@ -133,8 +133,12 @@ def _told(record: dict[str, Any]) -> str:
     hidden = ("name", "type", "column")
     kept = {k: v for k, v in record.items() if k not in hidden and v is not None and v is not False}
     told = [
-        f"{key} {_short(value)}" for key, value in kept.items() if key not in ("lower", "upper")
+        key if value is True else f"{key} {_short(value)}"
+        for key, value in kept.items()
+        if key not in ("lower", "upper", "missing")
     ]
+    if kept.get("missing"):
+        told.append("may be missing")
     if "lower" in kept and "upper" in kept:  # a bound of 0 is a bound
         told.insert(0, f"{_short(kept['lower'])} to {_short(kept['upper'])}")
     return "; ".join(told) or "as typed"
@@ -142,9 +146,9 @@ def _told(record: dict[str, Any]) -> str:
 
 def _short(value: Any) -> str:
     values = value if isinstance(value, str) else np.asarray(value).ravel().tolist()
-    if isinstance(values, str) or len(values) == 1:
-        return str(value)
-    shown = ", ".join(map(str, values[:8]))
+    if isinstance(values, str):
+        return values
+    shown = ", ".join(f"{v:.10g}" if isinstance(v, float) else str(v) for v in values[:8])
     return shown if len(values) <= 8 else f"{shown}, ... ({len(values)} in all)"
 
 
