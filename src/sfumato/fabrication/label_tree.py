@@ -95,8 +95,8 @@ def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> Released
     margins = records.mapped(fine).release(singles, plan.margins, receipt)  # [W2] counts of columns
     nothing, no_pairs = np.empty(0), np.empty((0, 2), dtype=np.intp)
     noise, n_rows = np.array(plan.noise), records.public_rows
-    rules = {"n_parts": plan.n_parts, "most_values": plan.most_values}
-    released = ReleasedTree(cuts, margins, nothing, no_pairs, noise, n_rows, **rules)
+    released = ReleasedTree(cuts, margins, nothing, no_pairs, noise, n_rows)
+    released = replace(released, n_parts=plan.n_parts, most_values=plan.most_values)
     if plan.pairs is None:
         return released
     known = LabelTree(fine, n_classes, released)
