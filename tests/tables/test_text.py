@@ -61,6 +61,15 @@ def test_formats(text: str, wanted: TextFormat) -> None:
     assert TextFormat.from_record(wanted.to_record()) == wanted
 
 
+def test_a_very_long_cell_is_not_looked_at(tmp_path: Path) -> None:
+    lines = [f"{i};{'q' * 200_000 if i == 3 else 'u'};1,5" for i in range(20)]
+    path = tmp_path / "long.csv"
+    path.write_text("\n".join(["a;b;c", *lines]) + "\n")
+    table = TableFile.sniffed(path)
+    assert (table.text.delimiter, table.text.decimal) == (";", ",")
+    assert table.read().num_rows == 20
+
+
 def test_what_is_known_is_not_sniffed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("a;b\n1,5;Köln\n".encode("cp1252"))
     known = {"encoding": "latin-1", "decimal": "."}

@@ -18,6 +18,7 @@ from sfumato.exceptions import InvalidInputError
 __all__ = ["PLAIN_TEXT", "TextFormat", "encoding_of", "sniffed"]
 
 DELIMITERS = (",", ";", "\t", "|")
+LONGEST_LINE = 100_000  # of those that are looked at: csv takes no longer field
 # Words that many programs and people write for what is missing.
 MARKERS = (
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "nan", "NaN", "-", "--", "?", "."),
@@ -134,6 +135,7 @@ def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
         Fields of the format that need not be found out.
     """
     lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
+    lines = [line for line in lines if len(line) <= LONGEST_LINE]
     is_single = sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines)
     quote = known.get("quote") or ("'" if is_single else '"')
     delimiter = known.get("delimiter") or max(DELIMITERS, key=lambda d: _fit(lines, d, quote))
