@@ -217,6 +217,42 @@ def test_parallel_runs_are_one_charge_and_leave_the_same_folder(tmp_path: Path) 
     assert budget.statement().charges == 1
 
 
+def test_two_searches_in_one_folder_give_one_winner(tmp_path: Path) -> None:
+    """The second would go on from the charge of the first, and release a winner of its own."""
+    X, y = rows()
+    budget = Ledger().create("patients", epsilon=9.0, delta=1e-3)
+    run, tried = PrivateSearchCV._run, []
+
+    def and_another(search_: PrivateSearchCV, *given: Any) -> Any:
+        if not tried:
+            tried.append(True)
+            with pytest.raises(InvalidInputError, match="another search is at work"):
+                search(ledger=budget, resume=tmp_path / "s").fit(X, y)
+        return run(search_, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateSearchCV, "_run", and_another)
+        first = search(ledger=budget, resume=tmp_path / "s").fit(X, y)
+    second = search(ledger=budget, resume=tmp_path / "s").fit(X, y)
+    assert (second.best_score_, tried) == (first.best_score_, [True])
+    assert budget.statement().charges == 1
+
+
+def test_a_folder_that_another_ledger_paid_for_is_refused(tmp_path: Path) -> None:
+    """Rows of another data set would be searched at the cost of the first one."""
+    X, y = rows()
+    paid, other = (Ledger().create(n, epsilon=9.0, delta=1e-3) for n in ("patients", "staff"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateSearchCV, "_search", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            search(ledger=paid, resume=tmp_path / "s").fit(X, y)
+    with pytest.raises(InvalidInputError, match="not paid for by this ledger"):
+        search(ledger=other, resume=tmp_path / "s").fit(-X, y)
+    assert (paid.statement().charges, other.statement().charges) == (1, 0)
+    search(ledger=paid, resume=tmp_path / "s").fit(X, y)
+    assert paid.statement().charges == 1
+
+
 def test_a_folder_never_shows_the_number_of_runs(tmp_path: Path) -> None:
     X, y = rows(60)
     states = []

@@ -7,12 +7,13 @@ winner is known: then it holds the winner alone, which is released once.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import uuid
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.storage.atomic_file import atomic_write
@@ -37,8 +38,30 @@ class SearchFolder:
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         self.path = Path(path)
+        self.state: dict[str, Any] = {}
         self._digest = sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+    def __enter__(self) -> Self:
+        """Hold the folder, for this process alone, and read it."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._held = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V11] ends with the process
+            self._begin()
+        except BaseException as error:
+            os.close(self._held)
+            if isinstance(error, BlockingIOError):
+                raise InvalidInputError(
+                    f"'resume': another search is at work in the folder {self.path}. Wait until it "
+                    "has ended: then the same call gives its winner."
+                ) from None
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._held)
+
+    def _begin(self) -> None:
         self.state = self._read() or {
             "settings": self._digest,
             "reference": uuid.uuid4().hex,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -223,7 +224,10 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         """
         y = self._targets(X, y)
         plan = self._plan(X, y)
-        folder = self._folder(plan, X)
+        with self._folder(plan, X) or nullcontext() as folder:
+            return self._fitted(plan, X, y, folder)
+
+    def _fitted(self, plan: SearchPlan, X: Any, y: Any, folder: SearchFolder | None) -> Self:
         if folder is not None and folder.state["winner"] is not None:  # released before
             released = folder.state["winner"]
             winner = _Run(released["score"], released["choice"], folder.winner())
@@ -373,11 +377,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
             "rows": n_rows(X) if public else None,
             "validation_fraction": float(self.validation_fraction),
         }
-        folder = SearchFolder(self.resume, settings)
-        folder.require_storable(
-            with_budget(self.estimator, {}, epsilon=1.0, delta=0.5, ledger=None)
-        )
-        return folder
+        return SearchFolder(self.resume, settings)
 
     def _pay(self, plan: SearchPlan, folder: SearchFolder | None) -> None:
         """Charge the whole search, unless a folder or the ledger says that it was charged."""
@@ -386,9 +386,17 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         if folder is None:
             prepay(self.ledger, plan.event, **words)
             return
-        if folder.state["charged"]:
-            return
+        folder.require_storable(
+            with_budget(self.estimator, {}, epsilon=1.0, delta=0.5, ledger=None)
+        )
         reference = folder.state["reference"]
+        if folder.state["charged"]:
+            if hasattr(self.ledger, "lines") and not _was_charged(self.ledger, reference):
+                raise InvalidInputError(
+                    f"'resume': the search in the folder {folder.path} was not paid for by this "
+                    "ledger. Give another folder."
+                )
+            return
         folder.write()  # so that a charge that is made next can be found again
         if not _was_charged(self.ledger, reference):
             if hasattr(self.ledger, "noted"):
