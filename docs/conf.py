@@ -41,10 +41,11 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "show_memory": False,
+    "thumbnail_size": (720, 500),
     "write_computation_times": False,
     "min_reported_time": 3600,  # times of one machine say nothing on another
 }
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.zip", "pictures/*.py"]
+exclude_patterns = ["_build", "templates", "gallery/*.ipynb", "gallery/*.zip", "pictures/*.py"]
 # Methods inherited from scikit-learn refer to pages of its own documentation.
 suppress_warnings = ["ref.ref"]
 
@@ -54,6 +55,19 @@ html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["sfumato.css"]
 html_copy_source = False
+templates_path = ["templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+# Sites of other releases beside this one, where tools/versioned_docs.sh puts them.
+html_context = {"versions": os.environ.get("SFUMATO_VERSIONS", "").split()}
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0d676d", "color-brand-content": "#0a5d8f"},
     "dark_css_variables": {"color-brand-primary": "#5cc4cb", "color-brand-content": "#7ab8e0"},

@@ -94,7 +94,7 @@ __all__ = [
     "release_score",
     "save",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if find_spec("fcntl") is None:  # said at once, not by whichever room is imported first
     raise ImportError(
