@@ -521,10 +521,11 @@ def draw(path: Path) -> None:
 
     points = json.loads((RESULTS / "service_load.json").read_text())["numbers"]["memory_mb"]
     figure, axes = plt.subplots(figsize=(7, 3))
-    names = (("web", "-", "web"), ("workers", "--", "workers"), ("largest_job", ":", "largest job"))
+    names = (("web", "-", "web"), ("workers", "--", "workers"), ("largest_job", ".", "largest job"))
     for name, style, label in names:
-        sizes = [p.get(name, 0) for p in points]
-        axes.plot([p["s"] / 60 for p in points], sizes, style, label=label)
+        known = [p for p in points if p.get(name, 0) > 0]
+        sizes = [p[name] for p in known]
+        axes.plot([p["s"] / 60 for p in known], sizes, style, label=label)
     axes.set(xlabel="minutes of mixed load", ylabel="resident memory, MB")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)

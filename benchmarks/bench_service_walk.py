@@ -28,7 +28,8 @@ from benchmarks.recording import write
 
 ROOT = Path(__file__).parents[1]
 PACE = 5.0  # seconds a person takes per action, reading included
-COLUMNS = ("age", "ward", "emergency", "diabetes", "earlier_stays", "days", "readmitted")
+COLUMNS = ("age", "sex", "ward", "emergency", "smoker", "diabetes", "pressure", "creatinine")
+COLUMNS += ("earlier_stays", "days", "readmitted")
 
 
 class Clock:
@@ -87,6 +88,7 @@ def register(hand: Hand) -> str:
     hand.follow("Read and confirm them column by column.")
     for name in COLUMNS:
         hand.press(f"Confirm {name}")
+        page.wait_for_selector(f"button:has-text('Confirm again {name}')")
     hand.press("Confirm how the file is written")
     page.check("#one_row")
     hand.press("Open to analysts")

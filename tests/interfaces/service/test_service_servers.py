@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,4 +70,30 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     house.office.store.verify_audit()
     for office in offices:
         office.store.close()
+    house.close()
+
+
+def test_a_dump_of_postgresql_is_restored_with_everything(tmp_path: Path, server: str) -> None:  # noqa: F811
+    """The page on operations: one `pg_dump` holds store, ledger and answers."""
+    dump, psql = shutil.which("pg_dump"), shutil.which("psql")
+    if dump is None or psql is None:
+        pytest.skip("needs pg_dump and psql")
+    run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    house = House(tmp_path, database=server)
+    house.open()
+    job = house.done(kind="function", columns=["age"], estimator=None)
+    points = {"points": [[40.0]]}
+    house.call("ada", "POST", f"/releases/{job['id']}/ask", points)
+    house.work()
+    told = house.call("ada", "POST", f"/releases/{job['id']}/ask", points)["values"]
+    heads = house.call("uwe", "GET", "/audit/statement")["heads"]
+    house.close()
+    copy = subprocess.run([dump, server], check=True, capture_output=True).stdout
+    run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    subprocess.run([psql, "-q", server], input=copy, check=True, capture_output=True)
+    house = House(tmp_path, database=server)
+    Ledger(server).verify(heads)
+    house.call("uwe", "GET", "/audit/verify")
+    assert house.call("ada", "POST", f"/releases/{job['id']}/ask", points)["values"] == told
+    assert house.done()["state"] == "released"
     house.close()

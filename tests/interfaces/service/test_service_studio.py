@@ -11,7 +11,9 @@ import pytest
 
 from sfumato.interfaces.service.access import csrf_token, make_token
 from sfumato.interfaces.service.studio import entrance, pages
+from sfumato.interfaces.service.studio.forms import column_facts, columns_to_confirm
 from sfumato.interfaces.service.studio.sessions import COOKIE
+from sfumato.tables.facts import Column
 from tests.interfaces.service.house import TABLE, House
 
 ROUTES = [*entrance.router.routes, *pages.router.routes]
@@ -228,3 +230,24 @@ def test_cookies_are_for_https_where_pages_are(tmp_path: Any) -> None:
     answer = house.request("POST", "/sign-in", data={"token": house.tokens["ada"]})
     assert "Secure" in answer.headers["set-cookie"]
     house.close()
+
+
+def test_true_or_false_is_confirmed_as_it_is_proposed() -> None:
+    """The page of a proposal, sent back unchanged, is taken for every type."""
+    columns: dict[str, dict[str, Any]] = {
+        "smoker": {"type": "bool", "lower": 0, "upper": 1},
+        "age": {"type": "int64", "lower": 0, "upper": 100},
+        "bmi": {"type": "double", "lower": 0.5, "upper": 50.0, "missing": True},
+        "ward": {"type": "string", "categories": ["a", "b"]},
+        "grade": {"type": "int64", "categories": [1, 2], "ordered": True},
+        "seen": {"type": "date32[day]", "parts": ["month"]},
+    }
+    dataset = {"bounds": {"columns": columns}, "confirmed": [], "notes": {}}
+    for one in columns_to_confirm(dataset):
+        form = {key: str(one[key]) for key in ("type", "lower", "upper", "parts", "format")}
+        form |= {key: "1" for key in ("log", "missing", "ordered") if one[key]}
+        if one["listed"] is not None:
+            form["values"] = "\n".join(str(value) for value in one["listed"])
+        stated = Column.from_record(one["name"], column_facts(dataset, one["name"], form))
+        proposed = Column.from_record(one["name"], columns[one["name"]])
+        assert stated.features == proposed.features

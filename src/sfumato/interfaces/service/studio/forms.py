@@ -112,7 +112,7 @@ def column_facts(
         lines = [line.strip() for line in form["values"].splitlines() if line.strip()]
         told["labels" if is_target else "categories"] = [_typed(one, kind) for one in lines]
     for key in ("lower", "upper"):
-        if form.get(key, "").strip():
+        if form.get(key, "").strip() and kind != "b":  # true or false has no range to state
             told[key] = _typed(form[key].strip(), kind)
     return told
 
