@@ -89,7 +89,10 @@ def _load(numbers: dict[str, Any]) -> str:
         f"submits, questions to a function) at a load average of {numbers['load_average']:.0f} on "
         f"two shared cores. Resident memory, {parts}. Calls took {numbers['calls_p50_ms']} ms "
         f"(median), {numbers['calls_p95_ms']} ms (95 %); {sum(numbers['faults'].values())} faults. "
-        "![Resident memory of web process and workers under load: flat.]"
+        "The web process grows with the lists it shows, and not by the call: 300 calls of one "
+        "route on the same lists took 0.2 MB. "
+        "![Resident memory under load: the web process grows by an eighth and levels off, the "
+        "workers stay as they are.]"
         "(../docs/pictures/service_load.png)"
     )
 
