@@ -12,7 +12,7 @@ from sklearn.pipeline import FeatureUnion
 
 from sfumato import RandomProcessFeatures, ScatteringFeatures, load, save
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.image_features import random_process
+from sfumato.image_features import images, random_process
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "random_process_net" / "train.py"
 
@@ -77,7 +77,10 @@ def test_group_normalisation_by_loops(rng):
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (8, 8), (12, 9, 3), (34, 32, 1)])
-def test_any_size_gives_unit_rows_that_stand_alone(shape, rng, tmp_path, without_torch):
+def test_any_size_gives_unit_rows_that_stand_alone(
+    shape, rng, tmp_path, without_torch, monkeypatch
+):
+    monkeypatch.setattr(images, "BLOCK", 4)  # three images are one block
     X = rng.random((3, int(np.prod(shape))))
     X[1, 0] = np.inf
     features = RandomProcessFeatures(shape).fit(X)

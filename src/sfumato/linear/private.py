@@ -234,12 +234,10 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
         device = None if lies_elsewhere(X) else X
+        self.projection_ = release_projection(records, plan, receipt, device)  # [L3] second moment
+        rows = records.mapped(plan.row_map(records.width, self.projection_))
         # An accelerator need not wait for noise: what is paid for is drawn meanwhile.
         with plan.drawn_ahead() if is_accelerated(device) else nullcontext():
-            self.projection_ = release_projection(  # [L3] second moment
-                records, plan, receipt, device
-            )
-            rows = records.mapped(plan.row_map(records.width, self.projection_))
             weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
