@@ -17,7 +17,7 @@ import pytest
 
 # Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
 NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"}
-NOT_SHOWN |= {"parties_gradients", "parties_linear", "parties_tries"}
+NOT_SHOWN |= {"mappings_several_sources", "parties_gradients", "parties_linear", "parties_tries"}
 SECONDS_EACH = 3  # of CPU, so that a busy machine changes nothing
 # What a benchmark may lack here: data sets, a GPU, packages of others.
 NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError", "SIGXCPU")
