@@ -41,7 +41,7 @@ def _planning(numbers: list[dict[str, Any]]) -> str:
     )
     groups = dict.fromkeys(each["group"] for each in numbers)
     counted = [_counted(group, [n for n in numbers if n["group"] == group]) for group in groups]
-    heads = ["", "pilots", "inside plan", "inside pilot", "within .02", "median error of pilot"]
+    heads = ["of", "pilots", "inside plan", "inside pilot", "within .02", "median error of pilot"]
     head += rows_of(heads, counted) + "\n\n"
     numbers = [each for each in numbers if each["group"] == "six sets"][::2]
     titles = ["set", "model", "epsilon", "planned", "interval", "pilot", "its interval", "measured"]
