@@ -410,6 +410,7 @@ class Workers:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             end_with_parent(parent)
+            os.nice(5)  # people who wait for a page come first
             limit = self.settings.memory * 2**20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no image of rows on the disk
