@@ -42,6 +42,7 @@ MOST_COUNTED_CELLS = 4  # of a column, in these counts
 # of a pair. Pairs of columns get the rest.
 MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.7, 150.0
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
+FINE_SIGNAL = 400.0  # rows per noise of a count of a pair, from which on
 FINE_LEVELS = 2  # columns are halved so much more often by themselves than in pairs
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
@@ -243,7 +244,8 @@ class TreePlan:
         levels = usual_levels(records.public_rows, noise * more_noise)
         n_seconds = usual_seconds(records.public_rows, noise * more_noise, n_columns)
         n_choices = n_edges + n_seconds
-        fine = levels + FINE_LEVELS
+        signal = (records.public_rows or ROWS_NOT_KNOWN) / max(noise * more_noise, 1e-12)
+        fine = levels + (FINE_LEVELS if signal >= FINE_SIGNAL else 0)
         asked = (n_cut, fine, n_edges, n_choices)
         choosing = _chosen_by_scores if records.has_exact_sums else _chosen_by_counts
         cuts, choice = choosing(records, asked, mu)
