@@ -291,7 +291,7 @@ def deployed(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG0
         )
         task = SumsTask("deployed", model, "secure", colluding, len(killed))
         with tempfile.TemporaryDirectory() as folder:
-            secure_parties(Path(folder), X, y, 5)
+            secure_parties(Path(folder), X, y, 5, colluding)
             told, time = timed(
                 lambda at=folder, asked=task, gone=killed: run(
                     Path(at), asked, n_parties=5, killed=gone

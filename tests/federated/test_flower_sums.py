@@ -61,7 +61,7 @@ class Mortal(LocalGrid):
         return numbers
 
 
-def secure_parties(folder: Path, X: Any, y: Any, n_parties: int) -> None:
+def secure_parties(folder: Path, X: Any, y: Any, n_parties: int, colluding: int = 1) -> None:
     """Write parties that have made keys and exchanged them."""
     keys = {f"hospital-{i}": new_key(folder / f"key-{i}.pem") for i in range(n_parties)}
     for number, part in enumerate(spread(y, "random", n_parties, random_state=0)):
@@ -76,6 +76,7 @@ def secure_parties(folder: Path, X: Any, y: Any, n_parties: int) -> None:
             ledger=f"ledger-{number}.db",
             dataset="rows",
             key=f"key-{number}.pem",
+            colluding=colluding,
         )
         lines = "".join(f'{name} = "{key}"\n' for name, key in keys.items())
         path.write_text(path.read_text() + "[keys]\n" + lines)
@@ -213,7 +214,7 @@ def test_secure_moments_deployed_with_two_nodes_killed_in_the_middle(
 ) -> None:
     """Five SuperNodes; two hang as they are asked for their numbers, and are killed."""
     X, y, *_ = digits
-    secure_parties(tmp_path, X, y, 5)
+    secure_parties(tmp_path, X, y, 5, colluding=0)
     task = SumsTask(
         "deployed",
         PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS),
