@@ -165,6 +165,8 @@ def _cifar(folder: Path) -> tuple[Any, Any, Any, Any, tuple[int, ...]]:
     parts: list[Any] = []
     for pattern in ("train_*.npz", "test_*.npz"):
         files = [np.load(path) for path in sorted(folder.glob(pattern))]
+        if not files:
+            raise FileNotFoundError(f"There is no {pattern} in {folder}.")
         pixels = np.concatenate([file["x"] for file in files]).transpose(0, 2, 3, 1)
         parts += [pixels.reshape(len(pixels), -1) / np.float32(255)]
         parts += [np.concatenate([file["y"] for file in files]).astype(int)]

@@ -104,7 +104,10 @@ def federated(data: Rows) -> tuple[Any, ...]:
         model = PrivateGaussianClassifier(
             epsilon=3.0, delta=1e-5, bounds=BOUNDS, relation=relation
         ).fit(federation)
-        return model, words, federation.to_dict(model.guarantee_)
+        told = federation.to_dict(model.guarantee_)
+        for each in told["sums"]:
+            del each["seconds"]  # time is not promised
+        return model, words, told
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

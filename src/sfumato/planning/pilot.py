@@ -91,7 +91,7 @@ def pilot(
     much noise and as many columns (`curves.json`). Its interval is calibrated to hold nine in ten
     sets that are left out of the curves, and is wider where no curve is near. On six sets that made
     none of the curves, three budgets and two models, 70 of 72 intervals held; the forecast itself
-    was within .02 for half of them only, and no design that was tried does better
+    was within .02 for half of them only, and no design that was tried does much better
     (benchmarks/results/planning.json and planning_designs.json).
     """
     known = CLASSIFIERS if target_bounds is None else REGRESSORS
