@@ -118,9 +118,12 @@ class FileParts(LocalParts):
     """
 
     def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
-        self._files = [TableFile(path) for path in files]
+        # Types that are guessed from cells could make one record an error.
+        self._files = [TableFile(path, guess=False) for path in files]
         first = self._files[0]
         for other in self._files[1:]:
+            if first.format == other.format == "jsonl":  # names are told by records there
+                continue
             if sorted(other.schema.names) != sorted(first.schema.names):
                 raise InvalidInputError(
                     f"The files of a table must have the same columns: '{other.path}' has others "
@@ -161,8 +164,8 @@ class FileParts(LocalParts):
         Partitions
             The parts.
         """
-        self._files[0].require(list(types))
         read = [file.declared(types, text) for file in self._files]
+        read[0].require(list(types))
         return LocalParts([self._reader(file, list(types)) for file in read], list(types))._told_as(
             self
         )

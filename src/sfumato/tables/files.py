@@ -87,6 +87,9 @@ class TableFile:
         file are read off its cells.
     text : TextFormat, optional
         How a CSV is written; by default with commas (tabs for ``.tsv``), points and UTF-8.
+    guess : bool, default=True
+        Whether types that are not declared are read off the cells of a text file. Otherwise its
+        cells are texts, and opening it reads its header alone.
 
     Notes
     -----
@@ -101,10 +104,13 @@ class TableFile:
         path: str | os.PathLike[str],
         types: Mapping[str, str] | None = None,
         text: TextFormat | None = None,
+        *,
+        guess: bool = True,
     ) -> None:
         self.path = Path(path)
         self.format = format_of(path)
         self.types = dict(types or {})
+        self.guess = guess
         tabs = ".tsv" in self.path.suffixes
         self.text = text or (TextFormat(delimiter="\t") if tabs else PLAIN_TEXT)
         for declared in self.types.values():
@@ -112,7 +118,7 @@ class TableFile:
         file, _ = place_of(path)
         if not file.is_file():
             raise InvalidInputError(f"There is no file '{file}'.")
-        if file.stat().st_size == 0 and not (self.types and self.format == "jsonl"):
+        if file.stat().st_size == 0 and not self._has_no_header:
             raise InvalidInputError(f"The file '{file}' is empty.")
         self._refuse_wide_text()
         self.schema = self._checked_schema()
@@ -188,13 +194,18 @@ class TableFile:
 
     @property
     def _is_read_by_lines(self) -> bool:
-        return bool(self.types) and self.format in ("csv", "jsonl")
+        return (bool(self.types) or not self.guess) and self.format in ("csv", "jsonl")
+
+    @property
+    def _has_no_header(self) -> bool:
+        # Names in JSON lines are told by records, so that none of them may be an error.
+        return self._is_read_by_lines and self.format == "jsonl"
 
     def _checked_schema(self) -> Any:
         with self._told():
             schema = self._read_schema()
             names = schema.names if len(schema) <= MOST_COLUMNS else []
-        if not len(schema):
+        if not len(schema) and not self._has_no_header:
             raise InvalidInputError(f"The table '{self.path}' has no columns.")
         if len(schema) > MOST_COLUMNS:
             raise InvalidInputError(_too_wide(self.path, len(schema)))
@@ -206,9 +217,9 @@ class TableFile:
     def _read_schema(self) -> Any:
         if self._is_read_by_lines:
             names = (
-                csv_header(self.path, LONGEST_HEADER, self.text)
-                if self.format == "csv"
-                else dict.fromkeys([*self.types, *json_names(self.path)])
+                dict.fromkeys([*self.types, *json_names(self.path, MOST_COLUMNS - len(self.types))])
+                if self._has_no_header
+                else csv_header(self.path, LONGEST_HEADER, self.text)
             )
             declared = [(name, type_of(self.types.get(name, "string"))) for name in names]
             return arrow().schema(declared)
@@ -222,7 +233,7 @@ class TableFile:
             self._refuse_other_bytes(schema.metadata)
             return schema
         if self.format == "store":
-            return self._store.schema(declared=bool(self.types))
+            return self._store.schema(declared=bool(self.types) or not self.guess)
         if self._is_small:
             self._whole = self._read_text()
             return self._whole.schema

@@ -275,14 +275,14 @@ def _ends(block: bytes) -> NDArray[np.int64]:
 # JSON lines -----------------------------------------------------------------------------------
 
 
-def json_names(path: Path) -> list[str]:
-    """Give the keys of the first line; refuse a file that begins like one of another format."""
+def json_names(path: Path, most: int) -> list[str]:
+    """Give at most so many keys of the first line; refuse a file of another format."""
     with opened(path) as file:
         start = file.read(8)
     if start.startswith(OTHER_FORMATS):
         raise InvalidInputError(f"The file '{path}' is of another format than its name says.")
     first = next(_blocks(path, header=False), b"\n").partition(b"\n")[0]
-    return list(_record(first))
+    return list(_record(first))[:most]
 
 
 def json_batches(path: Path, types: Mapping[str, str]) -> Iterator[Any]:
