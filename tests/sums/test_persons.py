@@ -328,6 +328,44 @@ def test_a_missing_id_makes_no_two_persons_one() -> None:
         assert not any(bytes(person_digests(odd)[4]))
 
 
+def times_as_ids(ticks: list[int | None]) -> list[object]:
+    """Columns of dates and times, the same ones with and without a missing one."""
+    kinds = (pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s"))
+    whole = [pa.array(ticks, "int64")]
+    columns = [whole[0].cast("int32").cast(kinds[0]), *(whole[0].cast(kind) for kind in kinds[1:])]
+    columns += [whole[0].cast(pa.duration("ns")), whole[0].cast(pa.time64("ns"))]
+    days = pd.Series(pd.Categorical(columns[0].to_pandas()))
+    return [*columns, *map(pl.Series, columns), pd.Series(columns[1].to_pandas()), days]
+
+
+def test_a_missing_date_changes_nobody_else() -> None:
+    """Libraries write times in another form beside a missing one; batches have them or not."""
+    for whole, odd in zip(
+        times_as_ids([1, 2, 900, 1]), times_as_ids([1, 2, 900, 1, None]), strict=True
+    ):
+        assert person_codes(whole).tolist() == person_codes(odd).tolist()[:4], whole
+        assert person_digests(whole).tolist() == person_digests(odd).tolist()[:4], whole
+        assert not any(bytes(person_digests(odd)[4]))
+    exact = pa.array([1, 2], pa.timestamp("ns"))
+    for column in (exact, exact.to_numpy(), exact.to_pylist(), exact.to_pandas()):
+        assert person_codes(column).tolist() == [0, 1]
+    one_day = [date(2020, 1, 1), np.datetime64("2020-01-01T00:00:00.000"), datetime(2020, 1, 1)]
+    assert person_codes(one_day).tolist() == [0, 0, 0]
+    far = pa.array([2**60, None, 2**60], "int64").cast(pa.timestamp("s"))  # beyond any calendar
+    assert person_codes(far).tolist() == [0, -1, 0]
+
+
+def test_a_person_in_two_batches_has_one_vote_whatever_else_is_missing() -> None:
+    born = [pa.array(days, pa.date32()) for days in ([[1, 2], [1, 3], [1, None]])]
+    records = BatchRecords(
+        lambda: iter([(np.zeros((2, 1)), np.zeros(2, dtype=np.intp), each) for each in born]),
+        width=1,
+        relation="replace_one",
+        person=PersonUnit(4),
+    )
+    assert records.public_persons == 3
+
+
 ODD_IDS: list[object] = [
     *(7, 7.0, "7", "7.0", "07", True, 2**53, 2**53 + 1, 2**63, 2**64, -(2**63), 10**5000),
     *("", None, float("nan"), float("inf"), " 7 ", b"7", b"\xff", Decimal(7), Decimal("7.5"), 7.5),

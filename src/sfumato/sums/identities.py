@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sfumato.cells import as_cells
+from sfumato.cells import TIME_KINDS, as_cells
 from sfumato.exceptions import InvalidInputError
 
 __all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
@@ -141,8 +142,8 @@ def id_cells(groups: Any) -> NDArray[Any]:
         IDs, of any library.
     """
     cells = as_cells(_as_given(groups))
-    if cells.dtype.kind == "M":  # in one unit, whatever the finest of them asked for
-        cells = cells.astype("datetime64[us]").astype(object)
+    if cells.dtype.kind in TIME_KINDS:
+        cells = _times(cells)
     if cells.ndim == 2 and cells.shape[1] == 1:
         cells = cells[:, 0]
     if cells.ndim != 1:
@@ -152,21 +153,59 @@ def id_cells(groups: Any) -> NDArray[Any]:
 
 def _as_given(groups: Any) -> Any:
     """Give cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
+    if hasattr(getattr(groups, "dtype", None), "pyarrow_dtype"):  # of pandas on Arrow
+        groups = pa.array(groups)
     if hasattr(groups, "to_pylist"):  # of Arrow
-        has_gaps = groups.null_count > 0 or pa.types.is_decimal(groups.type)
-        return groups.to_pylist() if has_gaps else _whole_arrow(groups)
+        return _of_arrow(groups)
     if hasattr(groups, "null_count"):  # of polars
-        return groups.to_list() if groups.null_count() > 0 else groups.to_numpy()
-    if hasattr(groups, "to_numpy"):  # of pandas
+        is_time = groups.dtype.is_temporal()  # a missing time is one of NumPy's too
+        is_whole = groups.null_count() == 0 and not groups.dtype.is_nested()
+        return groups.to_numpy() if is_time or is_whole else groups.to_list()
+    if hasattr(getattr(groups, "cat", groups), "categories"):  # of pandas
+        shell = getattr(groups, "cat", groups)
+        known = [*shell.categories.to_numpy(dtype=object), None]
+        return [known[code] for code in np.asarray(shell.codes)]
+    if hasattr(groups, "to_numpy"):
         is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
         return groups.to_numpy() if is_plain else groups.to_numpy(dtype=object)
     return groups
 
 
-def _whole_arrow(groups: Any) -> NDArray[Any]:
+def _of_arrow(groups: Any) -> Any:
+    if pa.types.is_dictionary(groups.type):
+        groups = groups.cast(groups.type.value_type)
+    if pa.types.is_time(groups.type):
+        groups = groups.cast(f"int{groups.type.bit_width}")
+    is_interval = pa.types.is_interval(groups.type)
+    is_time = pa.types.is_temporal(groups.type) and not is_interval  # NumPy has missing ones too
+    is_plain = pa.types.is_primitive(groups.type) or pa.types.is_string(groups.type)
+    if not is_time and (groups.null_count > 0 or is_interval or not is_plain):
+        return groups.to_pylist()
     chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
     parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
     return np.concatenate(parts) if parts else np.empty(0, dtype=object)
+
+
+def _times(cells: NDArray[Any]) -> NDArray[Any]:
+    """Give times of NumPy as texts: of one unit or another, one time is one ID."""
+    known, places = np.unique(cells, return_inverse=True)
+    texts = np.empty(len(known) + 1, dtype=object)
+    texts[:-1] = [_time_text(time) for time in known]
+    return np.asarray(texts[:-1][places])
+
+
+def _time_text(time: Any) -> str:
+    """Write a date or time with as many parts as it has."""
+    if time != time:
+        return "NaT"
+    if isinstance(time, np.timedelta64):
+        return f"{time.astype('timedelta64[ns]').astype(np.int64)} ns"
+    if isinstance(time, np.datetime64):
+        is_coarse = np.datetime_data(time.dtype)[0] in ("Y", "M", "W")
+        time = np.datetime_as_string(time.astype("datetime64[D]") if is_coarse else time)
+    text, _, part = str(time).replace("T", " ").partition(".")
+    rest = part.rstrip("0") if part.isdigit() else part
+    return (f"{text}.{rest}" if rest else text).removesuffix(" 00:00:00")
 
 
 def _are_dense(cells: NDArray[Any]) -> bool:
@@ -209,7 +248,8 @@ def _identity(cell: Any) -> int | float | str | None:
             return _whole(float(cell))
         if isinstance(cell, Decimal):
             return int(cell) if cell == cell.to_integral_value() else float(cell)
-        text = str(cell)
+        is_time = isinstance(cell, date | np.datetime64 | np.timedelta64)
+        text = _time_text(cell) if is_time else str(cell)
         return None if cell is None or text.lower() in NOT_GIVEN else text
     except Exception:  # whatever a strange object raises, it is no ID
         return None
