@@ -194,3 +194,13 @@ def test_one_complex_number_in_a_file_moves_no_other(declared: str) -> None:
     )
     read = [read_as(pa.array(cells), declared).to_pylist() for cells in (plain, spoilt)]
     assert read[0][:2] == read[1][:2] == ([1, 0] if declared != "string" else ["1", "0"])
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_the_last_whole_number_stays_one_beside_a_missing_cell(kind: str) -> None:
+    """It marks missing cells in many a table, and pandas has doubles there beside a real one."""
+    last = int(np.iinfo(kind).max)
+    for cells in ([last], [last, None], [last, "x"], [last, 0.5], [last, Decimal(1)]):
+        assert as_numbers(pd.Series(cells), kind[0])[0] == float(last)
+    assert np.isnan(as_numbers(pd.Series([128.0]), "i")).sum() == 0
+    assert np.isnan(as_numbers(pa.array([str(2**65)]), kind[0])).all()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato.tables.columns import as_numbers, codes_of
-from sfumato.tables.dates import part_of
+from sfumato.tables.dates import PARTS, part_of
 
 TEXTS = ["2020-03-01 10:30:00", "1950-12-31 23:59:59", "2021-07-05 00:00:00", "2022-02-02"]
 NAIVE = pd.Series(pd.to_datetime(TEXTS, format="ISO8601"))
@@ -79,3 +79,17 @@ def test_no_date_raises() -> None:
     ]
     found = part_of(pd.Series(cells, dtype=object), "year", "timestamp[s, tz=Europe/Berlin]")
     assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_a_date_beyond_all_calendars_changes_no_other(unit: str) -> None:
+    """Its error would name it; pandas cannot even hand such a cell over."""
+    far = pa.array([0, 2**62, -(2**62), 86400], "int64").cast(pa.timestamp(unit))
+    for part in PARTS:
+        near = part_of(far.take([0, 3]), part, "timestamp[s]")
+        for column in (far, pd.Series(far, dtype=pd.ArrowDtype(far.type)), far.to_numpy()):
+            assert part_of(column, part, "timestamp[s]")[[0, 3]].tolist() == near.tolist()
+    spans = pd.Series(
+        far.cast("int64").cast(pa.duration(unit)), dtype=pd.ArrowDtype(pa.duration(unit))
+    )
+    assert np.isnan(as_numbers(spans, "f")).all()

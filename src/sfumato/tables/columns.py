@@ -30,6 +30,7 @@ __all__ = [
     "arrow_kind",
     "as_column",
     "as_numbers",
+    "cells_of",
     "codes_of",
     "is_text",
     "read_as",
@@ -159,11 +160,26 @@ def as_column(column: Any) -> Any:
         return column
     dtype = getattr(column, "dtype", "object")
     if str(dtype).lower().startswith("object") or (library != "polars" and _holds_times(dtype)):
-        return texts([text_of(cell) for cell in column])
+        return texts([text_of(cell) for cell in cells_of(column)])
     try:
         return column.to_arrow() if library == "polars" else _stored(column)
     except (arrow().ArrowException, TypeError, ValueError, NotImplementedError):
-        return texts([text_of(cell) for cell in column])
+        return texts([text_of(cell) for cell in cells_of(column)])
+
+
+def cells_of(column: Any) -> list[Any]:
+    """Give the cells of a column as objects, None for one that Python cannot hold."""
+    try:
+        return list(column)
+    except Exception:  # of a date beyond the years of Python, say; then each by itself
+        return [_cell(column, place) for place in range(len(column))]
+
+
+def _cell(column: Any, place: int) -> Any:
+    try:
+        return next(iter(column[place : place + 1]))
+    except Exception:
+        return None
 
 
 def _holds_times(dtype: Any) -> bool:
@@ -370,15 +386,21 @@ def _whole_number(text: str, wanted: Any) -> int | None:
     if number.adjusted() > 20 or number != number.to_integral_value():
         return None
     limits = np.iinfo(str(wanted))
-    return int(number) if limits.min <= int(number) <= limits.max else None
+    inside = int(number) if limits.min <= int(number) <= limits.max else None
+    is_last = float(number) == float(limits.max) > limits.max  # see `_in_range`
+    return int(limits.max) if is_last else inside
 
 
 def _in_range(column: Any, wanted: Any) -> Any:
-    """Keep the whole numbers inside the range of a type."""
+    """Keep the whole numbers inside the range of a type.
+
+    The last of 64 bits is a power of two as a double, and with it all that are the same double:
+    beside a missing cell many a library has doubles.
+    """
     pa, compute = arrow(), arrow("compute")
-    limits = np.iinfo(str(wanted))
+    limits, double = np.iinfo(str(wanted)), column.cast("float64", safe=False)
     if arrow("types").is_floating(column.type):
-        column = column.cast("float64")
+        column = double
         lowest, end = float(limits.min), float(limits.max + 1)  # powers of two, or 0
         is_inside = compute.and_(compute.greater_equal(column, lowest), compute.less(column, end))
         kept = compute.and_(is_inside, compute.equal(column, compute.floor(column)))
@@ -391,4 +413,8 @@ def _in_range(column: Any, wanted: Any) -> Any:
         kept = compute.and_(
             compute.greater_equal(column, lowest), compute.less_equal(column, highest)
         )
-    return compute.if_else(kept, column, pa.scalar(None, column.type)).cast(wanted, safe=False)
+    inside = compute.if_else(kept, column, pa.scalar(None, column.type)).cast(wanted, safe=False)
+    if float(limits.max) == limits.max:
+        return inside
+    is_last = compute.equal(double, float(limits.max))
+    return compute.if_else(is_last, pa.scalar(int(limits.max), wanted), inside)

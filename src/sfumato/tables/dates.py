@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.columns import arrow, as_column, is_text, read_as, text_of, texts, type_of
+from sfumato.tables.columns import (
+    arrow,
+    as_column,
+    cells_of,
+    is_text,
+    read_as,
+    text_of,
+    texts,
+    type_of,
+)
 
 __all__ = ["PARTS", "is_date", "part_of"]
 
@@ -55,7 +64,7 @@ def part_of(
     else:
         times = _of_objects(column, declared, format_of)
     if part == "time":
-        seconds = np.array(times.cast("int64").cast("float64"), dtype=np.float64)
+        seconds = np.array(times.cast("int64").cast("float64", safe=False), dtype=np.float64)
         return seconds / DAY
     if part == "weekday":
         found = compute.day_of_week(times, count_from_zero=False)
@@ -99,7 +108,7 @@ def _of_objects(column: Any, declared: str, format_of: str) -> Any:
     """
     place = _zone(getattr(type_of(declared), "tz", None))
     dates, others = [], []
-    for cell in column:
+    for cell in cells_of(column):
         is_a_date = isinstance(cell, date | np.datetime64)
         dates.append(text_of(_on_the_wall(cell, place)) if is_a_date else None)
         others.append(None if is_a_date else text_of(cell))
