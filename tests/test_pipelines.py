@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import make_column_transformer
+from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
@@ -32,6 +32,7 @@ from sfumato import (
 )
 from sfumato.exceptions import InvalidInputError
 
+BALL = Bounds(norm=9.0)
 LINEAR = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=Bounds(norm=1.0, labels=[0, 1]))
 
 
@@ -46,6 +47,12 @@ LINEAR = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=Bounds(norm=1.
         (make_union(Normalizer(), StandardScaler()), "public ranges"),
         (make_pipeline(Normalizer(), PCA(2)), "PrivatePCA"),
         (make_column_transformer((OneHotEncoder(), [0])), "categories"),
+        (make_column_transformer((Normalizer(), [0]), remainder=StandardScaler()), "public ranges"),
+        (make_column_transformer((Normalizer(), make_column_selector())), "List their names"),
+        (FunctionTransformer(lambda X: X - X.mean(axis=0)), "is_row_wise"),
+        (FunctionTransformer(np.exp, inverse_func=np.log), "is_row_wise"),
+        (Normalizer(), "TableEncoder"),
+        (make_union(TableEncoder(BALL), Normalizer()), "TableEncoder"),
     ],
 )
 def test_what_learns_from_rows_is_refused_with_what_replaces_it(step: Any, advice: str) -> None:
@@ -61,9 +68,17 @@ def test_row_wise_steps_pass_and_cross_validation_works() -> None:
     X = rng.normal(size=(400, 3))
     y = (X[:, 0] > 0).astype(int)
     found = private_pipeline(
-        FunctionTransformer(np.sign), PolynomialFeatures(1), Normalizer(), LINEAR
+        TableEncoder(BALL),
+        FunctionTransformer(np.sign),
+        PolynomialFeatures(1),
+        Normalizer(),
+        LINEAR,
     )
     assert cross_val_score(found, X, y, cv=3).mean() > 0.9
+    for odd in (np.nan, np.inf, 1e308, "text", None):  # no error and no warning about a record
+        rows = X.astype(object)
+        rows[0, 0] = odd
+        found.fit(rows, y)
     table = TableBounds.from_dict({"a": (-3, 3), "b": (-3, 3), "c": (-3, 3)})
     rows = TableEncoder(table).row_bounds(labels=[0, 1])
     linear = PrivateLinearClassifier(epsilon=20.0, delta=1e-5, bounds=rows)
@@ -73,7 +88,7 @@ def test_row_wise_steps_pass_and_cross_validation_works() -> None:
 
 def test_steps_after_the_private_one_are_free() -> None:
     private = PrivatePCA(n_components=2, bounds=Bounds(norm=1.0))
-    assert len(private_pipeline(Normalizer(), private, StandardScaler())) == 3
+    assert len(private_pipeline(TableEncoder(BALL), private, StandardScaler())) == 3
 
 
 class Strange(Normalizer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 
 from sfumato.exceptions import InvalidInputError
@@ -18,15 +19,12 @@ from sfumato.tables.encoder import TableEncoder
 
 __all__ = ["check_pipeline", "private_pipeline"]
 
-# Steps of scikit-learn that learn nothing from rows, whatever their parameters.
-ROW_WISE = (
-    *("Normalizer", "Binarizer", "FunctionTransformer", "PolynomialFeatures", "HashingVectorizer"),
-    *("FeatureHasher", "AdditiveChi2Sampler"),
-)
+# Steps of scikit-learn that learn nothing from rows, whatever their parameters, and refuse none but
+# those with a missing or infinite number.
+ROW_WISE = ("Normalizer", "Binarizer", "PolynomialFeatures")
 # Steps that draw random features by the number of columns alone.
 SHAPE_ONLY = (
-    *("RBFSampler", "SkewedChi2Sampler", "PolynomialCountSketch"),
-    *("GaussianRandomProjection", "SparseRandomProjection"),
+    *("RBFSampler", "PolynomialCountSketch", "GaussianRandomProjection", "SparseRandomProjection"),
 )
 PUBLIC_BOUNDS = "Bounds(lower=[...], upper=[...]) scale columns by public ranges"
 PUBLIC_CATEGORIES = "TableBounds lists the categories (TableEncoder, or bounds= of the estimator)"
@@ -72,7 +70,8 @@ def private_pipeline(*steps: Any, memory: Any = None) -> Pipeline:
     Raises
     ------
     InvalidInputError
-        A step before the private one learns from raw rows; the message names what replaces it.
+        A step before the private one learns from raw rows, or fails because of one of them; the
+        message names what replaces it.
 
     See Also
     --------
@@ -81,10 +80,10 @@ def private_pipeline(*steps: Any, memory: Any = None) -> Pipeline:
     Examples
     --------
     >>> from sklearn.preprocessing import Normalizer, StandardScaler
-    >>> from sfumato import Bounds, PrivateLinearClassifier, private_pipeline
+    >>> from sfumato import Bounds, PrivateLinearClassifier, TableEncoder, private_pipeline
     >>> linear = PrivateLinearClassifier(bounds=Bounds(norm=1.0, labels=[0, 1]))
-    >>> len(private_pipeline(Normalizer(), linear))
-    2
+    >>> len(private_pipeline(TableEncoder(Bounds(norm=1.0)), Normalizer(), linear))
+    3
     >>> private_pipeline(StandardScaler(), linear)
     Traceback (most recent call last):
     ...
@@ -105,12 +104,18 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
     -------
     Pipeline
         The same pipeline.
+
+    Notes
+    -----
+    Steps of scikit-learn raise where a row has a missing or infinite number, so that an error would
+    tell that such a record is there. They stand behind a `TableEncoder`, whose rows have none.
     """
     before: list[tuple[str, Any]] = []
     for name, step in pipeline.steps:
         if isinstance(step, PrivateEstimator):
             for other, earlier in before:
                 _require_row_wise(other, earlier)
+            _require_finite_rows(before)
             return pipeline
         before.append((name, step))
     raise InvalidInputError(
@@ -118,21 +123,39 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
     )
 
 
+def _require_finite_rows(steps: list[tuple[str, Any]]) -> None:
+    """Refuse a step of scikit-learn that is given rows as they are."""
+    for name, step in steps:
+        if isinstance(step, TableEncoder | ImageFeatures):
+            return
+        if type(step).__module__.startswith("sklearn."):
+            raise InvalidInputError(
+                f"The step {name!r} ({type(step).__name__}) fails where a row holds text, or a "
+                "missing or infinite number, and the error would tell of that one row. Put "
+                "TableEncoder(bounds) before it: it gives such a row a public default."
+            )
+
+
 def _require_row_wise(name: str, step: Any) -> None:
     if step is None or isinstance(step, str | TableEncoder | ImageFeatures):
         return
+    kind = type(step).__name__
+    is_known = type(step).__module__.startswith("sklearn.")
     if isinstance(step, FeatureUnion | Pipeline):
         parts = step.transformer_list if isinstance(step, FeatureUnion) else step.steps
         for part, each in parts:
             _require_row_wise(f"{name}/{part}", each)
         return
-    kind = type(step).__name__
-    is_known = type(step).__module__.startswith("sklearn.")
     if is_known and kind == "ColumnTransformer":
-        for part, each, _ in step.transformers:
+        for part, each, columns in step.transformers:
             _require_row_wise(f"{name}/{part}", each)
+            if callable(columns):
+                raise InvalidInputError(
+                    f"The step {name}/{part} chooses its columns by the rows. List their names."
+                )
+        _require_row_wise(f"{name}/remainder", step.remainder)
         return
-    if is_known and kind in ROW_WISE + SHAPE_ONLY:
+    if is_known and (kind in ROW_WISE + SHAPE_ONLY or _is_plain_function(step)):
         return
     if getattr(step, "is_row_wise", False) is True:  # what a step of another library may declare
         return
@@ -147,3 +170,11 @@ def _require_row_wise(name: str, step: Any) -> None:
         f"The step {name!r} ({kind}) learns from raw rows, or may do so; what it learns would be "
         f"released without protection, and the promise of the private step would be false. {advice}"
     )
+
+
+def _is_plain_function(step: Any) -> bool:
+    """Whether a step applies a function of NumPy to each number; any other may look at all rows."""
+    if type(step).__name__ != "FunctionTransformer":
+        return False
+    checks_rows = step.inverse_func is not None and step.check_inverse  # and warns about them
+    return (step.func is None or isinstance(step.func, np.ufunc)) and not checks_rows

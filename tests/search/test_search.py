@@ -22,6 +22,7 @@ from sfumato import (
     PrivateLinearClassifier,
     PrivateLinearRegressor,
     PrivateSearchCV,
+    TableEncoder,
     load,
     private_pipeline,
     save,
@@ -281,7 +282,7 @@ def test_pipelines_regressors_and_densities() -> None:
     X, y = rows(80)
     options = {"mean_runs": 1.5, "epsilon": 4.0, "delta": 1e-3}
     piped = PrivateSearchCV(
-        private_pipeline(Normalizer(), linear()),
+        private_pipeline(TableEncoder(Bounds(norm=9.0)), Normalizer(), linear()),
         {"privatelinearclassifier__n_steps": [2, 3]},
         **options,
     ).fit(X, y)

@@ -23,6 +23,7 @@ from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeEr
 from sfumato.guarantee import Relation
 from sfumato.sums.counts import CountTables
 from sfumato.sums.grid import ROW_BITS, SecretSum, cut
+from sfumato.sums.identities import id_cells
 from sfumato.sums.maps import RowMap
 from sfumato.sums.messages import SecretMessage, opened, sealed
 from sfumato.sums.persons import PersonSum, PersonUnit
@@ -250,7 +251,7 @@ class _Part:
         rows = np.concatenate([np.empty((0, self.width)), *(each[0] for each in parts)])
         codes = np.concatenate([NO_CODES, *(each[1] for each in parts)])
         ids = np.empty(len(rows), dtype=object)
-        ids[:] = [cell for each in parts for cell in _listed(each[2])]
+        ids[:] = [cell for each in parts for cell in id_cells(each[2])]
         return ArrayRecords.of_persons(rows, codes, groups=ids, unit=person, relation=SECRET_NUMBER)
 
 
@@ -329,12 +330,6 @@ def _places(batch: Any) -> tuple[Any, ...]:
 
 def _has_rows(batch: Any) -> bool:
     return len(batch[0] if isinstance(batch, tuple) else batch) > 0
-
-
-def _listed(ids: Any) -> Iterable[Any]:
-    plain: Any = ids.to_pylist() if hasattr(ids, "to_pylist") else ids
-    listed: Iterable[Any] = plain.tolist() if hasattr(plain, "tolist") else plain
-    return listed
 
 
 # Where noise is drawn -------------------------------------------------------------------------

@@ -133,9 +133,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         bounds = self._checked_bounds()
         if isinstance(bounds, Bounds):
-            if hasattr(self, "n_features_in_"):
-                X = checked_rows(self, X, reset=False, n_features=bounds.n_features)
-            return self._scaled_columns(bounds, as_rows(X, bounds.n_features))
+            if not hasattr(self, "n_features_in_"):  # one of an estimator, which clips blocks
+                return self._scaled_columns(bounds, as_rows(X, bounds.n_features))
+            rows = checked_rows(self, X, reset=False, n_features=bounds.n_features)
+            return self.row_bounds().clip(self._scaled_columns(bounds, rows))
         if not is_table(X):
             rows = as_rows(X, self.width)
             if rows.shape[1] != self.width:
@@ -143,7 +144,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"The bounds are those of a table, whose records have {self.width} numbers; "
                     f"the array has {rows.shape[1]}. Give the table itself."
                 )
-            return rows
+            return self.row_bounds().clip(rows)
         cells = bounds.cells(X)  # [Z6] each cell by itself, and so each row
         pairs = zip(bounds.features, cells.T, strict=True)
         return np.concatenate([self._block(feature, column) for feature, column in pairs], axis=1)
