@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -181,6 +183,14 @@ def test_searches_say_so_too(silent: None, scoring: str | None) -> None:
     assert all("release_score" in each for each in words)
     again = GridSearchCV(gaussian(), {"epsilon": [1, 2]}, cv=2, scoring=scoring)
     assert said(lambda: again.fit(X, y)) == []
+
+
+@pytest.mark.parametrize("kind", [BaggingClassifier, CalibratedClassifierCV])
+def test_ensembles_and_calibrations_say_so_too(silent: None, kind: type) -> None:
+    """Bagging gives an estimator one record several times; the others learn without noise."""
+    X, y = rows()
+    words = said(lambda: kind(gaussian()).fit(X, y))
+    assert sum("one record several times" in each for each in words) == 1
 
 
 def test_a_fit_and_a_prediction_say_nothing(silent: None) -> None:

@@ -55,6 +55,17 @@ SEARCH = (
     "privately, use sfumato.release_score on rows that no fit has seen; to choose settings, "
     "sfumato.PrivateSearchCV, at one price."
 )
+ENSEMBLE = (
+    "Ensembles and calibrations of scikit-learn learn from the rows themselves, without noise, and "
+    "some give a private estimator one record several times (bagging draws with replacement), so "
+    "that it weighs more than was paid for. No guarantee covers what they make of private rows; on "
+    "public or fabricated rows they cost nothing."
+)
+CALLERS = {  # modules of scikit-learn, and what is said of them
+    "sklearn.model_selection": ("search", SEARCH),
+    "sklearn.ensemble": ("ensemble", ENSEMBLE),
+    "sklearn.calibration": ("ensemble", ENSEMBLE),
+}
 SCORE_DOC = """Measure predictions on given rows, without noise: share of right labels, or R².
 
         On private rows the figure is a release that no guarantee covers: see
@@ -95,18 +106,22 @@ def say_in_scores(score: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say_in_searches() -> None:
-    """Warn, once per process, where a fit was called by scikit-learn's model selection.
+    """Warn, once per process, where a fit was called by what scikit-learn makes of many fits.
 
     Only the names of the calling modules are read.
     """
-    if "search" in _TOLD or "sklearn.model_selection" not in sys.modules:
-        return
-    frame = sys._getframe(1)
+    watched = {
+        module: words
+        for module, words in CALLERS.items()
+        if module in sys.modules and words[0] not in _TOLD
+    }
+    frame = sys._getframe(1) if watched else None
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("sklearn.model_selection"):
-            _say_once("search", SEARCH, stacklevel=4)
-            return
-        frame = frame.f_back  # type: ignore[assignment]
+        caller = str(frame.f_globals.get("__name__", ""))
+        for module, (about, words) in watched.items():
+            if caller.startswith(module):
+                _say_once(about, words, stacklevel=4)
+        frame = frame.f_back
 
 
 def _say_once(about: str, words: str, *, stacklevel: int) -> None:
