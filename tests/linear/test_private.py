@@ -467,25 +467,45 @@ def test_dpml_is_refused_where_it_is_not_printed(unit_digits, settings):
         PrintedDPML(bounds=BALL, **settings).fit(*unit_digits)
 
 
-def test_noise_drawn_ahead_is_that_of_the_gradients(monkeypatch, rng):
-    """On an accelerator: here rows of the processor are taken for such."""
+def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, rng):
+    """On an accelerator: here rows of another library of the processor are taken for such."""
     X = rng.normal(size=(300, 16))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = np.arange(300) % 3
-    monkeypatch.setattr("sfumato.linear.private.is_accelerated", lambda device: True)
+    for room in ("private", "fit"):
+        monkeypatch.setattr(f"sfumato.linear.{room}.is_accelerated", lambda device: True)
     monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
     handed_out = []
     take = sampling._Waiting.next
 
-    def counted(waiting):
-        handed_out.append(take(waiting))
+    def counted(waiting, *key):
+        handed_out.append(take(waiting, *key))
         return handed_out[-1]
 
     monkeypatch.setattr(sampling._Waiting, "next", counted)
     with drawing_from(entropy._system_words):
         model = PrivateLinearClassifier(
             epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))
-        ).fit(X, y)
-    assert len(handed_out) == 20
-    assert len({each.tobytes() for each in handed_out}) == 20
-    assert handed_out[0].size == model.coef_.size + len(model.intercept_) * model._has_constant
+        ).fit(array_api_strict.asarray(X), y)
+    assert len(handed_out) == 22
+    assert len({each.tobytes() for each in handed_out}) == 22
+    assert [each.size for each in handed_out[:2]] == [16 * 15 // 2, 16]  # of the second moment
+    assert handed_out[2].size == model.coef_.size + len(model.intercept_) * model._has_constant
+    assert isinstance(model.projection_, np.ndarray)
+
+
+def test_a_moment_that_stays_where_the_rows_are_gives_the_same_model(monkeypatch, rng):
+    X = rng.normal(size=(300, 16))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.arange(300) % 3
+    bounds = Bounds(norm=1.0, labels=range(3))
+    models = []
+    for stays in (False, True):
+        monkeypatch.setattr("sfumato.linear.fit.is_accelerated", lambda device, stays=stays: stays)
+        with seeded(1):
+            model = PrivateLinearClassifier(epsilon=1.0, delta=1e-5, n_steps=20, bounds=bounds)
+            models.append(model.fit(array_api_strict.asarray(X), y))
+    here, there = (model.projection_ @ model.projection_.T for model in models)
+    np.testing.assert_allclose(here, there, atol=1e-9)  # up to the signs of eigenvectors
+    scores = [model.decision_function(X[:50]) for model in models]
+    assert np.abs(scores[0]).max() > 0.01

@@ -99,10 +99,10 @@ def test_a_clipped_row_is_the_same_alone_and_in_any_order_of_memory(order, width
 def test_whitening_flattens_what_stands_above_the_noise(rng):
     X = rng.normal(size=(5000, 4)) * [4, 2, 1, 0.5]
     moment = X.T @ X
-    exact = whitening_projection(moment, 4, 0.0, X)
+    exact = whitening_projection(moment, 4, 0.0)
     variances = np.linalg.eigvalsh(exact.T @ moment @ exact)
     assert variances[-1] / variances[0] < 1.001
     assert np.linalg.norm(exact, 2) <= 1
-    floor = whitening_projection(moment, 4, 1e7, X)  # nothing stands above that
+    floor = whitening_projection(moment, 4, 1e7)  # nothing stands above that
     np.testing.assert_allclose(floor.T @ floor, np.eye(4), atol=0.1)
-    assert whitening_projection(moment, 2, 0.0, X).shape == (4, 2)
+    assert whitening_projection(moment, 2, 0.0).shape == (4, 2)

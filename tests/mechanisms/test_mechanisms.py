@@ -9,6 +9,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given
@@ -159,6 +160,25 @@ def test_symmetric_noise_is_frobenius_isotropic(seed: int) -> None:
     assert np.abs(correlation).max() < 6 / math.sqrt(6000)
     with pytest.raises(InvalidInputError, match="square"):
         mechanism.release_symmetric(np.zeros((2, 3)), ledger=None)
+
+
+@pytest.mark.parametrize("width", [1, 2, 37])
+def test_a_matrix_of_another_library_gets_the_same_numbers_there(width: int, seed: int) -> None:
+    mechanism = GaussianMechanism(1.0, 0.3)
+    value = np.random.default_rng(seed).normal(size=(width, width)) * 100
+    value[0, 0] = -0.0
+    with seeded(seed):
+        expected = mechanism.release_symmetric(value, ledger=None)
+    with seeded(seed):
+        found = mechanism.release_symmetric(array_api_strict.asarray(value), ledger=None)
+    assert isinstance(found, type(array_api_strict.asarray(value)))
+    assert np.asarray(found).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("value", [np.full((3, 3), np.nan), np.zeros((2, 3, 3)), np.zeros((2, 3))])
+def test_what_cannot_be_released_there_is_refused(value: np.ndarray) -> None:
+    with pytest.raises(InvalidInputError):
+        GaussianMechanism(1.0, 0.3).release_symmetric(array_api_strict.asarray(value), ledger=None)
 
 
 ROOT = math.sqrt(50 * 50)

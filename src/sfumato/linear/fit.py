@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.kernels.arrays import Array
+from sfumato.kernels.arrays import Array, is_accelerated
 from sfumato.linear.budget import LinearBudget, Repeated
 from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, coarse_bits, descend
 from sfumato.linear.objective import LinearObjective
 from sfumato.linear.rows import LinearRows, whitening_projection
 from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, drawn_ahead
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.objectives.losses import Loss
@@ -125,19 +125,35 @@ class LinearPlan:
         """List those in use."""
         return [each for each in (self.first, self.counter, self.last) if each is not None]
 
-    def drawn_ahead(self) -> AbstractContextManager[None]:
-        """Draw the noise of the gradients in other threads, from the charge on."""
+    def drawn_ahead(self, n_features: int) -> AbstractContextManager[None]:
+        """Draw the noise of a descent in other threads, from the charge on.
+
+        Parameters
+        ----------
+        n_features : int
+            Numbers of a row before a projection.
+
+        Returns
+        -------
+        context manager
+            Inside, releases take what is drawn.
+        """
         if self.settings.algorithm != "noisy-gd":
             return nullcontext()
-        size = self.loss.n_scores * (self.settings.n_components + self.settings.intercept)
-        noise: GaussianMechanism = self.last.mechanism
-        return noise.drawn_ahead(size, self.settings.n_steps)
+        width = self.settings.n_components + self.settings.intercept
+        gradients = Releases(
+            self.last.mechanism, (self.loss.n_scores, width), self.settings.n_steps
+        )
+        if self.first is None:
+            return drawn_ahead(gradients)
+        moment = Releases(self.first, (n_features, n_features), is_symmetric=True)
+        return drawn_ahead(moment, gradients)
 
     def after_projection(self) -> LinearPlan:
         """Give the plan without its first release, which was made and paid for elsewhere."""
         return replace(self, first=None)
 
-    def row_map(self, n_features: int, projection: NDArray[np.float64] | None) -> LinearRows:
+    def row_map(self, n_features: int, projection: Array) -> LinearRows:
         """Give the map of rows of the unit ball to those of the classifier."""
         settings = self.settings
         return LinearRows(n_features, settings.intercept, projection, settings.whiten)
@@ -145,7 +161,7 @@ class LinearPlan:
 
 def release_projection(
     records: Records, plan: LinearPlan, receipt: Receipt, device: Array = None
-) -> NDArray[np.float64] | None:
+) -> Array:
     """Release the second moment if one is asked for, and give the projection by it.
 
     Parameters
@@ -157,16 +173,21 @@ def release_projection(
     receipt : Receipt
         Proof that it was paid for.
     device : array, optional
-        Rows on an accelerator, where eigenvectors are found then.
+        Rows on an accelerator, where the projection is found and stays then.
+
+    Returns
+    -------
+    array of shape (n_features, n_components), or None
+        The projection, where one is asked for.
     """
     if plan.first is None:
         return None
-    moment = records.release(SecondMoment(records.width), plan.first, receipt)
+    stays = is_accelerated(device) and plan.settings.whiten and records.person is None
+    release = records.release_there if stays else records.release
+    moment = release(SecondMoment(records.width), plan.first, receipt)
     kept = plan.settings.n_components
     if plan.settings.whiten:
-        return whitening_projection(
-            moment, kept, math.sqrt(records.variance_of(plan.first)), device
-        )
+        return whitening_projection(moment, kept, math.sqrt(records.variance_of(plan.first)))
     return top_eigenvectors(moment, kept)[1]
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, like, namespace_of
+from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
 from sfumato.objectives.losses import Loss, over_scores
 from sfumato.sums.grid import ROW_BITS, cut, nearest
 from sfumato.sums.maps import ROUNDING_MARGIN
@@ -193,7 +193,7 @@ class GradientSum(Statistic):
         slopes = self.loss.slopes_of(scores, codes)
         slopes *= _shrinkage(over_scores(slopes * slopes), limit)
         if self.class_weights is not None:
-            slopes *= like(scores, np.array(self.class_weights)[codes][:, None])
+            slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         return (nearest if is_rounded else cut)(slopes, self.slope_bits)
 
     def term_sensitivity(self, relation: Relation) -> float:

@@ -20,6 +20,7 @@ from sfumato.kernels.arrays import (
     is_from_another_library,
     like,
     namespace_of,
+    on_the_host,
     to_numpy,
 )
 from sfumato.linear.budget import COUNT_SHARE, LinearBudget
@@ -234,11 +235,13 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
         receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
         device = None if lies_elsewhere(X) else X
-        self.projection_ = release_projection(records, plan, receipt, device)  # [L3] second moment
-        rows = records.mapped(plan.row_map(records.width, self.projection_))
         # An accelerator need not wait for noise: what is paid for is drawn meanwhile.
-        with plan.drawn_ahead() if is_accelerated(device) else nullcontext():
+        ahead = is_accelerated(device)
+        with plan.drawn_ahead(records.width) if ahead else nullcontext():
+            projection = release_projection(records, plan, receipt, device)  # [L3] second moment
+            rows = records.mapped(plan.row_map(records.width, projection))
             weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
+        self.projection_ = on_the_host(projection)
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
         if is_from_another_library(device) and self.algorithm == "noisy-gd":

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.arrays import Array, is_accelerated, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    Array,
+    is_from_another_library,
+    like,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
@@ -46,7 +52,7 @@ class LinearRows:
         Numbers of a row z.
     intercept : bool
         Append a constant: ``a = [z; c] / √(1 + c²)``.
-    projection : ndarray of shape (n_features, k), optional
+    projection : array of shape (n_features, k), optional
         Public matrix with columns of length 1 at most and no singular value above 1.
     unit_length : bool
         Scale projected rows to length 1.
@@ -58,7 +64,7 @@ class LinearRows:
 
     n_features: int
     intercept: bool
-    projection: NDArray[np.float64] | None = field(default=None, repr=False)
+    projection: Array = field(default=None, repr=False)
     unit_length: bool = False
     constant: float = 1.0
     radius: float | None = None
@@ -79,7 +85,7 @@ class LinearRows:
         """``B`` with ``w.a = (B w).z`` and the constant, where z is not scaled back."""
         assert self.projection is not None  # noqa: S101 - for the type checker
         assert self.radius is not None  # noqa: S101 - for the type checker
-        return self.projection / (self.radius * math.sqrt(1 + self.constant**2))
+        return np.asarray(self.projection / (self.radius * math.sqrt(1 + self.constant**2)))
 
     def __call__(self, rows: Array) -> Array:
         """Map rows of the unit ball."""
@@ -107,28 +113,29 @@ class LinearRows:
         )
 
 
-def whitening_projection(
-    moment: NDArray[np.float64], n_components: int, noise: float, reference: Array = None
-) -> NDArray[np.float64]:
+def whitening_projection(moment: Array, n_components: int, noise: float) -> Array:
     """``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1.
 
     Parameters
     ----------
-    moment : ndarray of shape (m, m)
-        Released second moment.
+    moment : array of shape (m, m)
+        Released second moment; on an accelerator the eigenvectors are found there.
     n_components : int
         Eigenvectors kept, those of the largest eigenvalues.
     noise : float
         Standard deviation s of the noise on its diagonal; noise alone has eigenvalues up to
         ``s √(2m)``.
-    reference : array, optional
-        Rows on an accelerator: the eigenvectors are found there then.
+
+    Returns
+    -------
+    array of shape (m, n_components)
+        The projection, of the array library of the moment.
     """
-    values, vectors = _eigenvectors(moment, n_components, reference)
+    values, vectors = _eigenvectors(moment, n_components)
     values = np.maximum(values, 0.0)
-    floor = FLOOR * noise * math.sqrt(2 * len(moment)) + LEAST_FLOOR * (values[0] or 1.0)
+    floor = FLOOR * noise * math.sqrt(2 * moment.shape[0]) + LEAST_FLOOR * (values[0] or 1.0)
     scales = 1 / np.sqrt(values + floor)
-    return np.asarray(vectors * (scales / scales.max() * (1 - 2.0**-30)))
+    return vectors * like(vectors, scales / scales.max() * (1 - 2.0**-30))
 
 
 def whitened_rows(
@@ -184,11 +191,10 @@ def _largest_moment(largest: float) -> float:
     return (min(largest, 1.0) + CONSTANT**2) / (1 + CONSTANT**2)
 
 
-def _eigenvectors(
-    moment: NDArray[np.float64], n_components: int, reference: Array
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if not is_accelerated(reference):
+def _eigenvectors(moment: Array, n_components: int) -> tuple[NDArray[np.float64], Array]:
+    """Give the largest eigenvalues, and their eigenvectors in the library of the moment."""
+    if not is_from_another_library(moment):
         return top_eigenvectors(moment, n_components)
-    xp = namespace_of(reference)
-    values, vectors = (to_numpy(part) for part in xp.linalg.eigh(like(reference, moment)))
-    return values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    xp = namespace_of(moment)
+    values, vectors = (xp.flip(part, axis=-1) for part in xp.linalg.eigh(moment))
+    return to_numpy(values[:n_components]), vectors[:, :n_components]

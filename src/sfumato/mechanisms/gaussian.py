@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,8 @@ from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import Array, cast, is_from_another_library, like, namespace_of
+from sfumato.mechanisms import sampling
 from sfumato.mechanisms.base import (
     Mechanism,
     require_epsilon,
@@ -21,9 +23,9 @@ from sfumato.mechanisms.base import (
     require_sensitivity,
 )
 from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
-from sfumato.mechanisms.sampling import GAUSSIAN, drawn_ahead, require_scale, rounded_noise
+from sfumato.mechanisms.sampling import GAUSSIAN, Order, require_scale, rounded_noise
 
-__all__ = ["GaussianMechanism"]
+__all__ = ["GaussianMechanism", "Releases", "drawn_ahead"]
 
 ROWS_AT_ONCE = 128  # of a symmetric matrix
 
@@ -145,9 +147,7 @@ class GaussianMechanism(Mechanism):
         noise = rounded_noise(GAUSSIAN, scale / step, statistic.size).reshape(statistic.shape)
         return add_on_grid(to_grid(statistic, step), noise, step)
 
-    def release_symmetric(
-        self, value: ArrayLike, *, ledger: Chargeable | None
-    ) -> NDArray[np.float64]:
+    def release_symmetric(self, value: ArrayLike | Array, *, ledger: Chargeable | None) -> Array:
         """Release a symmetric matrix, or a stack of them, of Frobenius sensitivity D.
 
         The noise is isotropic for the Frobenius norm: standard deviation s on the diagonal and
@@ -157,44 +157,27 @@ class GaussianMechanism(Mechanism):
         Parameters
         ----------
         value : array-like of shape (..., d, d)
-            Symmetric matrices.
+            Symmetric matrices; one of another array library stays on its device.
         ledger : DatasetBudget, Receipt or None
             Who pays; None where nobody keeps count.
 
         Returns
         -------
-        ndarray
+        array
             The noisy matrices, symmetric, in the shape of `value`.
         """
-        statistic = as_statistic(value)
+        stays = is_from_another_library(value)
+        statistic: Any = _finite_matrix(value) if stays else as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
             raise InvalidInputError("A symmetric release needs square matrices.")
-        self._require_scale(statistic.size)
-        self._charge(ledger, statistic.size)
+        size = math.prod(statistic.shape)
+        self._require_scale(size)
+        self._charge(ledger, size)
         if self.noise_multiplier == 0:
             return statistic
-        step, scale = self.grid(statistic.size)
-        return _add_symmetric_noise(statistic, scale / step, step)
-
-    def drawn_ahead(self, size: int, count: int) -> AbstractContextManager[None]:
-        """Draw the noise of `count` releases of `size` numbers that are paid for in other threads.
-
-        Parameters
-        ----------
-        size : int
-            Numbers of a statistic.
-        count : int
-            Releases.
-
-        Returns
-        -------
-        context manager
-            Inside, releases take what is drawn; see `sampling.drawn_ahead`.
-        """
-        if self.noise_multiplier == 0:
-            return nullcontext()
         step, scale = self.grid(size)
-        return drawn_ahead(GAUSSIAN, scale / step, size, count)
+        add = _add_symmetric_noise_there if stays else _add_symmetric_noise
+        return add(statistic, scale / step, step)
 
     def for_size(self, size: int) -> Self:
         """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
@@ -238,16 +221,64 @@ class GaussianMechanism(Mechanism):
         return step, sensitivity * self.noise_multiplier
 
 
+@dataclass(frozen=True)
+class Releases:
+    """Equal releases of a fit that are paid for and still to come.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism
+        Who makes them.
+    shape : tuple of int
+        Of the statistic.
+    count : int, default=1
+        How many.
+    is_symmetric : bool, default=False
+        Whether they are made by `release_symmetric`.
+    """
+
+    mechanism: GaussianMechanism
+    shape: tuple[int, ...]
+    count: int = 1
+    is_symmetric: bool = False
+
+    def orders(self) -> list[Order]:
+        """Say what noise they will ask for, in their order."""
+        size = math.prod(self.shape)
+        if self.mechanism.noise_multiplier == 0 or not size:
+            return []
+        step, scale = self.mechanism.grid(size)
+        if self.is_symmetric:
+            return self.count * _symmetric_orders(1, self.shape[-1], scale / step)
+        return [Order(GAUSSIAN, scale / step, size, self.count)]
+
+
+def drawn_ahead(*releases: Releases) -> AbstractContextManager[None]:
+    """Draw the noise of releases that are paid for in other threads, while this one adds up.
+
+    Parameters
+    ----------
+    *releases : Releases
+        In the order in which they will be made.
+
+    Returns
+    -------
+    context manager
+        Inside, releases take what is drawn; see `sampling.drawn_ahead`.
+    """
+    return sampling.drawn_ahead(*(order for each in releases for order in each.orders()))
+
+
 def _add_symmetric_noise(
     statistic: NDArray[np.float64], cells: float, step: float
 ) -> NDArray[np.float64]:
     """Add noise to symmetric matrices in blocks of rows that stay in the cache."""
     order = statistic.shape[-1]
     matrices = statistic.reshape(-1, order, order)
-    above = rounded_noise(
-        GAUSSIAN, cells / math.sqrt(2), len(matrices) * (order * (order - 1) // 2)
-    ).reshape(len(matrices), -1)
-    diagonal = rounded_noise(GAUSSIAN, cells, len(matrices) * order).reshape(len(matrices), -1)
+    above, diagonal = (
+        rounded_noise(*each.key).reshape(len(matrices), -1)
+        for each in _symmetric_orders(len(matrices), order, cells)
+    )
     noisy = np.empty_like(matrices)
     for number, matrix in enumerate(matrices):
         for first in range(0, order, ROWS_AT_ONCE):
@@ -258,6 +289,42 @@ def _add_symmetric_noise(
             noisy[number, rows, first:] = block
             noisy[number, first:, rows] = block.T
     return noisy.reshape(statistic.shape)
+
+
+def _finite_matrix(value: Array) -> Array:
+    xp = namespace_of(value)
+    if value.ndim != 2 or not bool(xp.all(xp.isfinite(value))):
+        raise InvalidInputError("A symmetric release needs finite matrices, one on a device.")
+    return cast(value, "float64")
+
+
+def _add_symmetric_noise_there(statistic: Array, cells: float, step: float) -> Array:
+    """Do the same on the device of one matrix: the noise is brought there, drawn as ever.
+
+    Every operation is one of IEEE doubles, number by number, so that the result is the same.
+    """
+    xp, order = namespace_of(statistic), int(statistic.shape[-1])
+    above, diagonal = (
+        like(statistic, rounded_noise(*each.key)) for each in _symmetric_orders(1, order, cells)
+    )
+    is_above = xp.triu(xp.ones_like(statistic), k=1) > 0
+    noise = xp.zeros_like(statistic)
+    noise[is_above] = above  # row by row
+    noise = noise + noise.T
+    places = xp.arange(order, device=statistic.device)
+    noise = xp.where(places[:, None] == places, diagonal, noise)
+    total = noise * step
+    total += xp.round((statistic + statistic.T) / 2 / step) * step
+    return total + 0.0
+
+
+def _symmetric_orders(n_matrices: int, width: int, cells: float) -> list[Order]:
+    """Noise above the diagonals, and on them."""
+    above = width * (width - 1) // 2
+    return [
+        Order(GAUSSIAN, cells / math.sqrt(2), n_matrices * above),
+        Order(GAUSSIAN, cells, n_matrices * width),
+    ]
 
 
 def _noise_of_rows(

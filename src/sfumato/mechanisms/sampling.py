@@ -15,11 +15,12 @@ noise holds as it stands: for integer v, ``v + round(t Z) = round(v + t Z)`` is 
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ __all__ = [
     "GAUSSIAN",
     "LAPLACE",
     "Law",
+    "Order",
     "bernoulli",
     "choose",
     "discrete_gaussian",
@@ -52,7 +54,6 @@ CHUNK = 2**15  # words per block: the block's arrays stay in the cache
 FEW_CHUNKS = 8  # so few are drawn before threads have started
 FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
 AHEAD_BYTES = 2**28  # of noise that waits for its release
-AHEAD_THREADS = 4
 LARGEST_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
 # the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
@@ -114,17 +115,13 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     require_scale(scale)
     waiting = _waiting.get()
     if waiting is not None and waiting.serves(law, scale, size):
-        return waiting.next()
+        return waiting.next(law, scale, size)
     return _drawn_now(law, scale, size)
 
 
-@contextmanager
-def drawn_ahead(law: Law, scale: float, size: int, count: int) -> Iterator[None]:
-    """Draw the noise of `count` equal releases in other threads, while this one adds up.
-
-    For releases that are paid for: noise is drawn after the charge. Every draw is independent of
-    all others and is handed out once, so it does not matter when it was made; what is left over
-    is thrown away. Seeded words come in one order, and are drawn when they are asked for.
+@dataclass(frozen=True)
+class Order:
+    """Noise of equal releases that are paid for.
 
     Parameters
     ----------
@@ -134,20 +131,47 @@ def drawn_ahead(law: Law, scale: float, size: int, count: int) -> Iterator[None]
         As for `rounded_noise`.
     size : int
         Draws of a release.
-    count : int
+    count : int, default=1
         Releases.
+    """
+
+    law: Law
+    scale: float
+    size: int
+    count: int = 1
+
+    @property
+    def key(self) -> tuple[Law, float, int]:
+        """What a release asks for."""
+        return self.law, self.scale, self.size
+
+
+@contextmanager
+def drawn_ahead(*orders: Order) -> Iterator[None]:
+    """Draw noise in other threads, in this order, while this one adds up.
+
+    For releases that are paid for: noise is drawn after the charge. Every draw is independent of
+    all others and is handed out once, so it does not matter when it was made; what is left over
+    is thrown away. Seeded words come in one order, and are drawn when they are asked for.
+
+    Parameters
+    ----------
+    *orders : Order
+        What will be released. Few draws are made sooner than handed from thread to thread.
 
     Yields
     ------
     None
-        Inside, `rounded_noise` with the same law, scale and size takes what is drawn.
+        Inside, `rounded_noise` with the law, scale and size of an order takes what is drawn.
     """
-    require_scale(scale)
-    if is_seeded() or size < FEW_AHEAD:
+    for order in orders:
+        require_scale(order.scale)
+    worthwhile = [order for order in orders if order.size >= FEW_AHEAD]
+    if is_seeded() or not worthwhile:
         yield
         return
-    with ThreadPoolExecutor(min(cpu_count(), AHEAD_THREADS)) as pool:
-        waiting = _Waiting(pool, law, scale, size, count)
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        waiting = _Waiting(pool, worthwhile)
         token = _waiting.set(waiting)
         try:
             yield
@@ -157,55 +181,74 @@ def drawn_ahead(law: Law, scale: float, size: int, count: int) -> Iterator[None]
 
 
 class _Waiting:
-    """Noise of equal releases that is drawn ahead, in a queue of bounded size."""
+    """Noise that is drawn ahead, in a queue of bounded size."""
 
-    def __init__(
-        self, pool: ThreadPoolExecutor, law: Law, scale: float, size: int, count: int
-    ) -> None:
-        self._pool, self._key = pool, (law, scale, size)
-        self._missing = count
-        self._drawn: deque[Future[NDArray[np.float64]]] = deque()
-        for _ in range(max(1, AHEAD_BYTES // (8 * size))):
-            self._order()
+    def __init__(self, pool: ThreadPoolExecutor, orders: list[Order]) -> None:
+        self._pool = pool
+        self._missing = (order for order in orders for _ in range(order.count))
+        self._bytes = 0
+        self._drawn: dict[Any, deque[_Draws]] = {order.key: deque() for order in orders}
+        self._fill()
 
-    def _order(self) -> None:
-        if self._missing:
-            self._missing -= 1
-            self._drawn.append(self._pool.submit(_drawn_now, *self._key))
+    def _fill(self) -> None:
+        """Order more while there is room; the threads take parts first come, first served."""
+        while self._bytes < AHEAD_BYTES:
+            order = next(self._missing, None)
+            if order is None:
+                return
+            self._bytes += 8 * order.size
+            self._drawn[order.key].append(_Draws(self._pool, *order.key))
 
     def serves(self, law: Law, scale: float, size: int) -> bool:
-        return bool(self._drawn) and self._key == (law, scale, size) and not is_seeded()
+        return bool(self._drawn.get((law, scale, size))) and not is_seeded()
 
-    def next(self) -> NDArray[np.float64]:
-        drawn = self._drawn.popleft()
-        self._order()
+    def next(self, law: Law, scale: float, size: int) -> NDArray[np.float64]:
+        drawn = self._drawn[law, scale, size].popleft()
+        self._bytes -= 8 * size
+        self._fill()
         return drawn.result()
 
     def cancel(self) -> None:
-        for drawn in self._drawn:
+        for drawn in itertools.chain.from_iterable(self._drawn.values()):
             drawn.cancel()
+
+
+class _Draws:
+    """Draws of one release, of which threads make a part each."""
+
+    def __init__(self, pool: ThreadPoolExecutor, law: Law, scale: float, size: int) -> None:
+        self._numbers = np.empty(size)
+        self._parts = [
+            pool.submit(_draw_into, self._numbers[start : start + CHUNK], law, scale)
+            for start in range(0, size, CHUNK)
+        ]
+
+    def result(self) -> NDArray[np.float64]:
+        for part in self._parts:
+            part.result()
+        return self._numbers
+
+    def cancel(self) -> None:
+        for part in self._parts:
+            part.cancel()
 
 
 _waiting: ContextVar[_Waiting | None] = ContextVar("noise drawn ahead", default=None)
 
 
 def _drawn_now(law: Law, scale: float, size: int) -> NDArray[np.float64]:
-    draws = np.empty(size)
-
-    def draw(start: int) -> None:
-        words = random_words(min(CHUNK, size - start))
-        draws[start : start + CHUNK] = _rounded_block(law, scale, words)
-
-    starts = range(0, size, CHUNK)
     # Seeded words come in one order; those of the operating system have none.
-    if is_seeded() or len(starts) < FEW_CHUNKS:
-        for start in starts:
-            draw(start)
-    else:
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            for _ in pool.map(draw, starts):
-                pass
-    return draws
+    if is_seeded() or size <= (FEW_CHUNKS - 1) * CHUNK:
+        draws = np.empty(size)
+        for start in range(0, size, CHUNK):
+            _draw_into(draws[start : start + CHUNK], law, scale)
+        return draws
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        return _Draws(pool, law, scale, size).result()
+
+
+def _draw_into(draws: NDArray[np.float64], law: Law, scale: float) -> None:
+    draws[:] = _rounded_block(law, scale, random_words(len(draws)))
 
 
 def _rounded_block(law: Law, scale: float, words: Words) -> NDArray[np.float64]:

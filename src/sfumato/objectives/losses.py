@@ -64,8 +64,9 @@ class Loss(ABC):
             Its library, device and type are used.
         """
         xp = namespace_of(reference)
-        classes = np.arange(self.n_classes) if self.n_scores > 1 else np.ones(1, dtype=np.intp)
-        is_own = like(reference, codes)[:, None] == like(reference, classes)
+        first = 0 if self.n_scores > 1 else 1
+        classes = xp.arange(first, self.n_classes, device=reference.device)
+        is_own = like(reference, codes)[:, None] == classes
         return xp.astype(is_own, reference.dtype) * 2.0 - 1.0
 
     @abstractmethod

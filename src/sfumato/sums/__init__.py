@@ -5,8 +5,9 @@ A *statistic* is a public description of what is added up, one term per record o
 in which a sum leaves them.
 """
 
+from sfumato.sums.batches import BatchRecords
 from sfumato.sums.counts import CountTables
-from sfumato.sums.records import ArrayRecords, BatchRecords, Records
+from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import (
     ClassCounts,
     ClassMoments,

@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    Array,
+    cast,
+    is_from_another_library,
+    like,
+    namespace_of,
+    to_numpy,
+)
 
 __all__ = [
     "BLOCK_ROWS",
@@ -94,21 +101,29 @@ class SecretSum:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.n_rows = 0
         self._in_window = 0  # rows since the last carry
-        self._units = np.zeros(shape, dtype=np.int64)
-        self._carried: NDArray[np.int64] | None = None  # in units of 2**CARRY_BITS of them
+        self._units: Array = np.zeros(shape, dtype=np.int64)
+        self._carried: Array = None  # in units of 2**CARRY_BITS of them
 
     def add(self, partial: Array, n_rows: int) -> None:
-        """Add the exact sum of the terms of a block of at most `BLOCK_ROWS` records."""
+        """Add the exact sum of the terms of a block of at most `BLOCK_ROWS` records.
+
+        All sums of blocks are of one array library, and so is the sum then.
+        """
         if n_rows > BLOCK_ROWS:
             raise InvalidInputError(f"A block of more than {BLOCK_ROWS} records is not exact.")
         self._count(n_rows)
         if self._in_window + n_rows > WINDOW_ROWS:
             self._carry()
-        units, terms = self._units.reshape(-1), to_numpy(partial).reshape(-1)
+        self._in_window += n_rows
+        if is_from_another_library(partial):  # the sum stays on its device
+            xp = namespace_of(partial)
+            terms = xp.astype(partial * (1 / QUANTUM), xp.int64)
+            self._units = like(partial, self._units) + terms
+            return
+        units, terms = self._units.reshape(-1), partial.reshape(-1)
         for start in range(0, len(units), CACHED):
             part = slice(start, start + CACHED)
             units[part] += (terms[part] * (1 / QUANTUM)).astype(np.int64)
-        self._in_window += n_rows
 
     def merge(self, other: SecretSum) -> Self:
         """Add a sum that was taken elsewhere."""
@@ -132,10 +147,10 @@ class SecretSum:
             )
         self.n_rows += n_rows
 
-    def _carry(self) -> NDArray[np.int64]:
+    def _carry(self) -> Array:
         """Leave a rest below ``2**CARRY_BITS``, so that a window of records fits once more."""
         if self._carried is None:
-            self._carried = np.zeros_like(self._units)
+            self._carried = namespace_of(self._units).zeros_like(self._units)
         self._carried += self._units >> CARRY_BITS  # towards minus infinity
         self._units &= 2**CARRY_BITS - 1
         self._in_window = 0
@@ -144,7 +159,7 @@ class SecretSum:
     def integers(self) -> NDArray[Any]:
         """Give the sum in units of `QUANTUM`: of 64 bits, or Python's where that is too few."""
         if self._carried is None:
-            return self._units
+            return to_numpy(self._units)
         return np.asarray(self._carried.astype(object) * 2**CARRY_BITS + self._units)
 
     def __eq__(self, other: Any) -> bool:
@@ -165,9 +180,10 @@ class SecretSum:
         return f"SecretSum(shape={self._units.shape})"
 
 
-def revealed(total: SecretSum) -> NDArray[np.float64]:
+def revealed(total: SecretSum) -> Array:
     """Give the sum as the nearest doubles, for a mechanism that adds noise to it."""
+    units = cast(total._units, "float64")
     if total._carried is None:
-        return np.asarray(total._units * QUANTUM)
-    high = total._carried * 2.0**CARRY_BITS  # exact, and so are units: their sum is rounded once
-    return np.asarray((high + total._units) * QUANTUM)
+        return units * QUANTUM
+    # The high part is exact, and so are units: their sum is rounded once.
+    return (cast(total._carried, "float64") * 2.0**CARRY_BITS + units) * QUANTUM

@@ -224,14 +224,16 @@ class Projected:
         return cut(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
 
 
-def exact_projection(rows: Array, basis: NDArray[np.float64]) -> Array:
+def exact_projection(rows: Array, basis: Array) -> Array:
     """``rows @ basis`` for rows of the unit ball and columns of length 1 at most.
 
     Both are cut to a grid on which all products and partial sums (below 1 in magnitude) fit a
     double: a projected row is exact and does not depend on its place among the rows.
     """
-    columns = like(rows, np.ascontiguousarray(cut(basis, FINE_BITS)))
-    return cut(rows, FINE_BITS) @ columns
+    columns = cut(basis, FINE_BITS)
+    if not is_from_another_library(columns):
+        columns = np.ascontiguousarray(columns)
+    return cut(rows, FINE_BITS) @ like(rows, columns)
 
 
 def _into_ball(rows: Array, norm: float) -> Array:

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Relation
+from sfumato.sums.batches import BatchRecords
 from sfumato.sums.counts import CountTables
 from sfumato.sums.grid import ROW_BITS, SecretSum, cut
 from sfumato.sums.identities import id_cells
 from sfumato.sums.maps import RowMap
 from sfumato.sums.messages import SecretMessage, opened, sealed
 from sfumato.sums.persons import PersonSum, PersonUnit
-from sfumato.sums.records import ArrayRecords, BatchRecords, Block, Records
+from sfumato.sums.records import ArrayRecords, Block, Records
 from sfumato.sums.singles import SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Statistic
 

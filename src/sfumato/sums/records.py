@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, is_from_another_library, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
 from sfumato.memory import fits_in_memory
 from sfumato.sums.disk import RowsOnDisk
 from sfumato.sums.grid import (
@@ -25,7 +25,6 @@ from sfumato.sums.grid import (
     cut,
     revealed,
 )
-from sfumato.sums.identities import person_digests
 from sfumato.sums.maps import MappedRows, RowMap
 from sfumato.sums.persons import (
     MOST_PERSONS,
@@ -36,21 +35,17 @@ from sfumato.sums.persons import (
     Sizes,
     by_size,
     gathered,
-    numbered,
     scattered,
-    scattered_batches,
-    side_by_side,
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = ["ArrayRecords", "BatchRecords", "Records", "rows_for_objective"]
+__all__ = ["ArrayRecords", "Block", "Records", "cached_rows", "rows_for_objective"]
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
 CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
 # Rows, classes, and how many rows their persons have: all of them, or each row's where they differ.
 Block = tuple[Array, Codes, int | Sizes]
-Batch = tuple[Any, ...]  # rows and classes, and IDs where the unit is a person
 
 
 class Records(ABC):
@@ -145,19 +140,49 @@ class Records(ABC):
         ndarray
             The noisy sum.
         """
+        released: NDArray[np.float64] = self._released(statistic, mechanism, receipt, self._sum)
+        return released
+
+    def release_there(self, statistic: Statistic, mechanism: Any, receipt: Receipt) -> Array:
+        """Do as `release` with a symmetric statistic, and leave the result where the rows are.
+
+        For rows on an accelerator that protect a record each.
+
+        Parameters
+        ----------
+        statistic : Statistic
+            What is added up.
+        mechanism : Mechanism
+            Whose noise is added.
+        receipt : Receipt
+            Proof of the charge.
+
+        Returns
+        -------
+        array
+            The noisy sum, of the array library of the rows and on their device.
+        """
+        return self._released(statistic, mechanism, receipt, self._sum_of_blocks)
+
+    def _released(
+        self,
+        statistic: Statistic,
+        mechanism: Any,
+        receipt: Receipt,
+        add_up: Callable[[Statistic], SecretSum | PersonSum],
+    ) -> Any:
         needed = self.sensitivity(statistic, mechanism.norm)
         if mechanism.sensitivity < needed:
             raise InvalidInputError(
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
                 f"{type(statistic).__name__} has {needed:g}."
             )
-        exact = self._sum(statistic)
+        exact = add_up(statistic)
         if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.most_rows:
             raise _too_many(self.most_rows, is_public=False)
         total = _as_doubles(exact)
         draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
-        released: NDArray[np.float64] = draw(total, ledger=receipt)
-        return released
+        return draw(total, ledger=receipt)
 
     def variance_of(self, mechanism: Any) -> float:
         """Variance of the noise that `mechanism` leaves on a released number of these records.
@@ -270,8 +295,10 @@ class Records(ABC):
                 [block] if self.person is None else by_size(*block, self.person)
             ):
                 coarse = cut(rows, SINGLE_BITS)
-                held = coarse if is_from_another_library(coarse) else SingleRows.of(coarse)
-                yield held, codes, size
+                if is_from_another_library(coarse):  # classes go along, and not on each pass
+                    yield coarse, like(coarse, codes), size
+                else:
+                    yield SingleRows.of(coarse), codes, size
 
     def _in_place(self) -> tuple[Any, Codes]:
         """Give rows, read as ``rows[start:stop]``, and codes."""
@@ -285,15 +312,20 @@ class Records(ABC):
     def _sum(self, statistic: Statistic) -> SecretSum | PersonSum:
         if self.person is not None:
             return self._sum_over_persons(statistic, self.person)
+        return self._sum_of_blocks(statistic, to_numpy)
+
+    def _sum_of_blocks(
+        self, statistic: Statistic, fetched: Callable[[Array], Array] = lambda there: there
+    ) -> SecretSum:
         total = SecretSum(statistic.shape)
         pending, n_pending = np.zeros(statistic.shape), 0
         for rows, codes, _ in self._blocks():
-            if n_pending + len(codes) > BLOCK_ROWS:
+            if n_pending + codes.shape[0] > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 n_pending = 0
-            partial = to_numpy(statistic.add_up(_readable(rows, statistic), codes))
+            partial = fetched(statistic.add_up(_readable(rows, statistic), codes))
             pending = pending + partial if n_pending else partial
-            n_pending += len(codes)
+            n_pending += codes.shape[0]
         total.add(pending, n_pending)
         self._check_complete(total)
         return total
@@ -424,7 +456,7 @@ class ArrayRecords(Records):
 
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
-        step = BLOCK_ROWS if is_from_another_library(self._rows) else _cached_rows(self.width)
+        step = BLOCK_ROWS if is_from_another_library(self._rows) else cached_rows(self.width)
         if isinstance(self._persons, Scattered):
             for first in range(0, len(self._codes), step):
                 part = slice(first, first + step)
@@ -449,87 +481,6 @@ def rows_for_objective(records: Records) -> tuple[Any, Codes]:
     Its mechanism sees it and releases its minimiser.
     """
     return records.kept()._in_place()
-
-
-class BatchRecords(Records):
-    """Records that are read again on every pass, from a file larger than memory, say.
-
-    Parameters
-    ----------
-    read : callable
-        Starts a pass over the same records and gives batches of rows and codes, and of IDs where
-        persons are the unit.
-    width : int
-        Numbers of a row.
-    relation : {"replace_one", "add_or_remove_one"}
-        The neighbours.
-    n_rows : int, optional
-        The number of records, needed where it is public; a pass that finds another is refused.
-    person : PersonUnit, optional
-        How many rows a person has and how they are added up. One pass more is made at once, which
-        finds the rows that are kept: about 64 bytes per row while it lasts, 1 or 2 afterwards.
-    content : callable, optional
-        The public map of rows by whose result rows of a person are chosen; by default as read.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Batch]],
-        *,
-        width: int,
-        relation: str | Relation,
-        n_rows: int | None = None,
-        person: PersonUnit | None = None,
-        content: Callable[[Array], Array] | None = None,
-    ) -> None:
-        self._read = read
-        self._persons = None if person is None else scattered_batches(read(), person, content)
-        number = n_rows if self._persons is None else self._persons.n_persons
-        super().__init__(width, relation, number, person)
-
-    @property
-    def _persons_in_order(self) -> Scattered | None:
-        return self._persons
-
-    def side_by_side(self) -> Records:
-        """Read the rows that are kept into memory: ``8 width`` bytes and 40 more per row."""
-        if self._persons is None:
-            return self
-        rows, digests = [np.empty((0, self.width))], [np.empty(0, dtype="V16")]
-        numbers = [np.empty(0, dtype=np.intp)]
-        place = 0
-        for batch, codes, groups in self._read():
-            is_kept = self._persons.sizes[place : place + len(codes)] > 0
-            place += len(codes)
-            rows.append(np.asarray(batch[: len(is_kept)][is_kept], dtype=np.float64))
-            numbers.append(codes[: len(is_kept)][is_kept])
-            digests.append(person_digests(groups)[: len(is_kept)][is_kept])
-        self._check_place(place)
-        found = replace(self._persons, sizes=self._persons.sizes[self._persons.sizes > 0])
-        return ArrayRecords(
-            np.concatenate(rows),
-            np.concatenate(numbers),
-            relation=self.relation,
-            persons=side_by_side(numbered(np.concatenate(digests)), found),
-        )
-
-    def _check_place(self, place: int) -> None:
-        if self._persons is not None and place != len(self._persons.sizes):
-            raise InvalidInputError("The number of records changed while they were read.")
-
-    def _blocks(self) -> Iterator[Block]:
-        step, place = _cached_rows(self.width), 0
-        for rows, codes, *_ in self._read():
-            for start in range(0, len(rows), step):
-                part = slice(start, start + step)
-                if self._persons is None:
-                    yield rows[part], codes[part], 1
-                    continue
-                among_all = slice(place, place + len(codes[part]))
-                place = among_all.stop
-                if place <= len(self._persons.sizes):
-                    yield rows[part], codes[part], self._persons.sizes[among_all]
-        self._check_place(place)
 
 
 class _MappedRecords(Records):
@@ -585,7 +536,7 @@ def _as_doubles(total: SecretSum | PersonSum) -> NDArray[np.float64]:
     return total.averaged() if isinstance(total, PersonSum) else revealed(total)
 
 
-def _cached_rows(width: int) -> int:
+def cached_rows(width: int) -> int:
     """Rows of a block: as many as stay in the cache, in whole parts of `SingleRows`."""
     parts = max(1, CACHED_NUMBERS // (PART * max(width, 1)))
     return min(CACHED_ROWS, PART * parts)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, namespace_of
+from sfumato.kernels.arrays import Array, namespace_of, to_numpy
 from sfumato.sums.grid import ROW_BITS, cut, double_rounding
 
 if TYPE_CHECKING:
@@ -213,7 +213,8 @@ class ClassCounts(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - rows are not counted
         """Count the records of each class."""
-        return np.bincount(codes, minlength=self.n_classes).astype(np.float64)
+        counts = np.bincount(to_numpy(codes), minlength=self.n_classes)
+        return counts.astype(np.float64)
 
     def term_sensitivity(self, relation: Relation) -> float:
         """√2 (replace) or 1 (add or remove)."""
