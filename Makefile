@@ -7,6 +7,8 @@ STAMPS := $(VENV)/.stamps
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # One worker more where deployments of Flower, which mostly wait, hold one of them.
 ONE_MORE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests start many processes: none of them should compile again what another one has compiled.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench bench-quick coverage clean
 help:
@@ -61,7 +63,7 @@ test-browser: $(STAMPS)/test $(STAMPS)/browser
 	SFUMATO_REQUIRE=browser $(ONE_THREAD) $(BIN)/python -m pytest -m browser tests
 
 test-servers: $(STAMPS)/test $(STAMPS)/federated
-	SFUMATO_REQUIRE=servers $(ONE_THREAD) $(BIN)/python -m pytest -m servers tests
+	SFUMATO_REQUIRE=servers SFUMATO_NODES=5 $(ONE_THREAD) $(BIN)/python -m pytest -m servers tests
 
 # Needs Java 17 or newer (apt-get install openjdk-17-jre-headless).
 test-spark: $(STAMPS)/test

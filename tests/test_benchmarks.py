@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +16,8 @@ import pytest
 # Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
 NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"}
 NOT_SHOWN |= {"mappings_several_sources", "parties_gradients", "parties_linear", "parties_tries"}
-SECONDS_EACH = 2  # of CPU, so that a busy machine changes nothing
+SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.
 NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
 TIME_WAS_UP = ("SIGXCPU", "SIGKILL")  # of a process that the script had started
@@ -124,69 +122,65 @@ def test_a_peer_that_fails_or_hangs_is_told(
     assert asking.ask("scipy", "pca", epsilon=1.0, limit=1.0)["failed"] == "no answer in 1 s"
 
 
-IMPORTS = """
-import importlib, sys
-for name in sys.argv[1:]:
+# Imports everything once; then each script is run by a child, for CPU seconds of its own.
+BEGINS = """
+import importlib, io, os, resource, runpy, signal, sys, traceback
+for module in sys.argv[3].split():
     try:
-        importlib.import_module(name)
+        importlib.import_module(f"benchmarks.{module}")
     except ModuleNotFoundError as error:  # of another package, a peer say
-        assert error.name.partition(".")[0] not in ("sfumato", "benchmarks"), (name, error)
+        assert error.name.partition(".")[0] not in ("sfumato", "benchmarks"), (module, error)
+for line in sys.argv[4:]:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        sys.stdout = sys.stderr = io.StringIO()
+        signal.setitimer(signal.ITIMER_PROF, float(sys.argv[1]))  # ends it by a signal
+        signal.alarm(int(sys.argv[2]))  # where it waits for others
+        module, *sys.argv[1:] = line.split()
+        code = 0
+        try:
+            runpy.run_module(f"benchmarks.{module}", run_name="__main__", alter_sys=True)
+        except BaseException as error:
+            code = 1 if getattr(error, "code", 1) else 0
+            words = traceback.format_exc().strip().rpartition("\\n")[2]
+            code and os.write(1, f"{line}: {words}\\n".encode())
+        os._exit(code)
+    os.waitpid(child, 0)
+    try:
+        os.killpg(child, signal.SIGKILL)  # with all that the script has started
+    except ProcessLookupError:
+        pass
 """
 
 
-def test_every_benchmark_can_be_started() -> None:
-    """A name that moved breaks a benchmark unseen, so each is imported."""
-    main = pytest.importorskip("benchmarks.__main__")
-    folder = Path(main.__file__).parent
-    missing = {module for (module, *_), *_ in main.BENCHMARKS.values()} - {
-        path.stem for path in folder.glob("bench_*.py")
-    }
-    assert not missing
-    names = [f"benchmarks.{path.stem}" for path in sorted(folder.glob("bench_*.py"))]
-    ended = subprocess.run([sys.executable, "-c", IMPORTS, *names], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.servers
 def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
-    """Each script is started as `make bench` does, for a few CPU seconds.
+    """Each script is run as `make bench` does, for some CPU seconds after its imports.
 
     One that ends early must end well, or ask for data that this machine does not have. What they
     do later `make bench-quick` finds out.
     """
     main = pytest.importorskip("benchmarks.__main__")
-    results = tmp_path / "results"
-    results.mkdir()
-    environment = {**os.environ, "SFUMATO_RESULTS": str(results), "OMP_NUM_THREADS": "1"}
+    scripts = {path.stem for path in Path(main.__file__).parent.glob("bench_*.py")}
+    assert {module for (module, *_), *_ in main.BENCHMARKS.values()} <= scripts
+    (tmp_path / "results").mkdir()
+    environment = os.environ | {"SFUMATO_RESULTS": str(tmp_path / "results"), **ONE_THREAD}
     environment["TMPDIR"] = str(tmp_path)  # what is left of a script goes with the test
     environment.setdefault("SFUMATO_DATA", str(tmp_path))
-
-    def said(name: str) -> str | None:
-        (module, *arguments), *_ = main.BENCHMARKS[name]
-        command = ["sh", "-c", f'ulimit -t {SECONDS_EACH}; exec "$@"', "sh", sys.executable]
-        command += ["-m", f"benchmarks.{module}", *arguments]
-        # In a session of its own, which is ended with all that the script has started.
-        done = subprocess.Popen(
-            command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        try:
-            errors = done.communicate(timeout=30)[1]
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(done.pid, signal.SIGKILL)
-            done.wait()
-        if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):  # its time was up
-            return None
-        words = errors.strip().rpartition("\n")[2]
-        missing = any(word in words for word in NOT_HERE + TIME_WAS_UP)
-        return None if done.returncode == 0 or missing else f"{name}: {words}"
-
-    with ThreadPoolExecutor(4) as pool:
-        started = {parts[0]: name for name, (parts, *_) in main.BENCHMARKS.items()}
-        started.pop("bench_service")  # its servers are started by tests of the service
-        assert not [words for words in pool.map(said, started.values()) if words]
+    started = {parts[0]: " ".join(parts) for parts, *_ in main.BENCHMARKS.values()}
+    started.pop("bench_service")  # its servers are started by tests of the service
+    told = subprocess.run(
+        [sys.executable, "-c", BEGINS, SECONDS_EACH, "10", " ".join(scripts), *started.values()],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr
+    assert not [
+        line
+        for line in told.stdout.splitlines()
+        if not any(word in line for word in NOT_HERE + TIME_WAS_UP)
+    ]
 
 
 def test_a_quick_run_names_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:

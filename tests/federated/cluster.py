@@ -34,7 +34,7 @@ class Cluster:
             folder / "ca.crt",
         )
         # How often Flower's executors look for work; the default adds seconds to every message.
-        self.link.environment["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.1"
+        self.link.environment["FLWR_SUPEREXEC_TASK_POLL_INTERVAL"] = "0.5"
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:

@@ -32,6 +32,8 @@ from tests.federated.test_flower import LocalGrid
 
 BOUNDS = Bounds(norm=80.0, labels=range(10))
 LONG = 1200.0
+# Each costs half a minute of a processor: `make test-servers` starts five, and kills two.
+NODES = int(os.environ.get("SFUMATO_NODES", "3"))
 
 
 @pytest.fixture(autouse=True)
@@ -209,25 +211,26 @@ def wait_until(happened: Callable[[], Any]) -> None:
 
 @pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
-def test_secure_moments_deployed_with_two_nodes_killed_in_the_middle(
+def test_secure_moments_deployed_with_nodes_killed_in_the_middle(
     tmp_path: Path, digits: Any
 ) -> None:
-    """Five SuperNodes; two hang as they are asked for their numbers, and are killed."""
+    """Of three SuperNodes one, of five two hang as they are asked for their numbers."""
     X, y, *_ = digits
-    secure_parties(tmp_path, X, y, 5, colluding=0)
+    secure_parties(tmp_path, X, y, NODES, colluding=0)
+    stay, killed = range(NODES // 2 + 1), tuple(range(NODES // 2 + 1, NODES))
     task = SumsTask(
         "deployed",
         PrivatePCA(n_components=5, epsilon=8.0, delta=1e-5, bounds=BOUNDS),
         "secure",
         colluding=0,
-        dropouts=2,
+        dropouts=len(killed),
     )
-    told = deployed(tmp_path, task, n_parties=5, killed=(3, 4))
+    told = deployed(tmp_path, task, n_parties=NODES, killed=killed)
     assert len(told["sums"]) == 1
-    assert set(told["sums"][0]["included"]) >= {f"hospital-{number}" for number in range(3)}
+    assert set(told["sums"][0]["included"]) >= {f"hospital-{number}" for number in stay}
     found = load(tmp_path / "out" / "global.sfumato")
     with np.load(tmp_path / "out" / "sums.npz") as members:
         sums = [members[name] for name in members.files]
     again = clone(task.estimator).fit(Replayed(sums, told, 64))
     np.testing.assert_array_equal(again.components_, found.components_)
-    assert all(7.9 < each <= 8 for each in spent(tmp_path, 5))
+    assert all(7.9 < each <= 8 for each in spent(tmp_path, NODES))
