@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -42,7 +43,7 @@ from sfumato.interfaces.service.store import ServiceError
 from sfumato.interfaces.service.studio.sessions import COOKIE
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
-ANALYSTS = 20
+ANALYSTS, WATCHERS = 20, 8
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
 FIT = {"kind": "fit", "estimator": "PrivateLinearClassifier", "purpose": "a benchmark"}
 FUNCTION = {"kind": "function", "columns": ["age"], "purpose": "a benchmark"}
@@ -218,42 +219,95 @@ def crowd(share: float, database: str | None = None) -> dict[str, Any]:
     """Two hundred submits by twenty analysts at once, while others ask for states."""
     n_submits = max(20, int(200 * share))
     with service(1.5, database) as made:
-        times: list[float] = []
-        done = threading.Event()
+        body = {**BODY, "epsilon": 0.2}
 
-        def look(place: int) -> None:
-            while not done.is_set():
-                began = time.perf_counter()
-                made.call(f"a{place}", "GET", "/jobs/none")
-                times.append(time.perf_counter() - began)
-                time.sleep(0.25)
+        def submit(number: int) -> tuple[str, float]:
+            began = time.perf_counter()
+            answer = made.call(f"a{number % ANALYSTS}", "POST", JOBS, body, f"key {number}")
+            word = answer.json().get("error", "")
+            return f"{answer.status_code} {word}".strip(), time.perf_counter() - began
 
-        def submit(number: int) -> str | None:
-            body = {**BODY, "epsilon": 0.2}
-            key = f"key {number}"
-            answer = made.call(f"a{number % ANALYSTS}", "POST", "/datasets/rows/jobs", body, key)
-            return answer.json()["id"] if answer.status_code == 202 else None
-
-        watchers = [threading.Thread(target=look, args=(place,)) for place in range(4)]
-        for watcher in watchers:
-            watcher.start()
-        with ThreadPoolExecutor(20) as pool:
-            accepted = [one for one in pool.map(submit, range(n_submits)) if one is not None]
-        states = made.settled()
-        done.set()
-        for watcher in watchers:
-            watcher.join()
+        with watched(made) as calls:
+            began = time.monotonic()
+            with ThreadPoolExecutor(20) as pool:
+                told = list(pool.map(submit, range(n_submits)))
+            ended = time.monotonic()
+            states = made.settled()
+            worked = time.monotonic()
+        all_calls = [one for one in calls if began <= one[0] <= worked]
+        first = [one for one in all_calls if one[0] <= ended]
+        answers = Counter(answer for answer, _ in told)
         return {
             "database": "sqlite" if database is None else "postgresql",
             "submits": n_submits,
-            "accepted": len(accepted),
+            "accepted": answers["202"],
+            "answers": dict(answers),
             "ends": dict(Counter(states.values())),
             "faults": made.faults(states),
-            "status_calls": len(times),
-            "status_p50_ms": round(1000 * float(np.quantile(times, 0.5)), 1),
-            "status_p95_ms": round(1000 * float(np.quantile(times, 0.95)), 1),
+            "submitting_s": round(ended - began, 1),
+            "working_s": round(worked - began, 1),
+            "submit_p95_ms": quantile_ms([seconds for _, seconds in told], 0.95),
+            "status_calls": len(all_calls),
+            "status_p50_ms": quantile_ms([seconds for _, seconds in all_calls], 0.5),
+            "status_p95_ms": quantile_ms([seconds for _, seconds in all_calls], 0.95),
+            "status_calls_while_submitting": len(first),
+            "status_p95_ms_while_submitting": quantile_ms([seconds for _, seconds in first], 0.95),
             "load_average": os.getloadavg()[0],
         }
+
+
+def quantile_ms(seconds: list[float], share: float) -> float | None:
+    return round(1000 * float(np.quantile(seconds, share)), 1) if seconds else None
+
+
+@contextlib.contextmanager
+def watched(made: Service) -> Iterator[list[tuple[float, float]]]:
+    """Let analysts ask for the state of a job of theirs, in a process of its own.
+
+    One with the threads that submit would measure how these wait for each other.
+    """
+    asked = []
+    for place in range(WATCHERS):
+        who = f"a{place}"
+        job = made.call(who, "POST", JOBS, {**BODY, "epsilon": 0.01}, "watched").json()["id"]
+        asked.append((f"http://127.0.0.1:{made.port}/api/v1/jobs/{job}", made.tokens[who]))
+    made.settled()
+    ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=watch, args=(theirs, asked))
+    process.start()
+    found: list[tuple[float, float]] = []
+    try:
+        ours.recv()  # it is there
+        yield found
+    finally:
+        ours.send("enough")
+        found += ours.recv()
+        process.join()
+
+
+def watch(line: Any, asked: list[tuple[str, str]]) -> None:
+    """Ask for states until somebody says enough; give moments and durations."""
+    found: list[tuple[float, float]] = []
+    done = threading.Event()
+    client = httpx.Client(timeout=300, trust_env=False)
+
+    def look(place: str, token: str) -> None:
+        while not done.is_set():
+            moment, began = time.monotonic(), time.perf_counter()
+            answer = client.get(place, headers={"Authorization": f"Bearer {token}"})
+            answer.raise_for_status()
+            found.append((moment, time.perf_counter() - began))
+            time.sleep(0.25)
+
+    threads = [threading.Thread(target=look, args=one) for one in asked]
+    for thread in threads:
+        thread.start()
+    line.send("ready")
+    line.recv()
+    done.set()
+    for thread in threads:
+        thread.join()
+    line.send(found)
 
 
 def kills(share: float, seconds: float, server: PostgreSQL | None = None) -> dict[str, Any]:

@@ -358,3 +358,30 @@ def test_waiting_is_bounded_on_every_side(address):
     with contextlib.closing(ledger._database._connected()) as connection:
         options = connection.info.get_parameters()
     assert (options["tcp_user_timeout"], options["keepalives_count"]) == ("5000", "3")
+
+
+def test_a_kept_connection_that_has_ended_is_replaced(address):
+    ledger = Ledger(address, keep_open=True)
+    ledger.create("rows", epsilon=1.0).charge(CENT)
+    budget = ledger.dataset("rows")
+    (kept,) = ledger._database._kept
+    with psycopg.connect(address, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (kept.info.backend_pid,))
+        while other.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE pid = %s", (kept.info.backend_pid,)
+        ).fetchone():
+            pass
+    budget.charge(CENT)
+    assert kept.closed
+    assert ledger.verify().charges == 2
+    ledger._database.close()
+
+
+def test_a_fork_inherits_no_connection_that_is_kept(address, in_child):
+    ledger = Ledger(address, keep_open=True)
+    budget = ledger.create("rows", epsilon=1.0)
+    assert len(ledger._database._kept) == 1
+    assert in_child(lambda: len(ledger._database._kept)) == "0"
+    budget.charge(CENT)
+    assert ledger.verify().charges == 1
+    ledger._database.close()

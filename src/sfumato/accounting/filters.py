@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -170,7 +171,7 @@ class PrivacyFilter:
         if self.kind == "pure":
             return as_written(self.epsilon)
         if self.kind == "gaussian":
-            return Fraction(mu_from_budget(self.epsilon, self.delta)) ** 2
+            return _mu_squared(self.epsilon, self.delta)
         assert self.order is not None  # noqa: S101 - set when the filter was made
         # [F3] Canonne, Kamath and Steinke 2020, at one order that was fixed before any release
         rest = self.epsilon - _slack(self.order, self.delta * (1 - FAILURES))
@@ -218,6 +219,11 @@ class PrivacyFilter:
         if not math.isfinite(amount):
             raise _unbounded(event, "renyi", "a private one")
         return Cost(_up(Fraction(amount)), failure)
+
+
+@lru_cache(maxsize=1024)  # of every holder, at every look
+def _mu_squared(epsilon: float, delta: float) -> Fraction:
+    return Fraction(mu_from_budget(epsilon, delta)) ** 2
 
 
 def _may_fail(event: Event) -> bool:

@@ -51,11 +51,14 @@ class Ledger:
         the ledger in the memory of this process, for experiments.
     timeout : float, default=60.0
         Seconds to wait for another process that is writing.
+    keep_open : bool, default=False
+        Keep connections to a server for the next transactions, for a process that makes many. A
+        file is closed after each in any case.
 
     Notes
     -----
-    Nothing is opened until a method needs it, and nothing stays open. What is promised, why, and
-    what is not: see the proof sheet ``docs/guarantees/ledger.md``.
+    Nothing is opened until a method needs it, and nothing else stays open. What is promised, why,
+    and what is not: see the proof sheet ``docs/guarantees/ledger.md``.
 
     Examples
     --------
@@ -72,11 +75,16 @@ class Ledger:
     """
 
     def __init__(
-        self, path_or_url: str | os.PathLike[str] | None = None, *, timeout: float = 60.0
+        self,
+        path_or_url: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float = 60.0,
+        keep_open: bool = False,
     ) -> None:
         if not 0 <= timeout < math.inf:
             raise InvalidInputError(f"'timeout' must be finite and >= 0. Got {timeout} instead.")
-        self._database = Database(path_or_url, timeout, WORDS)
+        keeps = keep_open and "://" in os.fspath(path_or_url or "")  # a WAL would miss in copies
+        self._database = Database(path_or_url, timeout, WORDS, keep_open=keeps)
         self._handles: dict[str, DatasetBudget] = {}  # they remember the lines that they have seen
 
     def create(

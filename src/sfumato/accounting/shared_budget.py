@@ -290,15 +290,34 @@ class SharedBudget:
 
     def holdings(self) -> list[Holding]:
         """Give what is spent and left: the total first, then every analyst by name."""
-        return self._database.read(
-            lambda ledger: [
-                self._holding(ledger, row[0])
-                for row in ledger.run(
-                    "SELECT holder FROM sfumato_filters WHERE budget = ? ORDER BY holder",
-                    (self.name,),
-                )
+
+        def read(ledger: Transaction) -> list[Holding]:
+            stored = self._stored(ledger)
+            if not stored:
+                return []
+            first = 1 + min(held.position for held in stored)
+            lines = ledger_store.charges(ledger, self.name, first)
+            return [
+                held.after([line for line in lines if line.position > held.position])
+                for held in sorted(stored, key=lambda held: held.holder)
             ]
-        )
+
+        return self._database.read(read)
+
+    def is_held_by(self, analyst: str) -> bool:
+        """Whether an analyst has a quota; nothing is added up.
+
+        Parameters
+        ----------
+        analyst : str
+            Whose quota.
+
+        Returns
+        -------
+        bool
+            Also where it has ended or is spent.
+        """
+        return bool(self._database.read(lambda ledger: self._stored(ledger, analyst)))
 
     def is_charged(self, reference: str) -> bool:
         """Whether a charge with this reference was made.

@@ -5,13 +5,15 @@ both take the work as a function. That is on purpose: an interrupt may come betw
 a Python function, also inside the exit of a context manager, and only a ``finally`` in the same
 function is sure to be reached. A connection is closed after its transaction, which undoes what was
 not committed. Where opening one costs more than the work, it is kept until a transaction fails or
-the process forks: a child never inherits one.
+the process forks: a child never inherits one. Who waits for another writer keeps no reader of the
+same process waiting.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import sqlite3
 import threading
@@ -34,10 +36,13 @@ T = TypeVar("T")
 
 _MEMORY = ":memory:"
 GRACE = 2.0  # seconds beyond the timeout after which a silent server is given up
+MOST_KEPT = 4  # connections to a server that wait for the next transaction
 
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
 # would hand the child a connection that believes it holds them. So a fork waits for this lock.
 fork_safe_lock = threading.RLock()
+# One writer of files at a time stands in line with other processes, without the lock above.
+_line = threading.RLock()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
@@ -47,10 +52,16 @@ def _before_fork() -> None:
         database.close()
 
 
+def _after_fork_in_child() -> None:
+    global _line  # a thread that is not here may hold it
+    _line = threading.RLock()
+    fork_safe_lock.release()
+
+
 os.register_at_fork(
     before=_before_fork,
     after_in_parent=fork_safe_lock.release,
-    after_in_child=fork_safe_lock.release,
+    after_in_child=_after_fork_in_child,
 )
 
 
@@ -77,7 +88,8 @@ class Transaction:
         self._connection = connection
         self._patience = patience
         self._watching = threading.Lock()
-        self._is_waiting = False
+        self._watch: threading.Timer | None = None
+        self._waits_since: float | None = None
         self.is_server = patience is not None
         self.was_cut = False
 
@@ -100,19 +112,34 @@ class Transaction:
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Cut the connection when the server keeps silent: its own timeouts may be frozen too."""
-        watch = threading.Timer(self._patience or 0.0, self._cut)
-        watch.daemon = self._is_waiting = True
-        watch.start()
+        self._waits_since = time.monotonic()
+        if self._watch is None:  # one for all statements: a thread costs more than most of them
+            self._look_in(self._patience or 0.0)
         try:
             yield
         finally:
             with self._watching:
-                self._is_waiting = False
-            watch.cancel()
+                self._waits_since = None
 
-    def _cut(self) -> None:
+    def end(self) -> None:
+        """Stop watching."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _look_in(self, seconds: float) -> None:
+        self._watch = threading.Timer(seconds, self._look)
+        self._watch.daemon = True
+        self._watch.start()
+
+    def _look(self) -> None:
         with self._watching, contextlib.suppress(Exception):  # it may be gone already
-            if self._is_waiting:
+            since = self._waits_since
+            left = 0.0 if since is None else since + (self._patience or 0.0) - time.monotonic()
+            if since is None:
+                self._watch = None  # the next statement starts another one
+            elif left > 0:
+                self._look_in(left)
+            else:
                 self.was_cut = True
                 with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)
@@ -130,8 +157,8 @@ class Database:
     words : Words
         How trouble is reported.
     keep_open : bool, default=False
-        Keep the connection for the next transaction, and a SQLite file in WAL mode: one synced
-        write per commit. The files beside a file in WAL mode belong to it.
+        Keep connections for the next transactions, and a SQLite file in WAL mode: one synced write
+        per commit. The files beside a file in WAL mode belong to it.
     """
 
     def __init__(
@@ -148,7 +175,7 @@ class Database:
         self._words = words
         self._keep_open = keep_open
         self._process = os.getpid()
-        self._kept: list[Any] = []  # the connection that is kept open, where there is one
+        self._kept: list[Any] = []  # connections that are kept open; of a file or memory one
         if path_or_url is None or path_or_url == _MEMORY:
             self.in_memory = True
             self.address = self.shown = f"{_MEMORY}{uuid.uuid4().hex}"
@@ -208,8 +235,7 @@ class Database:
     def _on_file(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
         self._refuse_other_process()
         try:
-            with fork_safe_lock:
-                return self._in_turn(work, begin, mode)
+            return self._in_turn(work, begin, mode)
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
                 raise self._words.uncertain(self._unknown("")) from error
@@ -220,33 +246,43 @@ class Database:
             ) from error
 
     def _in_turn(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
-        deadline, turn = time.monotonic() + self.timeout, None
-        if begin == "BEGIN IMMEDIATE" and self.path is not None and self.path.exists():
-            turn = take_turn(self.path, deadline)
-        try:
+        deadline = time.monotonic() + self.timeout
+        if begin != "BEGIN IMMEDIATE" or self.path is None or not self.path.exists():
             return self._in_file(work, begin, mode, deadline)
-        finally:
-            if turn is not None:
-                turn.close()
+        # Inside of a transaction of this thread others may not be waited for.
+        is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
+        with contextlib.nullcontext() if is_inside else _line:
+            turn = take_turn(self.path, deadline)
+            try:
+                return self._in_file(work, begin, mode, deadline)
+            finally:
+                if turn is not None:
+                    turn.close()
 
     def _in_file(
         self, work: Callable[[Transaction], T], begin: str, mode: str, deadline: float
     ) -> T:
-        rest = max(0.0, deadline - time.monotonic())
-        connection: Any = self._kept[0] if self._kept else self._file(mode, rest)
-        is_done = False
-        try:
-            self._prepare(connection, rest)
-            connection.execute(begin)
-            answer = work(Transaction(connection, None))
-            connection.execute("COMMIT")
-            is_done = True
-        finally:
-            if self.in_memory:
-                connection.rollback()  # nothing to undo after a commit
-            else:
-                self._keep_or_close(connection, is_done)
-        return answer
+        with fork_safe_lock:
+            rest = max(0.0, deadline - time.monotonic())
+            connection: Any = self._kept[0] if self._kept else self._file(mode, rest)
+            is_done = False
+            try:
+                self._prepare(connection, rest)
+                connection.execute(begin)
+                answer = work(Transaction(connection, None))
+                connection.execute("COMMIT")
+                is_done = True
+            finally:
+                if self.in_memory:
+                    connection.rollback()  # nothing to undo after a commit
+                elif is_done and self._keep_open:
+                    self._kept[:] = [connection]
+                else:
+                    # Whether a transaction ended is unknown after a failed commit: a new
+                    # connection will tell.
+                    self._kept.clear()
+                    connection.close()
+            return answer
 
     def _file(self, mode: str, timeout: float) -> sqlite3.Connection:
         assert self.path is not None  # noqa: S101 - a database in memory is always open
@@ -262,45 +298,53 @@ class Database:
         else:  # the journal's directory entry is synced too
             connection.execute("PRAGMA synchronous=EXTRA")
 
-    def _keep_or_close(self, connection: Any, is_done: bool) -> None:
-        # Whether a transaction ended is unknown after a failed commit or a lost server: a new
-        # connection will tell.
-        if is_done and self._keep_open:
-            if not self._kept:
-                self._kept.append(connection)
-            return
-        self._kept.clear()
-        connection.close()
-
     def _on_server(self, work: Callable[[Transaction], T], begin: str) -> T:
         import psycopg
 
-        self._refuse_other_process()
+        wait, work_time = int(1000 * self.timeout), int(1000 * (self.timeout + GRACE))
+        limits = f"SET LOCAL lock_timeout = {max(1, wait)}"
+        limits = f"{limits}; SET LOCAL statement_timeout = {work_time}"
         transaction, is_committing = None, False
-        with fork_safe_lock if self._keep_open else contextlib.nullcontext():
+        try:
+            connection = self._taken()
+            is_done = False
             try:
-                connection = self._kept[0] if self._kept else self._connected()
-                is_done = False
-                try:
-                    transaction = Transaction(connection, self.timeout + GRACE)
-                    transaction.run(begin)
-                    wait, work_time = int(1000 * self.timeout), int(1000 * (self.timeout + GRACE))
-                    transaction.run(f"SET LOCAL lock_timeout = {max(1, wait)}")
-                    transaction.run(f"SET LOCAL statement_timeout = {work_time}")
-                    answer = work(transaction)
-                    is_committing = True
-                    transaction.run("COMMIT")
-                    is_done = True
-                finally:
-                    self._keep_or_close(connection, is_done)
-            except psycopg.Error as error:
-                was_cut = transaction is not None and transaction.was_cut
-                if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
-                    why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
-                    raise self._words.uncertain(self._unknown(why)) from error
-                told = self._silent() if was_cut else self._explained(error)
-                raise self._words.error(told) from error
+                transaction = Transaction(connection, self.timeout + GRACE)
+                transaction.run(f"{begin}; {limits}")
+                answer = work(transaction)
+                is_committing = True
+                transaction.run("COMMIT")
+                is_done = True
+            finally:
+                if transaction is not None:
+                    transaction.end()
+                self._give_back(connection, is_done)
+        except psycopg.Error as error:
+            was_cut = transaction is not None and transaction.was_cut
+            if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
+                why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
+                raise self._words.uncertain(self._unknown(why)) from error
+            told = self._silent() if was_cut else self._explained(error)
+            raise self._words.error(told) from error
         return answer
+
+    def _taken(self) -> Any:
+        """Take a connection to the server that was kept and still stands, or open one."""
+        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
+            while self._kept:
+                connection = self._kept.pop()
+                if not connection.closed and not _is_readable(connection.fileno()):
+                    return connection
+                connection.close()  # an idle server has nothing to say but its end
+        return self._connected()
+
+    def _give_back(self, connection: Any, is_done: bool) -> None:
+        if is_done and self._keep_open:
+            with fork_safe_lock:
+                if len(self._kept) < MOST_KEPT:
+                    self._kept.append(connection)
+                    return
+        connection.close()
 
     def _connected(self) -> Any:
         import psycopg
@@ -316,7 +360,8 @@ class Database:
         }
         given = conninfo_to_dict(self.address)
         chosen = {name: value for name, value in waits.items() if name not in given}
-        return psycopg.connect(self.address, autocommit=True, **chosen)
+        # Statements are not prepared: several in one message cannot be, and some poolers refuse it.
+        return psycopg.connect(self.address, autocommit=True, prepare_threshold=None, **chosen)
 
     def _require_driver(self) -> None:
         try:
@@ -408,6 +453,12 @@ def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+def _is_readable(place: int) -> bool:
+    looked = select.poll()
+    looked.register(place, select.POLLIN)
+    return bool(looked.poll(0))
 
 
 def _close_all(connections: list[Any]) -> None:

@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 
 from sfumato.interfaces.service import bodies, curation
 from sfumato.interfaces.service.access import Person
-from sfumato.interfaces.service.doors import allowed, office_of
+from sfumato.interfaces.service.doors import allowed, in_turn, office_of
 
 __all__ = ["router"]
 
@@ -39,6 +39,7 @@ Spender = Annotated[Person, Depends(allowed("officer", "analyst"))]
 Overseer = Annotated[Person, Depends(allowed("officer", "auditor", writes=False))]
 ReadingOfficer = Annotated[Person, Depends(allowed("officer", writes=False))]
 Anybody = Annotated[Person, Depends(allowed("officer", "analyst", "auditor", writes=False))]
+Turn = Annotated[None, Depends(in_turn)]  # after who asks is known
 Key = Annotated[str | None, Header(max_length=200, alias="Idempotency-Key")]
 
 
@@ -192,7 +193,12 @@ def plan(
 
 @router.post("/datasets/{name}/jobs", tags=["jobs"], status_code=202)
 def submit(
-    who: Analyst, name: str, body: bodies.NewJob, request: Request, idempotency_key: Key = None
+    who: Analyst,
+    _turn: Turn,
+    name: str,
+    body: bodies.NewJob,
+    request: Request,
+    idempotency_key: Key = None,
 ) -> Record:
     """Ask for a release. With an Idempotency-Key a retry gives the same job.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -29,7 +29,7 @@ from sfumato.interfaces.service.access import (
 from sfumato.interfaces.service.office import Office
 from sfumato.interfaces.service.store import NotFoundError
 
-__all__ = ["BodyLimit", "allowed", "install", "office_of"]
+__all__ = ["BodyLimit", "allowed", "in_turn", "install", "office_of"]
 
 log = logging.getLogger("sfumato.service")
 
@@ -88,6 +88,15 @@ def allowed(*roles: str, writes: bool = True) -> Callable[[Request], Person]:
     checked.roles = roles  # type: ignore[attr-defined]
     checked.writes = writes  # type: ignore[attr-defined]
     return checked
+
+
+async def in_turn(request: Request) -> AsyncIterator[None]:
+    """Let few requests that compute and write run at once, so that others are answered meanwhile.
+
+    They wait here and not in a thread, of which all requests share a few.
+    """
+    async with request.app.state.turns:
+        yield
 
 
 class BodyLimit:

@@ -59,7 +59,7 @@ class Office:
         self.settings = settings.prepared()
         self.store = Store(settings.store_address)
         self.store.prepare()
-        self.ledger = Ledger(settings.ledger_address)
+        self.ledger = Ledger(settings.ledger_address, keep_open=True)
         if not settings.signing_key.exists():
             with suppress(ImportError, InvalidInputError):  # else nothing is signed
                 new_key(settings.signing_key)
@@ -153,30 +153,33 @@ class Office:
         charge itself is made by what is released.
         """
         found = self._open(who, name)
-        budget = SharedBudget(self.ledger, found["budget"])
-        total, *others = budget.holdings()
-        delta = total.filter.delta if delta is None else delta
-        mine = [one for one in others if one.holder == who.name]
-        event = GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
-        after = []
-        for held in (total, *mine):
-            cost = held.filter.cost([event])
-            later = replace(held, cost=held.cost.plus(cost))
-            after.append(
-                {
-                    **later.to_dict(),
-                    "fits": held.filter.admits(later.cost),
-                    "costs": held.filter.share(Cost(cost.amount)),
-                }
-            )
-        is_automatic = epsilon <= found["auto_approve"]
+        delta, steps = self._steps(who, found, epsilon, delta)
+        after = [
+            {
+                **later.to_dict(),
+                "fits": later.filter.admits(later.cost),
+                "costs": later.filter.share(Cost(later.cost.amount - held.cost.amount)),
+            }
+            for held, later in steps
+        ]
         return {
             "epsilon": epsilon,
             "delta": delta,
             "after": after,
-            "fits": all(one["fits"] for one in after) and bool(mine or who.role != "analyst"),
-            "needs_approval": not is_automatic,
+            "fits": all(one["fits"] for one in after) and (len(steps) > 1 or who.role != "analyst"),
+            "needs_approval": epsilon > found["auto_approve"],
         }
+
+    def _steps(
+        self, who: Person, found: Mapping[str, Any], epsilon: float, delta: float | None
+    ) -> tuple[float, list[tuple[Holding, Holding]]]:
+        """Give the delta of a request, and total and own quota before and after it."""
+        total, *others = SharedBudget(self.ledger, found["budget"]).holdings()
+        delta = total.filter.delta if delta is None else delta
+        event = GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
+        before = [total, *(one for one in others if one.holder == who.name)]
+        after = [replace(one, cost=one.cost.plus(one.filter.cost([event]))) for one in before]
+        return delta, list(zip(before, after, strict=True))
 
     def expected_accuracy(self, who: Person, name: str, epsilon: float) -> dict[str, float] | None:
         """Give the accuracy to expect at an epsilon, between those that were simulated."""
@@ -216,18 +219,19 @@ class Office:
         who.require("analyst")
         found = self._open(who, name)
         task = checked_task(_with_usual_model(found, asked))
-        planned = self.plan(who, name, asked["epsilon"], asked.get("delta"))
-        if not planned["fits"]:
+        epsilon = asked["epsilon"]
+        delta, steps = self._steps(who, found, epsilon, asked.get("delta"))
+        if not all(later.filter.admits(later.cost) for _, later in steps):
             raise BudgetExceededError(
                 "The budget or your quota does not allow a release of this epsilon. Nothing was "
                 "charged.",
-                spent=planned["after"][-1]["spent"],
-                asked=asked["epsilon"],
+                spent=steps[-1][0].spent,
+                asked=epsilon,
                 left=0.0,
             )
-        state = JobState.WAITING if planned["needs_approval"] else JobState.QUEUED
+        state = JobState.WAITING if epsilon > found["auto_approve"] else JobState.QUEUED
         return self.queue(
-            *(who, name, task, asked["purpose"], asked["epsilon"], planned["delta"]),
+            *(who, name, task, asked["purpose"], epsilon, delta),
             state=state,
             key=None if key is None else f"{who.name} {found['name']} {key}",
         )
@@ -448,10 +452,7 @@ class Office:
         if who.role in ("officer", "auditor"):
             return True
         is_ready = dataset["state"] in (DatasetState.OPEN, DatasetState.RETIRED)
-        return is_ready and any(
-            held.holder == who.name
-            for held in SharedBudget(self.ledger, dataset["budget"]).holdings()
-        )
+        return is_ready and SharedBudget(self.ledger, dataset["budget"]).is_held_by(who.name)
 
     def _seen(self, who: Person, dataset: Mapping[str, Any]) -> dict[str, Any]:
         shown = dict(dataset)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ __all__ = ["PARTS", "first_link", "serve_parts"]
 
 PARTS = ("web", "workers")
 PAUSE = 0.1
+SWITCH = 0.0005  # seconds: an answer of a millisecond is not to wait for ten threads' turns
 PATIENCE = 10.0  # seconds for a part to end
 
 
@@ -123,6 +125,7 @@ def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
     import uvicorn
 
     app = options["app"]
+    sys.setswitchinterval(SWITCH)
     forbid_reading(Path(settings.data))
     uvicorn.run(
         app,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ABOUT = """One privacy budget that officers, analysts and auditors share.
 Send your token in the header Authorization, after the word Bearer. Errors have a word, "error", and
 a sentence, "message"; they never depend on rows. A submit with an Idempotency-Key may be repeated.
 """
+AT_ONCE = 2  # submits
 TAGS = {
     "people": "Who may do what: people, roles and tokens.",
     "data sets": "What may be asked: public facts, budgets and quotas; never a row.",
@@ -56,6 +58,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
     app.state.office = Office(settings)
+    app.state.turns = asyncio.Semaphore(AT_ONCE)
     app.state.limiter = Limiter(settings.requests_per_second)
     app.state.failures = Limiter(0.5)  # wrong tokens per address
     app.state.secret = settings.secret()
