@@ -23,7 +23,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("width", [1, 7, 300])
+@pytest.mark.parametrize("width", [1, 7, 300, 3969])
 def test_a_projection_is_the_product_of_whole_numbers(width: int, rng: Any) -> None:
     rows = unit(rng.standard_normal((9, width)))
     basis = np.linalg.qr(rng.standard_normal((width, min(width, 5))))[0]

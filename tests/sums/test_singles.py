@@ -15,7 +15,7 @@ from sfumato.objectives.losses import loss_named
 from sfumato.sums import ArrayRecords, BatchRecords, ClassCounts, SecondMoment, singles
 from sfumato.sums.grid import ROW_BITS, cut, revealed
 from sfumato.sums.maps import IntoUnitBall
-from sfumato.sums.singles import PART, SINGLE_BITS, ScoreWeights, SingleRows
+from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, ScoreWeights, SingleRows
 
 ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest
 
@@ -143,6 +143,49 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     exact = whole(rows, SINGLE_BITS) @ whole(weights.rounded, bits).T
     found = SingleRows.of(rows).scores(weights)
     assert np.array_equal(whole(found, SINGLE_BITS + bits), exact)
+
+
+def steps(values: np.ndarray, bits: int) -> np.ndarray:
+    """Give multiples of ``2**-bits`` as whole numbers of 64 bits, whose products here fit."""
+    found = values * 2.0**bits
+    assert np.array_equal(found, np.rint(found))
+    return found.astype(np.int64)
+
+
+# HOG and scattering features of MNIST, and so wide that only the fewest rows go together.
+@pytest.mark.parametrize(
+    ("n_rows", "width", "n_scores"), [(3 * PART + 60, 1296, 10), (410, 3969, 10), (61, 40_000, 4)]
+)
+@pytest.mark.parametrize("kind", ["any", "one sign"])
+def test_products_of_wide_rows_are_those_of_whole_numbers(n_rows, width, n_scores, kind, rng):
+    together = max(singles.LEAST_TOGETHER, singles.SMALL_PRODUCT // (width * n_scores))
+    assert together < n_rows  # several products and a rest
+    assert n_rows % together
+    rows = some_rows(rng, n_rows, width, kind)
+    held = SingleRows.of(rows)
+    raw = 30 * rng.normal(size=(n_scores, width)) / np.sqrt(width)
+    raw[0] = 50 * rows[0]  # as large as a score can be
+    weights = ScoreWeights(raw)
+    bits = MANTISSA - SINGLE_BITS - 6  # 2**6 is above the longest
+    exact = steps(rows, SINGLE_BITS) @ steps(weights.rounded, bits).T
+    assert np.abs(exact).max() > 2**22  # near to what single precision holds
+    assert np.array_equal(steps(held.scores(weights), SINGLE_BITS + bits), exact)
+    for slope_bits, largest in ((12, 0.1), (12, 1.9), (ROW_BITS, 0.1)):
+        slopes = cut(rng.uniform(largest / 2, largest, (n_rows, n_scores)), slope_bits)
+        exact = steps(slopes, slope_bits).T @ steps(rows, SINGLE_BITS)
+        found = held.gathered(slopes, slope_bits)
+        assert np.array_equal(steps(found, slope_bits + SINGLE_BITS), exact)
+
+
+def test_scores_of_wide_rows_on_a_finer_grid_are_rounded(monkeypatch, rng):
+    """Without the coarse grid of weights the sums of the test above would be wrong."""
+    monkeypatch.setattr(singles, "MANTISSA", 30)
+    rows = some_rows(rng, 100, 1296, "one sign")
+    weights = ScoreWeights(50 * rows[:10])
+    bits = 30 - SINGLE_BITS - 6
+    exact = steps(rows, SINGLE_BITS) @ steps(weights.rounded, bits).T
+    found = SingleRows.of(rows).scores(weights) * 2.0 ** (SINGLE_BITS + bits)
+    assert not np.array_equal(found, exact)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
