@@ -1,3 +1,4 @@
+import array_api_strict
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from sfumato.hulls import partition
-from sfumato.hulls.partition import partition_rows
+from sfumato.hulls.partition import partition_groups, partition_rows
 
 
 def cut(rows, size, how="kmeans", seed=0):
@@ -63,3 +64,43 @@ def test_random_state_decides(rng, how):
     same = [cut(rows, 20, how, seed=1) for _ in range(2)]
     np.testing.assert_array_equal(*same)
     assert (cut(rows, 20, how, seed=2) != same[0]).any()
+
+
+@pytest.mark.parametrize("library", [np, array_api_strict], ids=["numpy", "strict"])
+def test_groups_all_at_once_are_those_one_after_the_other(library, rng):
+    """Groups of one, three and four clusters; the state is left as it would be."""
+    sizes, n_clusters = (20, 70, 95, 8), (1, 3, 4, 1)
+    groups = [
+        100 + 30 * np.eye(6)[rng.integers(n, size=size)] + rng.normal(size=(size, 6))
+        for size, n in zip(sizes, n_clusters, strict=True)
+    ]
+    found = []
+    for stacked in (False, True):
+        state = np.random.RandomState(3)
+        rows = [library.asarray(group) for group in groups]
+        numbers = partition_groups(
+            rows, branch_size=25, partition="kmeans", random_state=state, stacked=stacked
+        )
+        found.append((numbers, state.randint(10**9)))
+    assert found[0][1] == found[1][1]
+    for apart, together in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_array_equal(apart, together)
+    assert [len(np.unique(numbers)) for numbers in found[1][0]] == list(n_clusters)
+
+
+def test_digits_all_at_once_are_cut_as_well_as_one_after_the_other(digits):
+    X, y = digits
+    groups = [X[y == label] for label in range(10)]
+
+    def inertia(stacked):
+        cuts = partition_groups(
+            groups,
+            branch_size=40,
+            partition="kmeans",
+            random_state=np.random.RandomState(0),
+            stacked=stacked,
+        )
+        parts = [g[c == s] for g, c in zip(groups, cuts, strict=True) for s in range(c.max() + 1)]
+        return sum(np.sum((part - part.mean(axis=0)) ** 2) for part in parts)
+
+    assert inertia(True) == pytest.approx(inertia(False), rel=0.01)

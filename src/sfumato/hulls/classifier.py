@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from sfumato.hulls.partition import RowGroups, partition_rows, places_of
+from sfumato.hulls.partition import RowGroups, partition_groups, places_of
 from sfumato.hulls.rows import PRECISIONS, check_choice, check_labels, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
 from sfumato.hulls.wide import (
@@ -133,7 +133,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(check_labels(y, rows.shape[0]), return_inverse=True)
         generator = check_random_state(self.random_state)
         per_class = places_of(codes)
-        numbers = [self._partition(members, generator) for members in RowGroups(rows, per_class)]
+        numbers = self._partition(RowGroups(rows, per_class), generator)
         inside = [places_of(n) for n in numbers]
         places = [of[at] for of, cut in zip(per_class, inside, strict=True) for at in cut]
         groups = RowGroups(rows, places)
@@ -283,9 +283,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
     def _branches(self) -> list[Any]:
         return [branch for hull in self.hulls_ for branch in hull.branches_]
 
-    def _partition(self, rows: Array, generator: np.random.RandomState) -> NDArray[np.intp]:
-        return partition_rows(
-            rows,
+    def _partition(
+        self, classes: RowGroups, generator: np.random.RandomState
+    ) -> list[NDArray[np.intp]]:
+        return partition_groups(
+            classes,
             branch_size=self.branch_size,
             partition=self.partition,
             random_state=generator,

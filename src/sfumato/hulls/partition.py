@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.kernels.arrays import Array, cast, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import Array, cast, is_accelerated, like, namespace_of, to_numpy
 
-__all__ = ["PARTITIONS", "RowGroups", "partition_rows", "places_of"]
+__all__ = ["PARTITIONS", "RowGroups", "partition_groups", "partition_rows", "places_of"]
 
 PARTITIONS = ("kmeans", "random")
 MAX_ITERATIONS = 100
@@ -66,6 +66,128 @@ def partition_rows(
     return np.unique(found, return_inverse=True)[1].astype(np.intp)
 
 
+def partition_groups(
+    groups: Sequence[Array],
+    *,
+    branch_size: int,
+    partition: str,
+    random_state: np.random.RandomState,
+    stacked: bool | None = None,
+) -> list[NDArray[np.intp]]:
+    """Partition each group by itself: one after the other, or on an accelerator all at once.
+
+    Parameters
+    ----------
+    groups : sequence of arrays
+        Rows of each group.
+    branch_size, partition, random_state
+        As for `partition_rows`.
+    stacked : bool, optional
+        All at once; by default on an accelerator, where groups are not too long for one stack.
+
+    Returns
+    -------
+    list of ndarray
+        Of each group what `partition_rows` gives.
+    """
+    sizes = [int(rows.shape[0]) for rows in groups]
+    if stacked is None:
+        stacked = is_accelerated(groups[0]) and max(sizes) <= SAMPLE_ROWS
+    many = [i for i, size in enumerate(sizes) if size > branch_size]
+    if not (stacked and partition == "kmeans" and many):
+        words: Any = {"branch_size": branch_size, "partition": partition}
+        return [partition_rows(rows, random_state=random_state, **words) for rows in groups]
+    found = [np.zeros(size, dtype=np.intp) for size in sizes]
+    n_clusters = [math.ceil(sizes[i] / branch_size) for i in many]
+    stack = _Stack([groups[i] for i in many], n_clusters, random_state)
+    for i, numbers in zip(many, to_numpy(stack.clusters()), strict=True):
+        found[i] = np.unique(numbers[: sizes[i]], return_inverse=True)[1].astype(np.intp)
+    return found
+
+
+class _Stack:
+    """Groups of rows whose k-means go on together, padded to one length and number of clusters."""
+
+    def __init__(
+        self, groups: list[Array], n_clusters: list[int], random_state: np.random.RandomState
+    ) -> None:
+        xp = namespace_of(groups[0])
+        sizes = [int(rows.shape[0]) for rows in groups]
+        longest = max(sizes)
+        self.sizes = like(groups[0], np.array(sizes))
+        rows = xp.stack([_padded(_centred(rows), longest) for rows in groups])
+        places = xp.arange(longest, device=rows.device)
+        self.rows, self.is_row = rows, places < self.sizes[:, None]
+        self.total = xp.sum(cast(rows * rows, "float64"), axis=(1, 2))
+        clusters = xp.arange(max(n_clusters), device=rows.device)
+        self.is_cluster = clusters < like(rows, np.array(n_clusters))[:, None]
+        # As one group after the other would draw them: a first start, then one share per start.
+        draws = np.zeros((len(groups), max(n_clusters)))
+        for i, (size, n) in enumerate(zip(sizes, n_clusters, strict=True)):
+            draws[i, 0] = random_state.randint(size)
+            draws[i, 1:n] = random_state.uniform(size=n - 1)
+        self.draws = like(rows, draws)
+
+    def clusters(self) -> Array:
+        """Number of each row's cluster, by Lloyd's algorithm until no group gains by it."""
+        xp = namespace_of(self.rows)
+        centres = self._spread_starts()
+        last = xp.full(self.sizes.shape, math.inf, dtype=xp.float64, device=self.rows.device)
+        numbers = xp.arange(centres.shape[1], device=self.rows.device)
+        for _ in range(MAX_ITERATIONS):
+            squares = self._squared_distances(centres)
+            least = xp.where(self.is_row, cast(xp.min(squares, axis=2), "float64"), 0.0)
+            inertia = self.total + xp.sum(least, axis=1)
+            gains = last - inertia > SMALL_GAIN * inertia
+            if not bool(xp.any(gains)):
+                break
+            last = inertia
+            own = (xp.argmin(squares, axis=2)[:, :, None] == numbers) & self.is_row[:, :, None]
+            members = cast(own, "float32")
+            counts = xp.sum(members, axis=1)[:, :, None]
+            moved = xp.matrix_transpose(members) @ self.rows / xp.clip(counts, min=1.0)
+            centres = xp.where(gains[:, None, None] & (counts > 0), moved, centres)
+        return xp.argmin(self._squared_distances(centres), axis=2)
+
+    def _squared_distances(self, centres: Array) -> Array:
+        """Squared distances but for the squares of the rows, infinite to what is no cluster."""
+        xp = namespace_of(centres)
+        squares = xp.sum(centres * centres, axis=2)
+        offset = xp.where(self.is_cluster, squares, xp.full_like(squares, math.inf))
+        return offset[:, None, :] - 2 * (self.rows @ xp.matrix_transpose(centres))
+
+    def _spread_starts(self) -> Array:
+        """k-means++ of each group: chances of rows in proportion to their squared distances."""
+        xp = namespace_of(self.rows)
+        n_groups, longest, width = self.rows.shape
+        flat = xp.reshape(self.rows, (n_groups * longest, width))
+        first = longest * xp.arange(n_groups, device=flat.device)
+        chosen = xp.astype(self.draws[:, 0], xp.int64)
+        starts = [xp.take(flat, first + chosen, axis=0)]
+        nearest = xp.where(self.is_row, math.inf, xp.zeros_like(self.rows[:, :, 0]))
+        for step in range(1, self.draws.shape[1]):
+            away = self.rows - starts[-1][:, None, :]
+            nearest = xp.minimum(nearest, xp.sum(away * away, axis=2))
+            cumulative = xp.cumulative_sum(cast(nearest, "float64"), axis=1)
+            drawn = self.draws[:, step] * cumulative[:, -1]
+            below = xp.sum(xp.astype(cumulative <= drawn[:, None], xp.int64), axis=1)
+            chosen = xp.minimum(below, self.sizes - 1)
+            starts.append(xp.take(flat, first + chosen, axis=0))
+        return xp.stack(starts, axis=1)
+
+
+def _padded(rows: Array, length: int) -> Array:
+    xp = namespace_of(rows)
+    missing = (length - rows.shape[0], rows.shape[1])
+    return xp.concat([rows, xp.zeros(missing, dtype=rows.dtype, device=rows.device)])
+
+
+def _centred(rows: Array) -> Array:
+    """Give rows around their mean in single precision, which is enough for a partition."""
+    rows = cast(rows, "float64")
+    return cast(rows - namespace_of(rows).mean(rows, axis=0), "float32")
+
+
 def _kmeans(rows: Array, n_clusters: int, random_state: np.random.RandomState) -> Array:
     """Lloyd's algorithm from k-means++ starts, on the device where the rows are.
 
@@ -73,8 +195,7 @@ def _kmeans(rows: Array, n_clusters: int, random_state: np.random.RandomState) -
     rows a sample finds the centres: the time then stays linear in the rows.
     """
     xp = namespace_of(rows)
-    rows = cast(rows, "float64")
-    rows = cast(rows - xp.mean(rows, axis=0), "float32")
+    rows = _centred(rows)
     limit = max(SAMPLE_ROWS, SAMPLE_ROWS_PER_CLUSTER * n_clusters)
     sample = rows
     if rows.shape[0] > limit:
