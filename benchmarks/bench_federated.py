@@ -71,7 +71,7 @@ def record(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def hull_classifier(options: argparse.Namespace, **promise: Any) -> PrivateAffineHullClassifier:
     return PrivateAffineHullClassifier(
-        n_components=20,
+        hull_components=20,
         n_layers=options.n_layers,
         delta=DELTA,
         dtype="float32",

@@ -249,7 +249,7 @@ def office(asked: str = "") -> None:
 
 def _office_pair(S: Rows, s: Rows, T: Rows, t: Rows, first: str) -> dict[str, float]:
     cube = Bounds(lower=0.0, upper=1.0, labels=range(1, 11))
-    shared = {"unit": "entry", "bounds": cube, "pca_components": 20, "delta": DELTA}
+    shared = {"unit": "entry", "bounds": cube, "n_components": 20, "delta": DELTA}
     settings: dict[str, dict[str, Any]] = {
         "entry epsilon 0.1": {"epsilon": 0.1},
         "no noise": {"epsilon": np.inf},

@@ -18,7 +18,7 @@ from sfumato.fabrication.fabricator import Fabricator
 
 X, y = load_digits(return_X_y=True)
 bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
-central = Fabricator(epsilon=8.0, delta=1e-5, pca_components=20, bounds=bounds, random_state=0)
+central = Fabricator(epsilon=8.0, delta=1e-5, n_components=20, bounds=bounds, random_state=0)
 rows, labels = central.fit_fabricate(X, y)
 print(central.guarantee_)
 

@@ -35,7 +35,7 @@ bounds = Bounds(lower=0.0, upper=1.0)
 
 noise = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
 smoothed = Fabricator(unit="entry", epsilon=1.0, bounds=bounds, random_state=0)
-record = Fabricator(epsilon=1.0, delta=1e-5, pca_components=10, bounds=bounds, random_state=0)
+record = Fabricator(epsilon=1.0, delta=1e-5, n_components=10, bounds=bounds, random_state=0)
 releases = {
     "noise on every pixel\n(entry)": noise.release(rows, ledger=None),
     "fabricated from it\n(entry)": smoothed.fit_fabricate(rows),

@@ -24,7 +24,7 @@ X, y = load_digits(return_X_y=True)
 X = X / 16
 source, y_source, target, truth = X[:1100], y[:1100], X[1100:], y[1100:]
 bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
-shared = {"epsilon": 3.0, "delta": 1e-5, "pca_components": 20, "bounds": bounds}
+shared = {"epsilon": 3.0, "delta": 1e-5, "n_components": 20, "bounds": bounds}
 
 
 def few_labels(per_class: int, seed: int) -> np.ndarray:

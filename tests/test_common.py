@@ -296,7 +296,7 @@ def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.nda
     return case[0], (case[1] > 0).astype(int)
 
 
-HULLS = {"n_components": 5, "epsilon": 2.0, "delta": 1e-5, "pca_components": 8, "random_state": 0}
+HULLS = {"hull_components": 5, "epsilon": 2.0, "delta": 1e-5, "n_components": 8, "random_state": 0}
 CUBE = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 # Engines that release one row for each row.
@@ -389,7 +389,7 @@ CASES: dict[str, list[PrivateCase]] = {
             PrivateTransferClassifier(
                 epsilon=2.0,
                 delta=1e-5,
-                pca_components=5,
+                n_components=5,
                 bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
                 random_state=0,
             ),
@@ -399,7 +399,7 @@ CASES: dict[str, list[PrivateCase]] = {
         PrivateCase(
             PrivateTransferClassifier(
                 relation="add_or_remove_one",
-                pca_components=5,
+                n_components=5,
                 bounds=Bounds(norm=8.0, labels=[0, 1, 2]),
                 random_state=0,
             ),
@@ -527,7 +527,7 @@ CASES: dict[str, list[PrivateCase]] = {
             Fabricator(
                 relation="add_or_remove_one",
                 bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
-                **HULLS | {"pca_components": 2},
+                **HULLS | {"n_components": 2},
             ),
             *blobs_case(),
         ),

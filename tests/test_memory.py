@@ -276,8 +276,8 @@ SLIM = [
     PrivateMeanCurve(**UNLABELLED),
     PrivateDensity(0.5, n_fourier=32, **UNLABELLED),
     PrivateDensity(n_fourier=32, **UNLABELLED),
-    sfumato.Fabricator(pca_components=5, **PRIVATE),
-    sfumato.PrivateTransferClassifier(pca_components=5, **PRIVATE),
+    sfumato.Fabricator(n_components=5, **PRIVATE),
+    sfumato.PrivateTransferClassifier(n_components=5, **PRIVATE),
 ]
 
 

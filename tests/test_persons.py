@@ -87,9 +87,7 @@ def cases(way: str, relation: str) -> list[PrivateCase]:
             rows_at_bound=corners,
         ),
         PrivateCase(PrivateDensity(n_cells=8, **box_of_two), X[:, :2], Y),
-        PrivateCase(
-            Fabricator(method="moments", pca_components=2, random_state=0, **labelled), X, Y
-        ),
+        PrivateCase(Fabricator(method="moments", n_components=2, random_state=0, **labelled), X, Y),
     ]
     if way == "average":
         wide = replace(box["bounds"], lower=-2.0, upper=2.0)

@@ -184,12 +184,18 @@ def squeezes_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
     return 0.5 * HONEST_ENTRIES(scale, X)
 
 
+def _smoothed(entry_bound: float | None = None) -> Fabricator:
+    return Fabricator(
+        hull_components=2, unit="entry", bounds=CUBE, entry_bound=entry_bound, random_state=0
+    )
+
+
 @pytest.mark.parametrize("entry_bound", [None, 0.5])
 @pytest.mark.parametrize("fault", [mixes_entries, stretches_entries, squeezes_entries])
 def test_an_entry_that_moves_too_much_is_caught(
     fault: Any, entry_bound: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = Fabricator(2, unit="entry", bounds=CUBE, entry_bound=entry_bound, random_state=0)
+    model = _smoothed(entry_bound)
     case = PrivateCase(model, X, Y)
     c.check_sensitivity(case)
     monkeypatch.setattr(PublicScale, "scaled_entries", fault)
@@ -200,7 +206,7 @@ def test_an_entry_that_moves_too_much_is_caught(
 def test_taint_at_entry_level_spares_public_labels_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    case = PrivateCase(Fabricator(2, unit="entry", bounds=CUBE, random_state=0), X, Y)
+    case = PrivateCase(_smoothed(), X, Y)
     c.check_taint(case)
     plan = Fabricator._plan
 

@@ -60,7 +60,6 @@ def rows_and_neighbour() -> tuple[np.ndarray, np.ndarray]:
 
 
 SETTINGS = {
-    "n_components": 2,
     "epsilon": 1.0,
     "entry_bound": 1.0,
     "bounds": Bounds(lower=0.0, upper=1.0),
@@ -69,7 +68,7 @@ SETTINGS = {
 
 
 def printed() -> PrintedFabricator:
-    return PrintedFabricator(delta=0.0, **SETTINGS)
+    return PrintedFabricator(2, delta=0.0, **SETTINGS)
 
 
 @pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
@@ -94,7 +93,7 @@ def test_fabrication_with_a_raw_threshold_fails_the_audit_in_one_call() -> None:
 
 
 def test_fabrication_with_a_public_threshold_is_not_accused() -> None:
-    estimator = Fabricator(unit="entry", **SETTINGS)
+    estimator = Fabricator(hull_components=2, unit="entry", **SETTINGS)
     found = audit(estimator, X=rows_and_neighbour()[0], n_runs=1000, confidence=1 - 1e-6)
     assert found.consistent is True
     assert found.leak is None

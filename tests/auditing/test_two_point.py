@@ -155,7 +155,7 @@ def test_nothing_to_audit_is_said() -> None:
 
 def test_public_randomness_is_no_leak() -> None:
     """Rows drawn anew in every fit are not rows read again."""
-    model = Fabricator(pca_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
+    model = Fabricator(n_components=1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
     assert model.random_state is None
     found = audit(model, n_runs=4)
     assert found.leak is None

@@ -189,7 +189,7 @@ def test_what_is_refused(name: str, table: pd.DataFrame, tmp_path: Path) -> None
 def test_hulls_of_a_table_in_parts(table: pd.DataFrame) -> None:
     for settings in ({"unit": "entry", "epsilon": 20.0}, {"delta": 1e-5, "epsilon": 20.0}):
         model = PrivateAffineHullClassifier(
-            bounds=BOUNDS, n_components=3, random_state=0, **settings
+            bounds=BOUNDS, hull_components=3, random_state=0, **settings
         )
         model.fit(ThreadParts(in_parts(table, 3)))
         assert set(model.predict(table)) <= {"no", "yes"}

@@ -36,10 +36,10 @@ ENGINES: list[dict[str, Any]] = [
 
 def a_fabricator(**parameters: Any) -> Fabricator:
     usual = {
-        "n_components": 5,
+        "hull_components": 5,
         "epsilon": 8.0,
         "delta": 1e-5,
-        "pca_components": 20,
+        "n_components": 20,
         "bounds": CUBE,
         "random_state": 0,
     }
@@ -117,7 +117,7 @@ def test_smoothing_brings_rows_nearer_to_the_truth(digits: Data) -> None:
 
 def test_drawn_rows_have_the_means_of_their_classes(digits: Data) -> None:
     X, y = digits
-    rows, labels = a_fabricator(epsilon=np.inf, pca_components=64).fit_fabricate(X, y)
+    rows, labels = a_fabricator(epsilon=np.inf, n_components=64).fit_fabricate(X, y)
     for label in range(10):
         mean = X[y == label].mean(axis=0)
         assert np.linalg.norm(rows[labels == label].mean(axis=0) - mean) < 0.6

@@ -44,10 +44,10 @@ def three(digits: Data) -> Data:
 
 def a_model(**parameters: Any) -> PrivateAffineHullClassifier:
     usual = {
-        "n_components": 5,
+        "hull_components": 5,
         "n_layers": 2,
         "delta": 1e-5,
-        "pca_components": 10,
+        "n_components": 10,
         "samples_per_gaussian": 80,
         "bounds": CUBE,
         "random_state": 0,

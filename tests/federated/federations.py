@@ -13,7 +13,7 @@ BOUNDS = Bounds(lower=0.0, upper=16.0, labels=range(10))
 
 def hulls(**changes: object) -> PrivateAffineHullClassifier:
     settings = {
-        "n_components": 5,
+        "hull_components": 5,
         "n_layers": 1,
         "unit": "entry",
         "epsilon": 16.0,

@@ -145,7 +145,7 @@ def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms
 
 def test_of_a_request_only_the_parameters_are_taken(tmp_path, digits) -> None:
     """Whatever else a file of an estimator may hold, the party neither uses nor returns it."""
-    fitted = hulls(epsilon=np.inf, n_components=2).fit(digits[0][:60], digits[1][:60])
+    fitted = hulls(epsilon=np.inf, hull_components=2).fit(digits[0][:60], digits[1][:60])
     forged = fitted.set_params(**hulls().get_params())
     party = Party.of_rows("a", *digits[:2], tmp_path)
     request = Request("t", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})

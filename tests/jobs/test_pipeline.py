@@ -205,7 +205,7 @@ def test_few_labels_and_a_private_source(source: TableFile, tmp_path: Path) -> N
     few = [label if i < 20 else None for i, label in enumerate(truth["label"].tolist())]
     write_table(pa.table({**truth, "label": pa.array(few)}), tmp_path / "few.parquet")
     write_table(pa.table(truth).drop_columns(["label"]), tmp_path / "none.csv")
-    options = {"schedule": (3,), "pca_components": 4}
+    options = {"schedule": (3,), "n_components": 4}
     for name in ("few.parquet", "none.csv"):
         target = TableFile(tmp_path / name, BOUNDS.types())
         with pytest.warns(UserWarning, match="not protected"):

@@ -59,7 +59,7 @@ def test_the_classifier_is_the_definition_asked_for() -> None:
     strict = classifier(4.0, 15, "strict")
     assert isinstance(strict, PrivateAffineHullClassifier)
     assert (strict.fabricate, strict.unit) == (True, "entry")
-    assert (strict.n_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
+    assert (strict.hull_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
 
 
 def test_least_distances_are_those_of_the_nearest_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ from sfumato.storage.container import HEADER, write_members
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 TWO = Bounds(lower=0.0, upper=1.0, labels=["no", "yes"])
 PRIVATE = {"epsilon": 5.0, "delta": 1e-3, "bounds": BOX}
-HULLS = {"n_components": 3, "pca_components": 3, "random_state": 0, **PRIVATE}
-TRANSFER = {"random_state": 0, "pca_components": 3, "schedule": (2, 3), **PRIVATE}
+HULLS = {"hull_components": 3, "n_components": 3, "random_state": 0, **PRIVATE}
+TRANSFER = {"random_state": 0, "n_components": 3, "schedule": (2, 3), **PRIVATE}
 
 
 def training_rows(name: str) -> tuple[Any, ...]:

@@ -101,7 +101,9 @@ def test_fabricators_make_rows_of_the_same_tables(old: Path) -> None:
     assert table.column_names == ["age", "group"]
     assert set(table["group"].to_pylist()) <= {"a", "b", "c"}
     assert set(labels) <= {"no", "yes"}
-    rows, labels = load(old / "fabricator.sfumato").sample(20)
+    fabricator = load(old / "fabricator.sfumato")
+    assert (fabricator.n_components, fabricator.hull_components) == (50, 3)
+    rows, labels = fabricator.sample(20)
     assert rows.shape == (20, 4)
     assert set(labels) <= {0, 1, 2}
     rows, _ = load(old / "fabricator-of-entries.sfumato").fabricate()

@@ -32,7 +32,7 @@ BALL = Bounds(norm=5.0, labels=range(10))
 USUAL: dict[str, Any] = {
     "epsilon": 4.0,
     "delta": 1e-5,
-    "pca_components": 15,
+    "n_components": 15,
     "schedule": (5, 10),
     "bounds": BALL,
     "random_state": 0,

@@ -101,9 +101,9 @@ class PrivateRowsEstimator(PrivateEstimator):
     largest_branch: ClassVar[int] = LARGEST_BRANCH
 
     # Constructor arguments of both.
-    n_components: int
+    hull_components: int
     method: str | None
-    pca_components: int
+    n_components: int
     gaussians_per_class: int | None
     scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `PublicScale`
 
@@ -124,7 +124,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _check_promise(self) -> Bounds:
         bounds = super()._check_promise()
         check_choice("method", self._method, self.offered_methods)
-        check_count("n_components", self.n_components)
+        check_count("hull_components", self.hull_components)
         if self.partition is not None:
             check_choice("partition", self.partition, PARTITIONS)
         for name in ("branch_size", "n_smoothing"):
@@ -183,7 +183,7 @@ class PrivateRowsEstimator(PrivateEstimator):
             epsilon=self.epsilon,
             delta=self.delta,
             n_classes=n_classes,
-            n_components=check_n_components(self.pca_components, given.width),
+            n_components=check_n_components(self.n_components, given.width),
             gaussians_per_class=self.gaussians_per_class,
         )
         receipt = self._prepay(*plan.mechanisms())  # [F2] charge all, then draw
@@ -262,7 +262,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         groups, self.n_smoothing_ = smoothed_branches(
             private,
             [stop] * len(private.places) if stop else None,
-            n_components=self.n_components,
+            n_components=self.hull_components,
             device=self.device,
             n_jobs=self.n_jobs,
             verbose=self.verbose,

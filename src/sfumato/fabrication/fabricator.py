@@ -77,8 +77,10 @@ class Fabricator(PrivateRowsEstimator):
 
     Parameters
     ----------
-    n_components : int, default=20
-        Subspace dimension n of the smoothing hulls.
+    n_components : int, default=50
+        Private directions in which the Gaussians live; capped at the number of features.
+    hull_components : int, default=20
+        Subspace dimension n of the hulls that smooth noisy rows (unit "entry", method "local").
     method : {"tree", "moments", "local"}, optional
         With unit "record": "tree" releases tables of counts along a tree of the columns of a table
         and draws rows from them; "moments" draws rows from private Gaussians of the classes;
@@ -86,11 +88,9 @@ class Fabricator(PrivateRowsEstimator):
         the use. By default "tree" for tables with a `TableBounds`, "moments" for arrays, and for
         tables of numbers whose public number of rows is too small for the noise of counts. Not
         used with unit "entry".
-    pca_components : int, default=50
-        Private directions in which the Gaussians live; capped at the number of features.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
-        is public), of labels and of `pca_components` allow.
+        is public), of labels and of `n_components` allow.
     branch_size : int, optional
         Rows that are smoothed together; by default chosen from epsilon, `entry_bound` and the
         number of features.
@@ -180,7 +180,7 @@ class Fabricator(PrivateRowsEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
     >>> fabricator = Fabricator(
-    ...     epsilon=8.0, delta=1e-5, pca_components=20, bounds=bounds, random_state=0)
+    ...     epsilon=8.0, delta=1e-5, n_components=20, bounds=bounds, random_state=0)
     >>> rows, labels = fabricator.fit_fabricate(X, y)
     >>> forest = RandomForestClassifier(random_state=0).fit(rows, labels)
     >>> rows.shape, bool(forest.score(X, y) > 0.6)
@@ -205,17 +205,17 @@ class Fabricator(PrivateRowsEstimator):
         "released_": stored_release,
         "n_smoothing": optional(whole(most=MOST_PASSES)),
         "smoothing_ratio": optional(real(least=0.0)),
-        "n_components": whole(least=1),
+        "hull_components": whole(least=1),
         "partition": optional(one_of(*PARTITIONS)),
         "branch_size": optional(whole(least=1)),
     }
 
     def __init__(
         self,
-        n_components: int = 20,
+        n_components: int = 50,
         *,
+        hull_components: int = 20,
         method: str | None = None,
-        pca_components: int = 50,
         gaussians_per_class: int | None = None,
         branch_size: int | None = None,
         partition: str | None = None,
@@ -236,8 +236,8 @@ class Fabricator(PrivateRowsEstimator):
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
+        self.hull_components = hull_components
         self.method = method
-        self.pca_components = pca_components
         self.gaussians_per_class = gaussians_per_class
         self.branch_size = branch_size
         self.partition = partition

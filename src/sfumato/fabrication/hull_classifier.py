@@ -41,7 +41,9 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
 
     Parameters
     ----------
-    n_components : int, default=20
+    n_components : int, default=50
+        Private directions in which the Gaussians live; capped at the number of features.
+    hull_components : int, default=20
         Subspace dimension n of the hulls; capped by the rank of each branch.
     n_layers : int, default=5
         Number of layers L; one is often as accurate and five times as fast.
@@ -52,11 +54,9 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         With unit "record": "moments" draws rows from private Gaussians of the classes; "local"
         puts noise on every single row, which needs no trusted curator and costs most of the
         accuracy. Not used with unit "entry".
-    pca_components : int, default=50
-        Private directions in which the Gaussians live; capped at the number of features.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
-        is public), of labels and of `pca_components` allow.
+        is public), of labels and of `n_components` allow.
     samples_per_gaussian : int, optional
         Rows drawn from each of them; by default 2000, and fewer where there are more than 40
         Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
@@ -130,7 +130,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     >>> X, y = load_digits(return_X_y=True)
     >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
     >>> model = PrivateAffineHullClassifier(
-    ...     n_layers=1, epsilon=8.0, delta=1e-5, pca_components=20, samples_per_gaussian=200,
+    ...     n_layers=1, epsilon=8.0, delta=1e-5, n_components=20, samples_per_gaussian=200,
     ...     bounds=bounds, random_state=0)
     >>> bool(model.fit(X, y).score(X, y) > 0.7)
     True
@@ -145,12 +145,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
 
     def __init__(
         self,
-        n_components: int = 20,
+        n_components: int = 50,
         *,
+        hull_components: int = 20,
         n_layers: int = 5,
         fabricate: bool = True,
         method: str = "moments",
-        pca_components: int = 50,
         gaussians_per_class: int | None = None,
         samples_per_gaussian: int | None = None,
         branch_size: int | None = None,
@@ -171,10 +171,10 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
+        self.hull_components = hull_components
         self.n_layers = n_layers
         self.fabricate = fabricate
         self.method = method
-        self.pca_components = pca_components
         self.gaussians_per_class = gaussians_per_class
         self.samples_per_gaussian = samples_per_gaussian
         self.branch_size = branch_size
@@ -363,7 +363,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         if self.samples_per_gaussian is not None:
             check_count("samples_per_gaussian", self.samples_per_gaussian)
         return {
-            "n_components": check_count("n_components", self.n_components),
+            "n_components": check_count("hull_components", self.hull_components),
             "n_layers": check_count("n_layers", self.n_layers),
             "dtype": check_choice("dtype", self.dtype, PRECISIONS),
         }

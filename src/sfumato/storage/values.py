@@ -29,11 +29,13 @@ _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as 
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 # Parameters (and, with an underscore, attributes) of version 0.1.0 and their names of today.
 _RENAMED = {
-    "Fabricator": {"engine": "method"},
-    "PrivateAffineHullClassifier": {"engine": "method"},
+    "Fabricator": {"engine": "method", "pca_components": "n_components"},
+    "PrivateAffineHullClassifier": {"engine": "method", "pca_components": "n_components"},
     "PrivateLargeMarginGaussianClassifier": {"unit_rows": "normalize_rows"},
     "PrivateLinearClassifier": {"solver": "algorithm", "clip": "max_gradient_norm"},
+    "PrivateTransferClassifier": {"pca_components": "n_components"},
 }
+_WITH_HULLS = ("Fabricator", "PrivateAffineHullClassifier")  # `n_components` were those of hulls
 
 # None, bool, int, finite float, str and list stand for themselves. Everything else is an object
 # with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
@@ -273,6 +275,8 @@ def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, 
         )
     parameters.pop("atom", None)
     learned.pop("source_mode_", None)
+    if name in _WITH_HULLS and "pca_components" in parameters:
+        parameters["hull_components"] = parameters.pop("n_components")
     for old, new in _RENAMED.get(name, {}).items():
         for form, end in ((parameters, ""), (learned, "_")):
             if old + end in form:

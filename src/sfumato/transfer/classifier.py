@@ -75,7 +75,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         Most inducing points as a share of the rows, r_max.
     kappa : float, default=0.1
         See `MembershipMapping`.
-    pca_components : int, default=50
+    n_components : int, default=50
         Private directions in which the source's Gaussians live.
     target_components : int, default=40
         Principal directions of the target in which it is classified.
@@ -168,7 +168,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     >>> source, target, labels = X[:1000], X[1000:], y[1000:].copy()
     >>> labels[20:] = -1  # few are known
     >>> model = PrivateTransferClassifier(
-    ...     epsilon=4.0, delta=1e-5, pca_components=20, random_state=0,
+    ...     epsilon=4.0, delta=1e-5, n_components=20, random_state=0,
     ...     bounds=Bounds(lower=0.0, upper=16.0, labels=range(10)))
     >>> import warnings
     >>> with warnings.catch_warnings():
@@ -193,7 +193,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         n_layers: int = 1,
         inducing_ratio: float = 0.5,
         kappa: float = 0.1,
-        pca_components: int = 50,
+        n_components: int = 50,
         target_components: int = 40,
         cross_fit: bool = True,
         use_source: bool = True,
@@ -216,7 +216,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self.n_layers = n_layers
         self.inducing_ratio = inducing_ratio
         self.kappa = kappa
-        self.pca_components = pca_components
+        self.n_components = n_components
         self.target_components = target_components
         self.cross_fit = cross_fit
         self.use_source = use_source

@@ -62,7 +62,7 @@ class TargetRelease:
             epsilon=payer.epsilon,
             delta=payer.delta,
             n_classes=len(payer.classes_),
-            n_components=check_n_components(payer.pca_components, records.width),
+            n_components=check_n_components(payer.n_components, records.width),
             gaussians_per_class=1,
         )
         _ask(payer, *releases.mechanisms())

@@ -58,7 +58,7 @@ def planned_sums(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> P
         epsilon=payer.epsilon,
         delta=payer.delta,
         n_classes=len(payer.classes_),
-        n_components=check_n_components(payer.pca_components, rows.shape[1]),
+        n_components=check_n_components(payer.n_components, rows.shape[1]),
         gaussians_per_class=1,
     )
 
@@ -80,7 +80,7 @@ def planned_entries(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -
     def draw(receipt: Receipt) -> tuple[SourceGaussians, Guarantee]:
         units = scale.entry_units(payer.entry_bound)
         noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release
-        kept = check_n_components(payer.pca_components, rows.shape[1])
+        kept = check_n_components(payer.n_components, rows.shape[1])
         source = from_noisy_rows(  # [T8] post-processing from here on
             noisy, codes, len(payer.classes_), kept, mechanism.variance() / units**2
         )

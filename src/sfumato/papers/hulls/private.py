@@ -107,6 +107,7 @@ def classifier(
     parameters |= {"fabricate": definition == 15, "delta": DELTA, "bounds": PIXELS}
     if mode == "paper":
         return PrintedAffineHullClassifier(epsilon=epsilon, **parameters)
+    parameters["hull_components"] = parameters.pop("n_components", 20)
     return PrivateAffineHullClassifier(unit="entry", epsilon=epsilon, **parameters)
 
 

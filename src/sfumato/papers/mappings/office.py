@@ -102,9 +102,7 @@ def one_split(source: Labelled, target: Labelled, per_class: int, seed: int) -> 
     svm = LinearSVC(random_state=0).fit(T[~asked], t[~asked])
     found = {"SVM-t": float(np.mean(svm.predict(T[asked]) == t[asked]))}
     printed = PrintedTransfer(random_state=seed, **SETTINGS)
-    strict = PrivateTransferClassifier(
-        unit="entry", pca_components=20, random_state=seed, **SETTINGS
-    )
+    strict = PrivateTransferClassifier(unit="entry", n_components=20, random_state=seed, **SETTINGS)
     with public_target():
         answers = {
             "paper": printed.fit(S[given], s[given]).fit_target(T, known),
