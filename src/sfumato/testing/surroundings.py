@@ -7,6 +7,7 @@ import decimal
 import enum
 import functools
 import gc
+import inspect
 import locale
 import logging
 import os
@@ -138,13 +139,25 @@ class Surroundings:
 
 
 def _modules_used_by(name: str) -> set[str]:
-    """Modules of Sfumato from which a module has imported something."""
+    """Modules of Sfumato from which a module has imported something, at once or in a function."""
     values = list(vars(sys.modules[name]).values()) if name in sys.modules else []
     homes = {
         value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", "")
         for value in values
     }
+    homes |= {each for value in values for each in _imported_in(value, name)}
     return {home for home in homes if isinstance(home, str) and home.startswith(f"{PACKAGE}.")}
+
+
+def _imported_in(value: Any, home: str) -> set[str]:
+    """Names of modules that the functions of a module import when they are called."""
+    value = value.fget if isinstance(value, property) else value
+    if getattr(value, "__module__", None) != home:
+        return set()
+    if isinstance(value, type):
+        return {each for member in vars(value).values() for each in _imported_in(member, home)}
+    code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
+    return {each for each in getattr(code, "co_names", ()) if each in sys.modules}
 
 
 def _settings() -> dict[str, Any]:
