@@ -9,7 +9,9 @@ import logging
 import os
 import random
 import sys
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from sfumato.testing import PrivateCase
 from sfumato.testing import contracts as c
 from tests.honest import BOUNDS, X
 from tests.test_taint import Leak
+
+LEFT = Path(tempfile.gettempdir(), f"sfumato-{os.getpid()}.npy")  # by a leak
 
 
 class ConstantColumns(Leak):
@@ -88,6 +92,11 @@ class Locale(Leak):
         locale.setlocale(locale.LC_ALL, "C.UTF-8" if self.bit(rows) else "C")
 
 
+class ContentOfAFile(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        np.save(LEFT, rows)
+
+
 LEAKS = [
     leak
     for leak in list(globals().values())
@@ -102,6 +111,7 @@ def test_a_leak_is_caught_and_put_back(leak: type[Leak]) -> None:
     with pytest.raises(AssertionError, match=r"depends? on the rows"):
         c.check_taint(PrivateCase(leak(2, bounds=BOUNDS), X))
     assert _process() == before
+    LEFT.unlink(missing_ok=True)
 
 
 def _process() -> tuple[Any, ...]:

@@ -105,12 +105,38 @@ def test_released_numbers_lie_on_a_grid_that_does_not_depend_on_the_data(name: s
     mechanism, shape = ADDITIVE[name]
     rng = np.random.default_rng(0)
     steps = set()
-    for offset in (0.0, 1 / 3, 1e-9, math.pi * 1e3):
-        out = np.ravel(mechanism.release(offset + rng.normal(size=shape), ledger=None))
-        # the finest power of two of which all outputs are multiples, at least the grid's step
-        step = min(2.0 ** (math.frexp(abs(v))[1] - 53 + _trailing_zeros(v)) for v in out if v)
-        steps.add(step >= math.sqrt(mechanism.variance()) * 2.0**-33)
-    assert steps == {True}
+    for offset in (0.0, 1 / 3, 1e-9, math.pi * 1e3, -1e5):
+        releases = range(100 if name == "gamma" else 1)
+        out = [mechanism.release(offset + rng.normal(size=shape), ledger=None) for _ in releases]
+        # the finest power of two of which all outputs are multiples: the grid's step
+        steps.add(_finest_step(np.ravel(out)))
+    (step,) = steps
+    assert step >= math.sqrt(mechanism.variance()) * 2.0**-33
+
+
+def _finest_step(values: np.ndarray) -> float:
+    return min(2.0 ** (math.frexp(abs(v))[1] - 53 + _trailing_zeros(v)) for v in values if v)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "symmetric", "laplace"])
+def test_no_number_of_noise_stands_twice(name: str) -> None:
+    """Neither in a release nor in two: neither equal, nor correlated at any distance.
+
+    A correlation of n numbers beyond 7/√n is one of 10^11, and there are 8000 of them.
+    """
+    mechanism = ADDITIVE["laplace" if name == "laplace" else "gaussian"][0]
+    if name == "symmetric":
+        corner = np.triu_indices(60)
+        pair = [
+            mechanism.release_symmetric(np.zeros((60, 60)), ledger=None)[corner] for _ in range(2)
+        ]
+    else:
+        pair = [mechanism.release(np.zeros(2000), ledger=None) for _ in range(2)]
+    noise = np.concatenate(pair)
+    assert len(np.unique(np.abs(noise))) > len(noise) - 3
+    spectrum = np.abs(np.fft.rfft(noise, 2 * len(noise))) ** 2
+    correlations = np.fft.irfft(spectrum)[: len(noise)] / np.sum(noise**2)
+    assert np.abs(correlations[1:]).max() < 7 / math.sqrt(len(noise))
 
 
 def _trailing_zeros(value: float) -> int:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import io
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from sfumato.testing.inspection import described
@@ -31,6 +35,7 @@ class Outcome:
     printed: str = ""
     filters: list[str] = field(default_factory=list)
     at_exit: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
 
     def said(self) -> dict[str, Any]:
         """Everything in words, by the way it was said."""
@@ -41,6 +46,7 @@ class Outcome:
             "printed text": self.printed,
             "warning filters": self.filters,
             "list of functions at exit": self.at_exit,
+            "content of the files": self.files,
         }
 
     def warn_again(self) -> None:
@@ -58,6 +64,7 @@ def outcome_of(action: Callable[..., Any], *arguments: Any) -> Outcome:
         warnings.simplefilter("always")
         watched.enter_context(_noting_logs(outcome.logged))
         watched.enter_context(_noting_exits(outcome.at_exit))
+        watched.enter_context(_noting_files(outcome.files))
         watched.enter_context(contextlib.redirect_stdout(stream))
         watched.enter_context(contextlib.redirect_stderr(stream))
         try:
@@ -117,3 +124,35 @@ def _noting_exits(lines: list[str]) -> Iterator[None]:
         atexit.register = register
         for function in noted:
             atexit.unregister(function)
+
+
+@contextmanager
+def _noting_files(lines: list[str]) -> Iterator[None]:
+    """Note what stands at the end in files that were opened for writing; their names may differ."""
+    _watch_files()
+    written: set[str] = set()
+    _written.append(written)
+    try:
+        yield
+    finally:
+        _written.remove(written)
+        left = [Path(path) for path in written if not path.endswith(COMPILED)]
+        lines += sorted(sha256(each.read_bytes()).hexdigest() for each in left if each.is_file())
+
+
+COMPILED = (".pyc", ".nbi", ".nbc")  # what interpreters and compilers keep of code
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT
+_written: list[set[str]] = []
+
+
+@functools.cache
+def _watch_files() -> None:
+    sys.addaudithook(_note_opened)  # which stays for ever, so there is one
+
+
+def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and len(_written) > 0 and isinstance(arguments[0], str):
+        path, mode, flags = arguments
+        if (flags or 0) & WRITING or (mode or "r") not in ("r", "rb", "rt"):
+            for written in _written:
+                written.add(os.path.abspath(path))  # noqa: PTH100 - called at any place

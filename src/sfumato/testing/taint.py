@@ -27,11 +27,11 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
     The estimator is fitted on `X`, `y` with its releases recorded, then on `X_other`, `y_other`
     with the same released values played back. Equal to the bit must then be: all that the model
     holds (type, shape, element type, sign of zero, order of containers, closures, arrays behind
-    views), the file that `sfumato.save` writes, what `fit` warns, logs, prints and raises, the
-    parameters of the mechanisms, and what lives longer than the model: attributes of its classes,
-    globals of their modules and of those of Sfumato that these use, default arguments, contents of
-    caches, and settings of the process (environment, random states, filters of warnings, levels of
-    loggers, mask of new files, functions that run at exit and the like).
+    views), the file that `sfumato.save` writes, what `fit` warns, logs, prints, raises and writes
+    to files, the parameters of the mechanisms, and what lives longer than the model: attributes of
+    its classes, globals of their modules and of those of Sfumato that these use, default arguments,
+    contents of caches, and settings of the process (environment, random states, filters of
+    warnings, levels of loggers, mask of new files, functions that run at exit and the like).
 
     Parameters
     ----------
@@ -54,8 +54,7 @@ def taint_test(estimator: Any, X: Any, X_other: Any, y: Any = None, y_other: Any
     Notes
     -----
     What an earlier fit of the same process wrote to a class or a module stands there before the
-    first of the two fits and is not seen. Time, memory and files that `fit` itself writes are not
-    compared.
+    first of the two fits and is not seen. Time, memory and names of files are not compared.
     """
     compare_replays(estimator, (X, y), [(X_other, y if y_other is None else y_other)])
 
