@@ -62,6 +62,21 @@ def test_charged_once_and_never_contradicted(tmp_path: Path) -> None:
         require_answers(store["store"], "ages", [[20.0]], [first[0] + 1e-12])
 
 
+def test_what_is_promised_does_not_depend_on_cells(tmp_path: Path) -> None:
+    promised = [
+        begin_online(
+            written(tmp_path / f"{number}.csv", ages),
+            BOUNDS,
+            PrivacyRequest(1.0, 1e-5),
+            column="age",
+            store=tmp_path / "answers.db",
+            name=f"ages {number}",
+        )
+        for number, ages in enumerate((["1", "2", "3"], ["", "text", "1e300"]))
+    ]
+    assert promised[0] == promised[1]
+
+
 @pytest.mark.parametrize(
     ("column", "bandwidth", "promise"),
     [

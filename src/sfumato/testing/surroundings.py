@@ -13,6 +13,7 @@ import logging
 import os
 import random
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Callable
@@ -176,6 +177,7 @@ def _settings() -> dict[str, Any]:
         "locale": locale.setlocale(locale.LC_ALL),
         "recursion": sys.getrecursionlimit(),
         "garbage": (gc.isenabled(), gc.get_threshold()),
+        "thread": threading.current_thread().name,
     }
 
 
@@ -198,6 +200,7 @@ def _set(settings: dict[str, Any]) -> None:
     sys.setrecursionlimit(settings["recursion"])
     (gc.enable if settings["garbage"][0] else gc.disable)()
     gc.set_threshold(*settings["garbage"][1])
+    threading.current_thread().name = settings["thread"]
 
 
 def _loggers() -> dict[str, logging.Logger]:
