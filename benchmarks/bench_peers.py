@@ -4,10 +4,10 @@ Same rows, same public bounds, same epsilon, one thread. Where a peer has a delt
 its promise is pure epsilon. Nothing is chosen by test rows: every estimator has its defaults, and
 which of ours stands beside which of theirs is fixed here. Rows that we lose stay in.
 
-SFUMATO_PEERS_PYTHON names Pythons that have diffprivlib, 'opendp[mbi,scikit-learn]' or
-smartnoise-synth, parted by colons; what none of them has is passed over. SFUMATO_DATA is the folder
-of the data sets. Tasks that are not named, or for which nobody is there, keep their last numbers;
-attacks are those of `bench_auditing_peers`.
+SFUMATO_PEERS_PYTHON names Pythons that have diffprivlib, 'opendp[mbi,scikit-learn]', opacus,
+jax-privacy or smartnoise-synth, parted by colons; what none of them has is passed over.
+SFUMATO_DATA is the folder of the data sets. Tasks that are not named, or for which nobody is there,
+keep their last numbers; attacks are those of `bench_auditing_peers`.
 """
 
 from __future__ import annotations

@@ -15,31 +15,38 @@ import pytest
 
 # Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
 NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"}
-NOT_SHOWN |= {"mappings_several_sources", "parties_gradients", "parties_linear", "parties_tries"}
-SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.
 NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
 TIME_WAS_UP = ("SIGXCPU", "SIGKILL")  # of a process that the script had started
 REPRODUCTIONS = "reproduce_"  # shown on a page of their own
 
 
-def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_are_what_the_results_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = pytest.importorskip("benchmarks.tables")
-    page = tables.RESULTS.parent / "README.md"
-    kept = page.read_text()
+    kept = pages_of(tables.RESULTS.parent)
     results = tmp_path / "results"
     results.mkdir()
     for path in tables.RESULTS.glob("*.json"):
         (results / path.name).write_text(path.read_text())
     monkeypatch.setattr(tables, "RESULTS", results)
     tables.rebuild()
-    assert (tmp_path / "README.md").read_text() == kept
-    charts = {path.name: path.read_text() for path in (page.parent / "charts").glob("*.svg")}
-    assert charts == {path.name: path.read_text() for path in (tmp_path / "charts").glob("*.svg")}
-    assert set(re.findall(r"\]\(charts/([\w.-]+)\)", kept)) == set(charts)
+    assert pages_of(tmp_path) == kept
+    chapters = {name: text for name, text in kept.items() if name.startswith("measured/")}
+    drawn = re.findall(r"\]\(\.\./(charts/[\w.-]+)\)", "".join(chapters.values()))
+    assert set(drawn) == {name for name in kept if name.startswith("charts/")}
     shown = [name for name in tables.SECTIONS if (results / f"{name}.json").exists()]
-    assert kept.count("## ") == len(shown)
+    assert sum(text.count("\n## ") for text in chapters.values()) == len(shown)
+    site = {path.name for path in (Path(__file__).parents[1] / "docs" / "measured").glob("*.md")}
+    assert {f"measured/{name}" for name in site} == set(chapters)
+
+
+def pages_of(folder: Path) -> dict[str, str]:
+    """Give the pages and charts of a folder by their paths."""
+    kinds = ("README.md", "measured/*.md", "charts/*.svg")
+    paths = [path for kind in kinds for path in folder.glob(kind)]
+    return {str(path.relative_to(folder)): path.read_text() for path in paths}
 
 
 def test_long_tables_are_folded_and_bars_of_losses_go_left() -> None:

@@ -10,7 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "docs/[!_]*/*.md", "benchmarks/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/[!_]*/*.md",
+        "benchmarks/*.md",
+        "benchmarks/measured/*.md",
+    )
     for page in ROOT.glob(pattern)
 )
 LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -31,6 +31,7 @@ LOOKED_AT = [
     "gallery/index",
     "gallery/plot_fabricated_digits",
     "benchmarks",
+    "measured/peers",
 ]
 
 

@@ -20,6 +20,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 # Where the name of a package is not that of its module.
 IMPORTED = {
     "adversarial-robustness-toolbox": "art",
+    "jax-privacy": "jax_privacy",
     "smartnoise-synth": "snsynth",
 }
 

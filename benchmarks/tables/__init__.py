@@ -1,12 +1,14 @@
-"""Rebuild benchmarks/README.md from the JSON of the last runs: ``python -m benchmarks.tables``.
+"""Rebuild the pages from the JSON of the last runs: ``python -m benchmarks.tables``.
 
-One file for each family of sections; a section is an entry of its SECTIONS.
+benchmarks/README.md is the first page, benchmarks/measured/ has one for each chapter. A chapter is
+the SECTIONS of one file here, a section the numbers of one results file.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from benchmarks.drawing import title_of
 from benchmarks.recording import RESULTS
@@ -28,33 +30,64 @@ from benchmarks.tables import (
     spending,
 )
 from benchmarks.tables.charts import charts
-from benchmarks.tables.page import HEAD, Sections, contents, section
+from benchmarks.tables.page import HEAD, Picture, Sections, chapter, opening, section
 
-FAMILIES = (
-    *(peers, foundations, hulls, margins, fabrication, mappings, functions, federated, auditing),
-    *(faults, additive, spending, persons, service, engines),
+# A page for each: name of the page, its sections, its title, what it measures.
+CHAPTERS = (
+    ("peers", peers, "Other packages", "The same rows, bounds and epsilon for everyone."),
+    ("tables", additive, "Models of tables", "Additive and linear models of columns."),
+    ("linear", margins, "Linear and large-margin classifiers", "Accuracy, mostly on images."),
+    ("fabrication", fabrication, "Synthetic rows", "What can be learned from fabricated rows."),
+    ("functions", functions, "Densities, curves, kernel machines", "Released functions."),
+    ("hulls", hulls, "Kernel affine hulls", "Without privacy: accuracy and speed."),
+    ("transfer", mappings, "Membership mappings and transfer", "From a source with many labels."),
+    ("parties", federated, "Several parties", "Sums and models over parties."),
+    ("persons", persons, "Several rows per person", "Protecting all rows of a person."),
+    ("planning", spending, "Search and planning", "What a budget gives, before it is spent."),
+    ("auditing", auditing, "Audits and attacks", "What attacks find, and what they miss."),
+    ("engines", engines, "Large tables", "Tables larger than memory, and many workers."),
+    ("foundations", foundations, "Noise, moments, reading the code", "What the rest stands on."),
+    ("service", service, "The service", "Load, memory and sudden deaths."),
+    ("faults", faults, "Faults", "Interrupts, kills and damaged files."),
 )
-SECTIONS: Sections = {name: entry for family in FAMILIES for name, entry in family.SECTIONS.items()}
+SECTIONS: Sections = {
+    name: entry for _, family, *_ in CHAPTERS for name, entry in family.SECTIONS.items()
+}
+FRONT_CHARTS = 1  # of each chapter on the first page
 
 
 def rebuild() -> None:
-    """Write the page and its charts from the results that are there."""
-    folder = RESULTS.parent / "charts"
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.svg"):
-        old.unlink()
-    there = {name: title for name, (title, _) in SECTIONS.items() if _path(name).is_file()}
-    parts = [HEAD, contents(list(there.values()))]
-    for name, (title, text) in SECTIONS.items():
-        if name in there:
-            record = json.loads(_path(name).read_text())
-            pictures = []
-            for number, drawn in enumerate(charts(name, record["numbers"]), 1):
-                file = folder / f"{name}-{number}.svg"
-                file.write_text(drawn)
-                pictures.append(f"![{title_of(drawn)}](charts/{file.name})")
-            parts.append(section(title, text, record, pictures))
-    (RESULTS.parent / "README.md").write_text("\n".join(parts))
+    """Write the first page, the pages of the chapters and their charts from the results."""
+    root = RESULTS.parent
+    for name, kind in (("charts", "*.svg"), ("measured", "*.md")):
+        (root / name).mkdir(exist_ok=True)
+        for old in (root / name).glob(kind):
+            old.unlink()
+    parts = [HEAD]
+    for page, family, title, about in CHAPTERS:
+        there = {name: entry for name, entry in family.SECTIONS.items() if _path(name).is_file()}
+        drawn = {name: _draw(name) for name in there}
+        sections = [section(there[name], _record(name), drawn[name]) for name in there]
+        titles = [title for title, _ in there.values()]
+        (root / "measured" / f"{page}.md").write_text(chapter(title, about, titles, sections))
+        pictures = [picture for pictures in drawn.values() for picture in pictures]
+        parts.append(opening(page, title, about, titles, pictures[:FRONT_CHARTS]))
+    (root / "README.md").write_text("\n".join(parts))
+
+
+def _draw(name: str) -> list[Picture]:
+    """Draw the charts of a result and keep them."""
+    pictures = []
+    for number, drawn in enumerate(charts(name, _record(name)["numbers"]), 1):
+        file = RESULTS.parent / "charts" / f"{name}-{number}.svg"
+        file.write_text(drawn)
+        pictures.append((title_of(drawn), file.name))
+    return pictures
+
+
+def _record(name: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(_path(name).read_text())
+    return record
 
 
 def _path(name: str) -> Path:

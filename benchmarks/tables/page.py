@@ -9,20 +9,35 @@ from typing import Any
 # Name of a results file: its title, and what makes text of its numbers.
 Sections = dict[str, tuple[str, Callable[[Any], str]]]
 
+Picture = tuple[str, str]  # its title and its file under charts/
+
 HEAD = """# Benchmarks
 
-`make bench` runs all of them and rebuilds this page from `results/*.json`, which hold every number
-here with machine, versions and seeds. Real data are found through `SFUMATO_DATA`. Seconds are those
-of one run on one machine: compare rows, not machines. In charts of ratios a bar to the right of the
-line is in our favour, a bar to the left is a loss; the tables behind the charts open with a click.
+One chart of each chapter; its page has the rest, with every table behind a line that opens it. In
+charts of ratios a bar to the right of the line is in our favour, a bar to the left is a loss.
+
+`make bench` runs all benchmarks and rebuilds these pages from `results/*.json`, which hold every
+number with machine, versions and seeds. Real data are found through `SFUMATO_DATA`. Seconds are
+those of one run on one machine: compare rows, not machines.
 """
 
 
-def contents(titles: list[str]) -> str:
-    """Give links to all sections, behind a line that opens them."""
+def opening(page: str, title: str, about: str, titles: list[str], pictures: list[Picture]) -> str:
+    """Give what the first page says of a chapter: its first chart and the way to its page."""
+    parts = [f"## {title}", about, *(shown(picture, "charts") for picture in pictures)]
+    measured = "1 measurement" if len(titles) == 1 else f"{len(titles)} measurements"
+    return "\n\n".join([*parts, f"[{title}: {measured}](measured/{page}.md)"]) + "\n"
+
+
+def chapter(title: str, about: str, titles: list[str], sections: list[str]) -> str:
+    """Give the page of a chapter: its contents and its sections."""
     links = "\n".join(f"- [{title}](#{anchor(title)})" for title in titles)
-    opening = f"<details><summary>Contents, {len(titles)} sections</summary>"
-    return f"{opening}\n\n{links}\n\n</details>\n"
+    return "\n".join([f"# {title}\n\n{about}\n\n{links}\n", *sections])
+
+
+def shown(picture: Picture, folder: str) -> str:
+    title, file = picture
+    return f"![{title}]({folder}/{file})"
 
 
 def anchor(title: str) -> str:
@@ -34,10 +49,12 @@ LONGEST_TABLE = 4  # rows that stand open
 
 
 def section(
-    title: str, text: Callable[[Any], str], record: dict[str, Any], pictures: list[str]
+    entry: tuple[str, Callable[[Any], str]], record: dict[str, Any], pictures: list[Picture]
 ) -> str:
     """Give one section: title, pictures, machine, numbers; long tables are folded."""
-    parts = [f"## {title}", *pictures, _machine(record), folded(text(record["numbers"]))]
+    title, text = entry
+    drawn = [shown(picture, "../charts") for picture in pictures]
+    parts = [f"## {title}", *drawn, _machine(record), folded(text(record["numbers"]))]
     return "\n\n".join(parts) + "\n"
 
 

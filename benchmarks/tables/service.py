@@ -96,7 +96,7 @@ def _load(numbers: dict[str, Any]) -> str:
         "route on the same lists took 0.2 MB. "
         "![Resident memory under load: the web process grows by an eighth and levels off, the "
         "workers stay as they are.]"
-        "(../docs/pictures/service_load.png)"
+        "(../../docs/pictures/service_load.png)"
     )
 
 
