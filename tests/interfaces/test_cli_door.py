@@ -251,7 +251,7 @@ def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"Python", "sfumato", "random numbers", "file locks", "ledger", "disk", "GPU"}
     assert wanted <= set(found)
     assert {each["state"] for each in found.values()} <= {"ok", "absent"}
-    assert "All that is needed" in done("doctor", folder)
+    assert "Everything that is needed" in done("doctor", folder)
     assert list(folder.glob(".sfumato-doctor*")) == []
     with seeded(0):
         ended = run("doctor")

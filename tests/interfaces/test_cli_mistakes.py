@@ -1,4 +1,4 @@
-"""Sixty mistakes on the command line: exit code and message of each, kept on one page.
+"""Mistakes on the command line: exit code and message of each, kept on one page.
 
 ``SFUMATO_GOLDEN=1`` writes the page anew; read every line of it before you keep it.
 """
@@ -19,11 +19,11 @@ from tests.interfaces.running import confirmed, done, patients, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
 HEAD = """\
-# Mistakes and what is said
+# Mistakes and their messages
 
-What the command line says to {n} mistakes, with its exit code: 2, the command cannot be carried out
-as given; 3, refused. Nothing was charged and no output was written in any of them. A test runs all
-of them and keeps this page; dots stand for words that change with the version of Typer.
+What the command line says to {n} mistakes, with its exit code: 2, the command or its files cannot
+be used; 3, refused. In none of them was anything charged or any output written. A test runs them all
+and keeps this page up to date; dots replace words that change with the version of Typer.
 
 | command | code | standard error |
 |---|---|---|
@@ -39,6 +39,13 @@ MISTAKES = [
     "describe twice.csv",
     "describe ragged.csv",
     "describe utf16.csv",
+    "describe utf32.csv",
+    "describe packed.csv",
+    "describe workbook.csv",
+    "describe quote.csv",
+    "describe folder",
+    "describe nameless.csv --target ill",
+    "describe unlabelled.csv --target ill",
     "describe cut.csv.gz",
     "describe noise.parquet",
     "describe noise.xlsx",
@@ -142,6 +149,12 @@ def write_what_is_wrong() -> None:
         "twice.csv": b"a,a\n1,2\n",
         "ragged.csv": b"a,b\n1,2\n3\n",
         "utf16.csv": "a,b\n1,2\n".encode("utf-16"),
+        "utf32.csv": "a,b\n1,2\n".encode("utf-32"),
+        "packed.csv": gzip.compress(b"a,b\n1,2\n"),
+        "workbook.csv": b"PK\x03\x04" + b"Zebedee\n,," * 9,
+        "quote.csv": b'a,b\n1,"2\n3,"4"\n5,6\n',
+        "nameless.csv": b"50,no\n60,yes\n",
+        "unlabelled.csv": b"age,ill\n50,\n60,\n",
         "cut.csv.gz": gzip.compress(b"a,b\n" + bytes(range(97, 107)) * 999)[:-9],
         "noise.parquet": b"Zebedee" * 99,
         "noise.xlsx": b"Zebedee" * 99,
@@ -150,6 +163,7 @@ def write_what_is_wrong() -> None:
         "short.csv": b"age,ill\n50,no\n",
         "one.csv": b"age,ill\n50,no\n60,no\n",
     }
+    Path("folder").mkdir()
     for name, content in texts.items():
         Path(name).write_bytes(content)
     with sqlite3.connect("two.sqlite") as database:

@@ -193,7 +193,7 @@ def test_bounds_that_nobody_confirmed_are_refused(table: Path) -> None:
     done("describe", table, "--target", "ill", "-o", "bounds.toml")
     for command, output in (("fit", "m.sfumato"), ("fabricate", "p.csv")):
         line = refused(command, table, "--epsilon", "1", "--bounds", "bounds.toml", "-o", output)
-        assert "confirmed = true" in line
+        assert "sfumato confirm" in line
 
 
 def test_a_warning_is_a_line_and_not_an_error(table: Path) -> None:

@@ -138,13 +138,13 @@ def test_the_system_says_why_a_file_cannot_be_read(
         (
             "a.csv",
             "a,b,c\n1,2,3\n4,5,6,7\n8,9,10\n",
-            "line 3: 4 fields, where the first line has 3",
+            "Line 3: 4 fields, where the first line has 3",
         ),
-        ("b.jsonl", '{"a": 1}\n{"a":\n{"a": 3}\n', "line 2: it is no JSON object"),
+        ("b.jsonl", '{"a": 1}\n{"a":\n{"a": 3}\n', "Line 2: it is not a JSON object"),
         (
             "c.jsonl",
             '{"a": 1}\n{"a": "x"}\n',
-            "line 2: 'a' is a text, where it was a number before",
+            "Line 2: 'a' is a text, where it was a number before",
         ),
     ],
 )
@@ -152,5 +152,5 @@ def test_a_line_that_stops_an_undeclared_text_is_named(tmp_path, name, text, sai
     """For the owner, who describes a table; declared types are read line by line and never stop."""
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(InvalidInputError, match=f"{name}' cannot be read as .* See {said}"):
+    with pytest.raises(InvalidInputError, match=f"{name}' cannot be read as .* {said}"):
         TableFile(path).read()

@@ -107,7 +107,7 @@ def test_columns_of_other_types_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "bounds.toml"
     found.bounds.write(path)
     assert [column.name for column in TableBounds.read(path).used] == ["x"]
-    with pytest.raises(InvalidInputError, match="holds no labels"):
+    with pytest.raises(InvalidInputError, match="are not labels"):
         described(tmp_path, "y", x=[1.0, 2.0], y=[[1], [2]])
 
 
@@ -142,3 +142,21 @@ def test_what_a_person_would_see_is_proposed_with_its_reason(tmp_path: Path) -> 
     path = tmp_path / "bounds.toml"
     found.bounds.write(path)
     assert TableBounds.read(path) == found.bounds
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([f"{i}.5" for i in range(9)] + [f"{i},5" for i in range(9)], "decimal commas"),
+        (["1970-01-02", "02.01.1970", "03/04/1971"] * 6, "write them as YYYY-MM-DD"),
+        ([None] * 18, "the column is empty"),
+        ([f"{i}.5" for i in range(18)], ""),  # plain numbers as texts: categories
+        (["1.2.3", "ward 7"] * 9, ""),
+    ],
+)
+def test_texts_that_are_meant_as_numbers_or_dates(
+    tmp_path: Path, cells: list[str | None], why: str
+) -> None:
+    (column,) = described(tmp_path, cell=pa.array(cells, pa.string())).bounds.columns
+    assert column.left_out == bool(why)
+    assert why in column.note

@@ -158,7 +158,7 @@ def test_names_behind_a_colon(tmp_path: Path) -> None:
     database.close()
     assert TableFile(f"{path}:patients", TYPES).count_rows() == 3
     assert TableFile(f'{path}:the "old"', TYPES).read()["age"].to_pylist() == [45]
-    with pytest.raises(InvalidInputError, match=r"holds 2 tables: 'patients', .* Name one behind"):
+    with pytest.raises(InvalidInputError, match=r"holds 2 tables: 'patients', .* Name one after"):
         TableFile(path)
     with pytest.raises(InvalidInputError, match=r"no table 'x'\. It has: 'patients'"):
         TableFile(f"{path}:x")

@@ -20,25 +20,25 @@ DAY = re.compile(r"\d{4}-\d\d-\d\d")
 HEAD = """\
 # Public bounds of a table, for `sfumato fit` and `sfumato fabricate`.
 #
-# Bounds are facts that are known WITHOUT the data: the scale of a form, a physical range, a list of
-# codes. Where a figure below was proposed by `sfumato describe`, it was read off the data, and
-# nothing protects it. Replace every figure by what you know; a value outside its bounds is moved to
-# them. `sfumato confirm` asks you column by column and then sets confirmed = true.
+# Bounds are facts that are known WITHOUT the data: the scale of a form, a physical
+# range, a list of codes. Values proposed by `sfumato describe` were taken from the data and are not
+# private. Replace them with what you know. Values outside the bounds are moved to the nearest
+# bound. `sfumato confirm` asks you about each column and then sets confirmed = true.
 #
-# person      the column of IDs where a person has several rows (then fit with --unit person), and
-# person_rows the most rows of a person that are used; or one_row_per_person = true
-# [file]      how a table of text is written: delimiter, quote, decimal, thousands, encoding, and
-#             the texts that mean a missing cell; a fit obeys it and never guesses
-# type        each cell is read as this type; what cannot be read is missing
-# lower/upper the range of a number; of a date, its first and last day
-# log         true: the number enters as its logarithm (log(1 + x) where lower is 0)
-# categories  all possible values of a column that is not a number; any other value is missing
-# ordered     true: the order of the categories means something; they become one number
-# missing     true: missing cells get a number of their own
-# fill        the value that a missing cell counts as; without both, it counts as the middle
+# person      the column of IDs if a person has several rows (then fit with --unit person), and
+# person_rows how many rows of a person are used at most; otherwise one_row_per_person = true
+# [file]      how a text file is written: delimiter, quote, decimal, thousands, encoding, and
+#             the texts that mean a missing cell; a fit follows this and never guesses
+# type        every cell is read as this type; what cannot be read counts as missing
+# lower/upper the range of a number; for a date, its first and last day
+# log         true: use the logarithm of the number (log(1 + x) if lower is 0)
+# categories  all possible values of a column that is not a number; other values count as missing
+# ordered     true: the order of the categories has a meaning; they become one number
+# missing     true: a missing cell gets an indicator of its own
+# fill        the value used for a missing cell; without missing or fill, the middle of the range
 # decimals    decimals of fabricated numbers
 # weights     public weights of categories, by which rare ones are redrawn in fabricated tables
-# parts       parts of a date that are used: "time", "year", "month", "weekday", "hour"
+# parts       the parts of a date to use: "time", "year", "month", "weekday", "hour"
 # format      how a date is written, such as "%d.%m.%Y"
 # left_out    true: the column is not read
 """

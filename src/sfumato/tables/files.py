@@ -65,6 +65,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     if suffix in STORES and not is_packed(file):
         return "store"
     if suffix not in FORMATS or (is_packed(file) and FORMATS[suffix] not in ("csv", "jsonl")):
+        if file.is_dir():
+            raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
         known = ", ".join([*FORMATS, *STORES])
         raise InvalidInputError(
             f"'{path}' must end in one of {known}; text may be packed as .gz or .zst. "
@@ -211,7 +213,9 @@ class TableFile:
             raise InvalidInputError(_too_wide(self.path, len(schema)))
         if len(set(names)) != len(schema):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidInputError(f"The table '{self.path}' has two columns named {twice!r}.")
+            raise InvalidInputError(
+                f"The table '{self.path}' has two columns named {twice!r}. Rename one of them."
+            )
         return schema
 
     def _read_schema(self) -> Any:
@@ -295,8 +299,9 @@ class TableFile:
         found = arrow("csv").read_csv(self.path, **self._reading())
         if len(found) < count_lines(self.path, header=True, blank=False):
             raise InvalidInputError(
-                f"The file '{self.path}' has cells with line breaks inside. Each line is read as "
-                "one record: write the table as Parquet, or take the breaks out."
+                f"The file '{self.path}' has line breaks inside quoted cells, or a quote that is "
+                "not closed. Each line is read as one record: close the quote, remove the line "
+                "breaks, or save the table as Parquet."
             )
         return _with_groups(found, self.text)
 
@@ -333,7 +338,7 @@ class TableFile:
             if name not in self.schema.names:
                 raise InvalidInputError(
                     f"The table '{self.path}' has no column {name!r}. It has: "
-                    f"{_listed(self.schema.names)}."
+                    f"{_listed(self.schema.names)}.{_without_names(self.schema.names)}"
                 )
 
     def _typed(self, table: Any) -> Any:
@@ -371,6 +376,13 @@ class TableFile:
         if "changed from" in message:
             return f"{start}: a column holds values of several types.{line}"
         return f"{start}: it is damaged, or of another format than its name says.{line}"
+
+
+def _without_names(names: Sequence[str]) -> str:
+    """Give a hint where what should be names of columns looks like something else."""
+    if len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names):
+        return ""
+    return " The first line of a table must hold the names of its columns."
 
 
 def _with_groups(table: Any, text: TextFormat) -> Any:

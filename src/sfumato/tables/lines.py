@@ -76,7 +76,7 @@ def odd_line(path: Path, form: str, text: TextFormat = PLAIN_TEXT) -> str:
     with contextlib.suppress(csv.Error, OSError, EOFError, zlib.error), opened(path) as raw:
         file = io.TextIOWrapper(raw, encoding="latin-1", newline="")
         found = _odd_csv(file, text) if form == "csv" else _odd_json(file)
-        return "" if found is None else f" See line {found[0]}: {found[1]}."
+        return "" if found is None else f" Line {found[0]}: {found[1]}."
     return ""
 
 
@@ -85,7 +85,10 @@ def _odd_csv(file: TextIO, text: TextFormat) -> tuple[int, str] | None:
     width = len(next(reader, []))
     for row in reader:
         if row and len(row) != width:
-            return reader.line_num, f"{len(row)} fields, where the first line has {width}"
+            return (
+                reader.line_num,
+                f"{len(row)} field{'s' * (len(row) > 1)}, where the first line has {width}",
+            )
     return None
 
 
@@ -95,7 +98,7 @@ def _odd_json(file: TextIO) -> tuple[int, str] | None:
         try:
             record = dict(json.loads(line) if line.strip() else {})
         except (ValueError, TypeError, RecursionError):
-            return number, "it is no JSON object"
+            return number, "it is not a JSON object"
         for name, value in record.items():
             kind = JSON_KINDS.get(type(value), "a list or an object")
             if value is not None and kinds.setdefault(name, kind) != kind:

@@ -38,6 +38,10 @@ ID_NAME = re.compile(
     re.IGNORECASE,
 )
 ID_TEXT = re.compile(r"[A-Za-z]{0,4}[-_]?\d{3,}")  # as in P00123
+# Texts that are meant as numbers or dates, but are not all written in one way.
+NUMBER_TEXT = re.compile(r"[+-]?\d[\d.,' ]*")
+DATE_TEXT = re.compile(r"\d{1,4}([./-])\s?\d{1,2}\1\s?\d{2,4}([T ].*)?")
+MOSTLY = 0.6
 DATE_FORMATS = ("%d.%m.%Y", "%Y-%m-%d", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")
 
 
@@ -126,19 +130,37 @@ class ColumnSummary:
             return Column(self.name, self.type, 0, 1, missing=marked)
         if kind and not (self.whole and kind != "f" and self.is_near_unique):
             return self._proposed_number(kind)
-        if self.type == "string" and self.values and len(self.values) <= MOST_CATEGORIES:
-            listed = tuple(sorted(self.values))
+        is_short = self.values is not None and 0 < len(self.values) <= MOST_CATEGORIES
+        if self.type == "string" and is_short and self._meant_as() is None:
+            listed = tuple(sorted(self.values or ()))
             return Column(self.name, self.type, categories=listed, missing=marked, note=PROPOSED)
         return Column(self.name, self.type, left_out=True, note=f"Left out: {self._why_not()}.")
 
     def _why_not(self) -> str:
+        if not self.seen:
+            return "the column is empty"
+        meant = self._meant_as()
+        if meant is not None:
+            return meant
         if self.is_near_unique:
             return "nearly every record has a value of its own, as an ID has"
-        if self.type == "string" and self.seen:
+        if self.type == "string":
             return (
-                f"more than {MOST_CATEGORIES} different texts; names and free text are no features"
+                f"more than {MOST_CATEGORIES} different texts; names and free text are not features"
             )
-        return f"no numbers and no texts, but values of type {self.type}"
+        return f"values of type {self.type} are neither numbers nor texts"
+
+    def _meant_as(self) -> str | None:
+        """Say how texts that are meant as numbers or dates should be written."""
+        if self.type != "string" or not self.values:
+            return None
+        texts = [str(value).strip() for value in self.values]
+        if len(texts) > FEW and all(map(NUMBER_TEXT.fullmatch, texts)):
+            if any("." in text for text in texts) and any("," in text for text in texts):
+                return "numbers with decimal points and with decimal commas; write them in one way"
+        elif sum(bool(DATE_TEXT.fullmatch(text)) for text in texts) > MOSTLY * len(texts):
+            return "looks like dates that are not all written in one way; write them as YYYY-MM-DD"
+        return None
 
     def _proposed_date(self, declared: str, written: str) -> Column:
         first, last = (str(end)[:4] for end in (self.lowest, self.highest))
@@ -180,7 +202,9 @@ class ColumnSummary:
         if is_date(self.type):
             raise InvalidInputError(f"The target {self.name!r} is a date, not a label.")
         if not (kind or self.type == "string"):
-            raise InvalidInputError(f"The target {self.name!r} holds no labels: {self.type}.")
+            what = f"has values of type {self.type}, which are not labels"
+            told = what if self.seen else "is empty: no record has a label"
+            raise InvalidInputError(f"The target {self.name!r} {told}.")
         if kind in tuple("iuf") and (not self.whole or self.n_different > FEW_LABELS):
             lower, upper = rounded_outwards(*self._ends())
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"

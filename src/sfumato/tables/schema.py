@@ -161,9 +161,8 @@ class TableBounds:
         """Raise unless the owner has confirmed the bounds."""
         if not self.confirmed:
             raise MissingBoundsError(
-                "The bounds are proposals that were read off the data, and nobody has confirmed "
-                "them. Go through them, column by column, with `sfumato confirm`; it sets "
-                "confirmed = true."
+                "These bounds are proposals taken from the data, and nobody has confirmed them. "
+                "Check them, column by column, with `sfumato confirm`."
             )
         if self.looks_like_ids and self.person is None and not self.one_row_per_person:
             raise MissingBoundsError(

@@ -71,7 +71,7 @@ def _chosen(file: Path, name: str | None, offered: Sequence[str], kind: str) -> 
     listed = ", ".join(map(repr, offered[:12])) or "none"
     if name is None:
         raise InvalidInputError(
-            f"'{file}' holds {len(offered)} {kind}s: {listed}. Name one behind a colon, "
+            f"'{file}' holds {len(offered)} {kind}s: {listed}. Name one after a colon: "
             f"'{file}:{offered[0] if offered else 'NAME'}'."
         )
     raise InvalidInputError(f"'{file}' has no {kind} {name!r}. It has: {listed}.")

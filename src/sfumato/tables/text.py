@@ -26,6 +26,17 @@ MARKERS = (
 )
 MOST_MARKERS = 5
 BLOCK_BYTES = 2**24
+# First bytes of files that are not text in an encoding which we read, and what to do with them.
+# The mark of UTF-16 is the beginning of that of UTF-32.
+NOT_TEXT = {
+    codecs.BOM_UTF32_LE: "it is written in UTF-32; save it as UTF-8",
+    codecs.BOM_UTF32_BE: "it is written in UTF-32; save it as UTF-8",
+    codecs.BOM_UTF16_LE: "it is written in UTF-16; save it as UTF-8",
+    codecs.BOM_UTF16_BE: "it is written in UTF-16; save it as UTF-8",
+    b"\x1f\x8b": "it is compressed with gzip; add .gz to its name",
+    b"\x28\xb5\x2f\xfd": "it is compressed with Zstandard; add .zst to its name",
+    b"PK\x03\x04": "it is a workbook or another ZIP archive; name a workbook .xlsx",
+}
 WITH_POINT = re.compile(r"[+-]?\d+\.\d+")
 WITH_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
@@ -162,8 +173,9 @@ def encoding_of(file: BinaryIO) -> str:
     """Find out how letters are written, from all of a file: one name far down may need it."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     start = file.read(BLOCK_BYTES)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidInputError("it is written in UTF-16; save it as UTF-8")
+    for mark, told in NOT_TEXT.items():
+        if start.startswith(mark):
+            raise InvalidInputError(told)
     try:
         while start:
             decoder.decode(start)

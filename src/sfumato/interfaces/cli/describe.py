@@ -35,8 +35,8 @@ def describe(
 ) -> None:
     """Show the columns of a table and propose public bounds, to be confirmed by you.
 
-    What is shown is read off the rows and is not private. The bounds file is a proposal: replace
-    each figure by what is known without the data; `sfumato confirm` asks you column by column.
+    What is shown comes from the rows and is not private. The bounds file is a proposal: replace
+    each value with what is known without the data; `sfumato confirm` asks about each column.
 
     Example: sfumato describe patients.csv --target diagnosis -o bounds.toml
     """
@@ -68,8 +68,8 @@ def describe(
         )
     if output is not None:
         print_lines(
-            f"Proposed bounds: {output}. They were read off the data. Replace them by what is "
-            "known without the data:",
+            f"Proposed bounds: {output}. They come from the data. Replace them with what is known "
+            "without the data:",
             f"  sfumato confirm {output}",
         )
 

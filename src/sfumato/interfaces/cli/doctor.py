@@ -68,7 +68,9 @@ def doctor(
     else:
         console_table(("subject", "state", "found"), [[e.subject, e.state, e.told] for e in found])
         wrong = sum(each.state == "wrong" for each in found)
-        print_lines(f"{wrong} things are wrong." if wrong else "All that is needed is there.")
+        print_lines(
+            f"{wrong} things are wrong." if wrong else "Everything that is needed is present."
+        )
     if any(each.state == "wrong" for each in found):
         raise typer.Exit(USER_ERROR)
 
