@@ -22,8 +22,8 @@ HEAD = """\
 # Mistakes and their messages
 
 What the command line says to {n} mistakes, with its exit code: 2, the command or its files cannot
-be used; 3, refused. In none of them was anything charged or any output written. A test runs them all
-and keeps this page up to date; dots replace words that change with the version of Typer.
+be used; 3, refused. In none of them was anything charged or any output written. A test runs them
+all and keeps this page up to date; dots replace words that change with the version of Typer.
 
 | command | code | standard error |
 |---|---|---|
