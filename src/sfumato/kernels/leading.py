@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sfumato.kernels.arrays import Array, inverse_of_lower, like, namespace_of
+from sfumato.kernels.arrays import Array, inverse_of_lower, like, namespace_of, to_numpy
 
 __all__ = ["N_LEADING", "completed_basis", "leading_eigenvectors"]
 
@@ -109,7 +109,9 @@ def _orthonormal(block: Array) -> Array:
 
 def _ritz(matrix: Array, block: Array) -> tuple[Array, Array]:
     xp = namespace_of(matrix)
-    values, mixing = xp.linalg.eigh(xp.matrix_transpose(block) @ (matrix @ block))
+    products = xp.matrix_transpose(block) @ (matrix @ block)
+    # The processor is done with many small matrices before an accelerator.
+    values, mixing = (like(matrix, part) for part in np.linalg.eigh(to_numpy(products)))
     return xp.flip(values, axis=-1), block @ xp.flip(mixing, axis=-1)
 
 

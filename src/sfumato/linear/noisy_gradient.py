@@ -252,9 +252,13 @@ def on_weight_grid(weights: Weights) -> Weights:
 
     Weights that ran away to infinity stop at 1e100, those that are no number at zero.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+    limit = LARGEST_WEIGHTS * (1 - ROUNDING_MARGIN)
+    if lengths.max(initial=0.0) <= limit:  # as nearly always; no number is missing then
+        return np.asarray(cut(weights, WEIGHT_BITS))
     weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
-    limit = LARGEST_WEIGHTS * (1 - ROUNDING_MARGIN)
     return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
 
 

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    Array,
+    by_columns,
+    is_from_another_library,
+    like,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.memory import fits_in_memory
 from sfumato.sums.disk import RowsOnDisk
 from sfumato.sums.grid import (
@@ -296,7 +303,7 @@ class Records(ABC):
             ):
                 coarse = cut(rows, SINGLE_BITS)
                 if is_from_another_library(coarse):  # classes go along, and not on each pass
-                    yield coarse, like(coarse, codes), size
+                    yield by_columns(coarse), like(coarse, codes), size
                 else:
                     yield SingleRows.of(coarse), codes, size
 

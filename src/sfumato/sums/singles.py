@@ -164,10 +164,16 @@ class SingleRows:
         n_rows, width = self.rows.shape
         n_parts = n_rows // PART
         whole = n_parts * PART
-        left = factors[:, :whole].reshape(len(factors), n_parts, PART).transpose(1, 0, 2)
-        parts = np.matmul(left, self.rows[:whole].reshape(n_parts, PART, width))
-        rest = factors[:, whole:] @ self.rows[whole:]
-        return np.asarray(parts.sum(axis=0, dtype=np.float64) + rest)
+        apart = factors[:, :whole].reshape(len(factors), n_parts, PART).transpose(1, 0, 2)
+        left, right = np.ascontiguousarray(apart), self.rows[:whole].reshape(n_parts, PART, width)
+        found = np.asarray(factors[:, whole:] @ self.rows[whole:], dtype=np.float64)
+        n_products = max(1, -(-len(factors) * PART * width // SMALL_PRODUCT))
+        together = max(1, -(-width // n_products))
+        for start in range(0, width, together):
+            columns = slice(start, start + together)
+            products = np.matmul(left, right[:, :, columns])
+            found[:, columns] += products.sum(axis=0, dtype=np.float64)
+        return found
 
 
 def _longest_part(counts: Singles) -> float:
