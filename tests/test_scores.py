@@ -33,7 +33,7 @@ RELATIONS = ("replace_one", "add_or_remove_one")
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has said nothing yet, and where warnings are errors."""
-    monkeypatch.setattr(sfumato.scores, "_TOLD", set())
+    monkeypatch.setattr(sfumato.scores, "_SAID", set())
 
 
 def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:

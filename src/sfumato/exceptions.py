@@ -9,7 +9,7 @@
     │   └── UnsupportedModeError            this unit or relation is not offered here
     ├── BudgetExceededError                 the ledger refuses a charge
     ├── LedgerError                         the ledger cannot be read, written or trusted
-    │   ├── LedgerTamperedError             the chain of hashes does not hold
+    │   ├── LedgerTamperedError             the chain of hashes is broken
     │   └── LedgerUncertainError            unknown whether a charge was made; a retry is safe
     ├── UnsupportedEventError               no accountant knows this event
     ├── StoredModelError                    a saved file is damaged, altered or too new
@@ -99,7 +99,7 @@ class LedgerError(SfumatoError):
 
 
 class LedgerTamperedError(LedgerError):
-    """The ledger's chain of hashes does not hold."""
+    """The ledger's chain of hashes is broken."""
 
 
 class LedgerUncertainError(LedgerError):

@@ -227,7 +227,7 @@ class PrivateEstimator(BaseEstimator):
         return bounds.clip_labels(labels)
 
     def _check_column(self, X: NDArray[np.float64], y: ArrayLike | None) -> NDArray[Any]:
-        """Give labels or targets as one cell a row; of the cells nothing is asked."""
+        """Give labels or targets as one cell per row; of the cells nothing is asked."""
         if y is None:
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."

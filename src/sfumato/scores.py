@@ -85,7 +85,7 @@ SCORE_DOC = """Measure predictions on given rows, without noise: share of right 
         float
             The score.
         """
-_TOLD: set[str] = set()  # what this process has said
+_SAID: set[str] = set()  # what this process has said
 
 
 # What is said ---------------------------------------------------------------------------------
@@ -95,14 +95,14 @@ def say_in_scores(score: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `score` so that its first call in a process says what it is."""
 
     @functools.wraps(score)
-    def told(self: Any, *args: Any, **options: Any) -> Any:
+    def scored(self: Any, *args: Any, **options: Any) -> Any:
         _say_once("score", ADVICE, stacklevel=3)
         return score(self, *args, **options)
 
     if score.__module__.startswith("sklearn"):
-        told.__doc__ = SCORE_DOC
-    told.says_once = True  # type: ignore[attr-defined]
-    return told
+        scored.__doc__ = SCORE_DOC
+    scored.says_once = True  # type: ignore[attr-defined]
+    return scored
 
 
 def say_in_searches() -> None:
@@ -113,7 +113,7 @@ def say_in_searches() -> None:
     watched = {
         module: words
         for module, words in CALLERS.items()
-        if module in sys.modules and words[0] not in _TOLD
+        if module in sys.modules and words[0] not in _SAID
     }
     frame = sys._getframe(1) if watched else None
     while frame is not None:
@@ -125,8 +125,8 @@ def say_in_searches() -> None:
 
 
 def _say_once(about: str, words: str, *, stacklevel: int) -> None:
-    if about not in _TOLD:
-        _TOLD.add(about)
+    if about not in _SAID:
+        _SAID.add(about)
         warnings.warn(words, UnprotectedScoreWarning, stacklevel=stacklevel)
 
 

@@ -264,7 +264,7 @@ def test_answers_from_a_seed_are_marked_in_the_store(case, tmp_path):
     assert len(rival) == 6
     with sqlite3.connect(where["store"]) as connection:
         connection.execute("DELETE FROM sfumato_answers WHERE point = 'testing'")
-    with pytest.raises(StoredModelError, match="does not hold"):
+    with pytest.raises(StoredModelError, match="integrity check failed"):
         resume(case, **where)([0.1])
 
 

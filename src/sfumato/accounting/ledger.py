@@ -179,7 +179,7 @@ class Ledger:
         Raises
         ------
         LedgerTamperedError
-            Naming the dataset and the position of the first line that does not hold.
+            Naming the dataset and the position of the first line that fails the check.
         """
 
         def check(ledger: Transaction) -> Verification:
@@ -206,13 +206,14 @@ class Ledger:
             check_checkpoint(record, lines, *kept)
         elif kept is not None:
             raise LedgerTamperedError(
-                f"The ledger does not hold: dataset '{name}', position {kept[0]} (a checkpoint): "
+                f"Ledger integrity check failed: dataset '{name}', position {kept[0]} "
+                "(a checkpoint): "
                 f"the chain has the positions 1 to {len(lines)}."
             )
         noted = heads.get(name)
         if noted not in (None, record["genesis"], *(line.hash for line in lines)):
             raise LedgerTamperedError(
-                f"The ledger does not hold: the head noted for dataset '{name}' is not "
+                f"Ledger integrity check failed: the head noted for dataset '{name}' is not "
                 f"among its positions 0 to {len(lines)}; the chain was replaced or cut."
             )
         return len(lines)
@@ -223,7 +224,7 @@ class Ledger:
         charged = ledger_store.charged_names(ledger) | set(heads)
         for name in sorted(charged - {record["name"] for record in records}):
             raise LedgerTamperedError(
-                f"The ledger does not hold: dataset '{name}', position 0 (the budget record): "
+                f"Ledger integrity check failed: dataset '{name}', position 0 (the budget record): "
                 "it is gone."
             )
 

@@ -385,6 +385,7 @@ def _number(value: object) -> int | float:
 def _tampered(dataset: str, position: int, what: str) -> LedgerTamperedError:
     place = f"charge {position}" if position else "the budget record"
     return LedgerTamperedError(
-        f"The ledger does not hold: dataset '{dataset}', position {position} ({place}): {what}. "
+        f"Ledger integrity check failed: dataset '{dataset}', position {position} ({place}): "
+        f"{what}. "
         "Stop releasing from this dataset and compare with a copy or a head noted elsewhere."
     )

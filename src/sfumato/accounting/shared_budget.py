@@ -349,7 +349,7 @@ class SharedBudget:
                 counted = replace(held, position=0, cost=Cost()).after(lines[: held.position])
                 if counted.cost != held.cost:
                     raise LedgerTamperedError(
-                        f"The ledger does not hold: budget '{self.name}', what "
+                        f"Ledger integrity check failed: budget '{self.name}', what "
                         f"{held.holder or 'the total'} has spent is not the sum of its charges."
                     )
 

@@ -186,18 +186,7 @@ class AdditiveModel(PrivateEstimator):
         return cells
 
     def table_rows(self, table: Any) -> Array:
-        """Give the records of a table as `fit` takes them in an array: one number per cell.
-
-        Parameters
-        ----------
-        table : DataFrame or Table
-            Of pandas, polars or Arrow, with the columns of the bounds.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_columns)
-            Numbers, and numbers of categories; missing is NaN.
-        """
+        """Give the records of a table as `fit` takes them in an array: one number per cell."""
         if not isinstance(self.bounds, TableBounds):
             return super().table_rows(table)
         return self.bounds.cells(table)

@@ -190,7 +190,7 @@ def verified(
     Raises
     ------
     CertificateError
-        If anything does not hold.
+        If anything is not valid.
     """
     ed25519, _ = _library()
     found = read_certificate(text)
@@ -207,7 +207,7 @@ def verified(
         key.verify(bytes.fromhex(signature["value"]), _canonical(content))
     except Exception:  # of the library, or of a value that is no signature
         raise CertificateError(
-            "The signature does not hold: the certificate was changed."
+            "The signature does not match: the certificate was changed."
         ) from None
     if public_key is not None and signature["public_key"] != public_key.strip().lower():
         raise CertificateError("The certificate is signed by another key than the one given.")

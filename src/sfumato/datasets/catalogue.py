@@ -32,7 +32,7 @@ class Dataset:
     name : str
         The name in the catalogue.
     columns : mapping of str to ndarray
-        The features, one array a column.
+        The features, one array per column.
     labels : ndarray
         One label per row.
     target : str

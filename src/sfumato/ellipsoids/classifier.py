@@ -69,7 +69,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
     huber_width : float, default=0.5
         Half-width h of the rounded corner.
     n_ellipsoids : int, default=1
-        Ellipsoids a class; the own one of a row is found by k-means inside its class. Fewer
+        Ellipsoids per class; the own one of a row is found by k-means inside its class. Fewer
         where a class has fewer different rows.
     positivity : {"cone", "shift"}, default="cone"
         How matrices become positive semidefinite: as a constraint, or by one shift of all of them

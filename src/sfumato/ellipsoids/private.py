@@ -159,7 +159,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn one ellipsoid a class from a perturbed objective.
+        """Learn one ellipsoid per class from a perturbed objective.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             lambda block: weights * extended(self._rows_in_ball(bounds, block, basis)),
             budget.order,
         )
-        objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss a record
+        objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
             mapped.kept(MOST_KEPT * rows.nbytes), codes, budget.n_classes, budget.loss
         )
         released = ellipsoids.release(objective, ledger=receipt)  # [L6] second release

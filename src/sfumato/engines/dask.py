@@ -14,7 +14,7 @@ from typing import Any
 import dask
 import numpy as np
 
-from sfumato.engines.failures import told
+from sfumato.engines.failures import reported
 from sfumato.engines.heap import reused_memory
 from sfumato.engines.tables import BATCH_ROWS, LocalParts
 from sfumato.exceptions import EngineError, InvalidInputError
@@ -56,30 +56,21 @@ class DelayedParts(ListedParts):
         client = _client()
         calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
         if client is None:
-            with told("Dask"):
+            with reported("Dask"):
                 yield from dask.compute(*calls)
             return
-        with told("Dask"):
+        with reported("Dask"):
             yield from _results(client, client.compute(calls, retries=RETRIES))
 
     def kept(self, task: Task) -> Partitions:
-        """Keep what a task makes of each part on the workers.
-
-        Parameters
-        ----------
-        task : callable
-            As for `map`; it gives the batches of the new part.
-
-        Returns
-        -------
-        Partitions
-            The new parts; made on each pass where there is no cluster.
-        """
+        """Keep what a task makes of each part on the workers."""
         client = _client()
         if client is None:
             return super().kept(task)
         calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
-        return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._told_as(self)
+        return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._reporting_as(
+            self
+        )
 
 
 class FrameParts(DelayedParts):
@@ -96,41 +87,17 @@ class FrameParts(DelayedParts):
         super().__init__(frame.to_delayed(), list(map(str, frame.columns)))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Read no more than these columns.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            Not used.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns."""
         self._require(types)
-        return FrameParts(self._frame[list(types)])._told_as(self)
+        return FrameParts(self._frame[list(types)])._reporting_as(self)
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
-        """Let Dask move rows to partitions by a hash of their IDs.
-
-        Parameters
-        ----------
-        ids_of : callable
-            Gives the IDs of a batch.
-
-        Returns
-        -------
-        Partitions
-            All rows of a person in one part.
-        """
+        """Let Dask move rows to partitions by a hash of their IDs."""
         n_parts = self._frame.npartitions
         meta = self._frame._meta.assign(**{PERSON: np.empty(0, dtype=np.int64)})
         marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
         moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
-        return FrameParts(moved.drop(columns=PERSON))._told_as(self)
+        return FrameParts(moved.drop(columns=PERSON))._reporting_as(self)
 
 
 class ClusterFiles(DelayedParts):
@@ -149,22 +116,9 @@ class ClusterFiles(DelayedParts):
         super().__init__([_Reader(each) for each in files._parts], files.columns)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            How text is written.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns, as their types."""
         local: Any = self._local.declared(types, text)
-        return ClusterFiles(local)._told_as(self)
+        return ClusterFiles(local)._reporting_as(self)
 
 
 class ArrayParts(DelayedParts):

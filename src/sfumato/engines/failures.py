@@ -1,4 +1,4 @@
-"""Failures of engines, told without what their messages may hold of rows."""
+"""Failures of engines, reported without what their messages may hold of rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 from sfumato.exceptions import EngineError, SfumatoError
 
-__all__ = ["told"]
+__all__ = ["reported"]
 
 
 @contextmanager
-def told(engine: str) -> Iterator[None]:
+def reported(engine: str) -> Iterator[None]:
     """Raise an `EngineError` for whatever an engine raises; our own messages hold no cell.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sfumato.engines.failures import told
+from sfumato.engines.failures import reported
 from sfumato.exceptions import EngineError
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import KeptBlock, Partitions, Task
@@ -37,7 +37,7 @@ class SparkParts(Partitions):
     def n_parts(self) -> int:
         """Number of parts, as found in a first pass: Spark may join partitions as it runs."""
         if self._numbers is None:
-            with told("Spark"):
+            with reported("Spark"):
                 found = self._frame.mapInArrow(_Applied(_no_sum, _as_tables), SCHEMA).collect()
             self._numbers = frozenset(int(row[0]) for row in found)
             if self._numbers != frozenset(range(len(self._numbers))):
@@ -62,7 +62,7 @@ class SparkParts(Partitions):
         object
             What the task gave, as bytes.
         """
-        with told("Spark"):
+        with reported("Spark"):
             rows = self._frame.mapInArrow(_Applied(task, self._opening), SCHEMA).collect()
         for row in rows:
             yield bytes(row[1])
@@ -72,56 +72,21 @@ class SparkParts(Partitions):
         return _as_tables
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Read no more than these columns.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            Not used.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns."""
         self._require(types)
         declared = SparkParts(self._frame.select(*(f"`{name}`" for name in types)))
         declared.progress = self.progress
         return declared
 
     def kept(self, task: Task) -> Partitions:
-        """Keep what a task makes of each partition, in memory and on the disks of the workers.
-
-        Parameters
-        ----------
-        task : callable
-            As for `map`; it gives blocks of rows.
-
-        Returns
-        -------
-        Partitions
-            The blocks.
-        """
+        """Keep what a task makes of each partition, in memory and on the disks of the workers."""
         packed = self._frame.mapInArrow(_Packed(task, self._opening), SCHEMA).persist()
         kept = _KeptParts(packed)
         kept.progress = self.progress
         return kept
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
-        """Let Spark move rows to partitions by a hash of their IDs.
-
-        Parameters
-        ----------
-        ids_of : callable
-            Gives the IDs of a batch.
-
-        Returns
-        -------
-        Partitions
-            All rows of a person in one part.
-        """
+        """Let Spark move rows to partitions by a hash of their IDs."""
         fields = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}" for field in self._frame.schema.fields
         )

@@ -82,18 +82,7 @@ class LocalParts(ListedParts):
         return kept
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
-        """Write the rows to files by a hash of their IDs, which nobody else can open.
-
-        Parameters
-        ----------
-        ids_of : callable
-            Gives the IDs of a batch.
-
-        Returns
-        -------
-        Partitions
-            All rows of a person in one part.
-        """
+        """Write the rows to files by a hash of their IDs, which nobody else can open."""
         n_bytes = sum(_n_bytes(batch) for part in self._parts for batch in part())
         buckets = [_Bucket() for _ in range(1 + int(n_bytes / self._person_bytes()))]
         for part in self._parts:
@@ -101,7 +90,7 @@ class LocalParts(ListedParts):
                 numbers = partition_of(ids_of(batch), len(buckets))
                 for number in np.unique(numbers):
                     buckets[number].append(_taken(batch, np.flatnonzero(numbers == number)))
-        return LocalParts([bucket.batches for bucket in buckets], self._columns)._told_as(self)
+        return LocalParts([bucket.batches for bucket in buckets], self._columns)._reporting_as(self)
 
     @staticmethod
     def _person_bytes() -> float:
@@ -150,25 +139,12 @@ class FileParts(LocalParts):
         return FolderParts(folder) if folder.is_dir() else cls(files_named(path))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            How text is written.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns, as their types."""
         read = [file.declared(types, text) for file in self._files]
         read[0].require(list(types))
-        return LocalParts([self._reader(file, list(types)) for file in read], list(types))._told_as(
-            self
-        )
+        return LocalParts(
+            [self._reader(file, list(types)) for file in read], list(types)
+        )._reporting_as(self)
 
     @staticmethod
     def _reader(file: TableFile, names: list[str] | None = None) -> Callable[[], Iterable[Any]]:
@@ -218,24 +194,11 @@ class FolderParts(LocalParts):
         super().__init__(self._readers(self._files._parts, self._names), self._names)
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
-        """Read no more than these columns, as their types.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            How text is written.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns, as their types."""
         inside = {n: kind for n, kind in types.items() if n not in self._cells[0]}
         files: Any = self._files.declared(inside, text)
         names = [*inside, *(name for name in self._cells[0] if name in types)]
-        return LocalParts(self._readers(files._parts, names), names)._told_as(self)
+        return LocalParts(self._readers(files._parts, names), names)._reporting_as(self)
 
     def _readers(
         self, parts: Sequence[Callable[[], Iterable[Any]]], names: Sequence[str]
@@ -276,25 +239,12 @@ class QueryParts(LocalParts):
         super().__init__([self._batches], list(map(str, names)))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Ask for no more than these columns.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            Not used.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Ask for no more than these columns."""
         self._require(types)
         is_lazy = library_of(self._query) == "polars"
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in types)
         fewer = self._query.select(list(types)) if is_lazy else self._query.project(quoted)
-        return QueryParts(fewer)._told_as(self)
+        return QueryParts(fewer)._reporting_as(self)
 
     def _batches(self) -> Iterator[Any]:
         table = arrow().Table

@@ -46,28 +46,15 @@ class UrlParts(LocalParts):
         self._url = text if "://" in text else text.replace(":/", "://", 1)
         if self._url.startswith("file://") and not self._url.startswith("file:///"):
             self._url = self._url.replace("file://", "file:///", 1)
-        with _told(self._url):
+        with _reported(self._url):
             self._system, self._files = _found(self._url)
             names = self._open(self._files[0]).schema_arrow.names
         super().__init__(self._readers(None), list(names))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Read no more than these columns.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            Not used.
-
-        Returns
-        -------
-        Partitions
-            The parts.
-        """
+        """Read no more than these columns."""
         self._require(types)
-        return LocalParts(self._readers(list(types)), list(types))._told_as(self)
+        return LocalParts(self._readers(list(types)), list(types))._reporting_as(self)
 
     def _readers(self, names: Sequence[str] | None) -> list[Callable[[], Iterable[Any]]]:
         return [partial(self._batches, path, names) for path in self._files]
@@ -79,7 +66,7 @@ class UrlParts(LocalParts):
         return arrow("parquet").ParquetFile(source, pre_buffer=False)
 
     def _batches(self, path: str, names: Sequence[str] | None) -> Iterator[Any]:
-        with _told(self._url):
+        with _reported(self._url):
             for batch in self._open(path).iter_batches(BATCH_ROWS, columns=names):
                 yield arrow().Table.from_batches([batch])
 
@@ -124,7 +111,7 @@ def _found(url: str) -> tuple[Any, list[str]]:
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _reported(url: str) -> Iterator[None]:
     """Tell failures of Arrow without what their messages may quote."""
     try:
         yield

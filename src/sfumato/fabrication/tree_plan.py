@@ -78,6 +78,10 @@ def is_tree_worthwhile(
     return n_rows >= LEAST_SIGNAL * noise
 
 
+def _rows_per_noise(n_rows: int | None, noise: float) -> float:
+    return (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+
+
 def usual_levels(n_rows: int | None, noise: float) -> int:
     """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns.
 
@@ -93,7 +97,7 @@ def usual_levels(n_rows: int | None, noise: float) -> int:
     int
         Levels.
     """
-    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    signal = _rows_per_noise(n_rows, noise)
     return next((levels for least, levels in LEVELS_BY_SIGNAL if signal >= least), 2)
 
 
@@ -114,7 +118,7 @@ def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     int
         At most the number of columns less two.
     """
-    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    signal = _rows_per_noise(n_rows, noise)
     share = next((share for least, share in SECONDS_BY_SIGNAL if signal >= least), 0.0)
     return max(0, math.ceil(share * (n_columns - 2)))
 
@@ -134,7 +138,7 @@ def usual_values(n_rows: int | None, noise: float) -> int:
     int
         32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
     """
-    most = (n_rows or ROWS_NOT_KNOWN) / max(ROWS_OF_A_VALUE * noise, 1e-12)
+    most = _rows_per_noise(n_rows, ROWS_OF_A_VALUE * noise)
     return int(min(max(most, MOST_VALUES), MOST_FINE_VALUES))
 
 
@@ -153,7 +157,7 @@ def usual_margin_share(n_rows: int | None, noise: float) -> float:
     float
         A share of the Gaussian part of the budget.
     """
-    signal = (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
+    signal = _rows_per_noise(n_rows, noise)
     return MARGIN_SHARE if signal >= NOISY_SIGNAL else NOISY_MARGIN_SHARE
 
 

@@ -246,18 +246,7 @@ class Federation(RecordsElsewhere):
         return self._seen(reader=reader, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, which is computed at the parties.
-
-        Parameters
-        ----------
-        row_map : RowMap
-            A map of blocks of rows.
-
-        Returns
-        -------
-        Records
-            The same records, mapped.
-        """
+        """Give the records seen through a public map, which is computed at the parties."""
         return self._seen(maps=(*self._maps, row_map), held="", width=row_map.width)
 
     def kept(self) -> Records:

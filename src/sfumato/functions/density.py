@@ -131,7 +131,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
     bandwidth_ : ndarray
         Method "process": the bandwidth used: () or (n_features,) or (n_features, n_features).
     coefficients_ : ndarray
-        What was released: noisy coordinates of the sums of kernels, one column a class.
+        What was released: noisy coordinates of the sums of kernels, one column per class.
     scale_ : float
         ``1 / (n normaliser)``, which makes the release a density estimate; where n is secret, the
         release is divided by its own integral.

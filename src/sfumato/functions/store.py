@@ -2,7 +2,7 @@
 
 ``h_0 = H(header)`` and ``h_i = H(h_(i-1), i, point, answer)`` with SHA-256. The header row keeps
 the number of answers and the last hash, so that a removed tail is seen as well. Everything in the
-store was released: points that were asked, answers that were told. The raw function never enters.
+store was released: points that were asked, answers that were given. The raw function never enters.
 Answers drawn from seeded noise, which promise nothing, come with a mark: one more link of the
 chain, whose point is the word "testing".
 """
@@ -140,8 +140,8 @@ class AnswerBook:
         self.extend(lambda _: ([], False))
         return self._count
 
-    def told(self) -> dict[Key, float]:
-        """Give every answer that was told, by point; needs no function."""
+    def answers(self) -> dict[Key, float]:
+        """Give every answer that was given, by point; needs no function."""
         found: Answers = []
 
         def look(fresh: Answers) -> tuple[Answers, bool]:
@@ -228,8 +228,8 @@ class AnswerBook:
 
     def _damaged(self, position: int) -> StoredModelError:
         return StoredModelError(
-            f"The store does not hold: release '{self.name}', answer {position} is missing, was "
-            "changed or was put back to an older state. Stop answering and compare with a copy."
+            f"Store integrity check failed: release '{self.name}', answer {position} is missing, "
+            "was changed or was put back to an older state. Stop answering and compare with a copy."
         )
 
 

@@ -85,10 +85,10 @@ def marginals(
 
 
 def _marginal(
-    name: str, real: NDArray[Any], made: NDArray[Any], told: tuple[float, float] | None
+    name: str, real: NDArray[Any], made: NDArray[Any], declared: tuple[float, float] | None
 ) -> Marginal:
     if made.dtype.kind in "iuf" and len(np.unique(made)) > BINS:
-        low, high = told or (float(made.min()), float(made.max()))
+        low, high = declared or (float(made.min()), float(made.max()))
         edges = np.linspace(low, high, BINS + 1)
         labels = [f"{edge:.3g}" for edge in edges[:-1]]
         counts = [

@@ -139,23 +139,23 @@ def require_answers(
     store: str | os.PathLike[str],
     name: str,
     points: Sequence[Sequence[float]],
-    told: Sequence[float],
+    given: Sequence[float],
 ) -> None:
-    """Refuse a store that has lost answers which were told: they would be drawn a second time.
+    """Refuse a store that has lost answers which were given: they would be drawn a second time.
 
     Parameters
     ----------
     store, name
         Where answers are kept, and under which name.
-    points, told : sequence
+    points, given : sequence
         Points, and the answers that were given to somebody.
     """
     book = AnswerStore(store).open(name)
     header = book.header()
     box = Bounds(lower=header["lower"], upper=header["upper"])
     keys = Domain(box, len(header["lower"]), bits=header["bits"]).keys(np.asarray(points))
-    kept = book.told()
-    if any(kept.get(key) != answer for key, answer in zip(keys, told, strict=True)):
+    kept = book.answers()
+    if any(kept.get(key) != answer for key, answer in zip(keys, given, strict=True)):
         raise StoredModelError(f"The store has lost answers of '{name}', or is an older copy.")
 
 

@@ -107,8 +107,8 @@ def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | No
     """
     if isinstance(source, Partitions):
         if progress is not None:
-            told = progress
-            source.progress = lambda *_: told(1)
+            report = progress
+            source.progress = lambda *_: report(1)
         return model.fit(source)
     names = list(model.bounds.types())
     if source.count_rows() * len(names) > LONG:  # public, or without effect on what is released
@@ -126,10 +126,10 @@ def _in_batches(
     if model.relation == Relation.ADD_OR_REMOVE_ONE:  # else its rows are counted first
         for _ in source.batches(names):
             pass
-    return LocalParts([lambda: _told(source.batches(names), progress)], names)
+    return LocalParts([lambda: _counted(source.batches(names), progress)], names)
 
 
-def _told(batches: Iterator[Any], progress: Progress | None) -> Iterator[Any]:
+def _counted(batches: Iterator[Any], progress: Progress | None) -> Iterator[Any]:
     for batch in batches:
         yield batch
         if progress is not None:
@@ -154,7 +154,7 @@ def whole_table(source: TableFile, model: Any, progress: Progress | None = None)
         All rows.
     """
     names = list(model.bounds.types())
-    parts = list(_told(source.batches(names), progress))
+    parts = list(_counted(source.batches(names), progress))
     if parts:
         return arrow().concat_tables(parts)
     may_be_empty = model.relation == Relation.ADD_OR_REMOVE_ONE

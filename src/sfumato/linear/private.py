@@ -72,7 +72,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     ----------
     loss : {"softmax", "huber", "hinge"}, default="softmax"
         See `LinearClassifier`. Softmax is one joint loss whatever the number of classes; huber
-        and hinge sum one loss a class. The corner of the hinge is rounded over ``1 ± 0.05``.
+        and hinge sum one loss per class. The corner of the hinge is rounded over ``1 ± 0.05``.
     algorithm : {"noisy-gd", "objective", "output"}, default="noisy-gd"
         "noisy-gd": gradient descent on all rows with noise on each gradient; the most accurate
         wherever it was measured. "objective": the minimiser of a sum of losses with a random

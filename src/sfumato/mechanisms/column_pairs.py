@@ -205,20 +205,7 @@ class SpanningTreeMechanism(ColumnPairsMechanism):
 
     @staticmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Give the pairs whose columns are not joined yet.
-
-        Parameters
-        ----------
-        pairs : tuple of (int, int)
-            The candidates.
-        chosen : sequence of int
-            Numbers of the pairs so far.
-
-        Returns
-        -------
-        ndarray of int
-            Numbers of candidates.
-        """
+        """Give the pairs whose columns are not joined yet."""
         ends = np.array(pairs)
         part = np.arange(ends.max() + 1)
         for first, second in ends[list(chosen)]:
@@ -253,19 +240,6 @@ class SecondParentsMechanism(ColumnPairsMechanism):
 
     @staticmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Give the pairs whose first column has no second parent yet.
-
-        Parameters
-        ----------
-        pairs : tuple of (int, int)
-            The candidates.
-        chosen : sequence of int
-            Numbers of the pairs so far.
-
-        Returns
-        -------
-        ndarray of int
-            Numbers of candidates.
-        """
+        """Give the pairs whose first column has no second parent yet."""
         columns = np.array(pairs)[:, 0]
         return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

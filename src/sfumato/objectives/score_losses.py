@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 class Loss(ABC):
-    """A loss of one score a row; labels are -1 and 1, targets lie in [-1, 1]."""
+    """A loss of one score per row; labels are -1 and 1, targets lie in [-1, 1]."""
 
     lipschitz: ClassVar[float] = 1.0
 

@@ -88,7 +88,7 @@ class Members:
         """Give one member, if its hash holds."""
         data = self.archive.read(name)
         if self.sums[name] != _digest(data):
-            raise StoredModelError(f"The SHA-256 of its member {name!r} does not hold.")
+            raise StoredModelError(f"The SHA-256 of its member {name!r} does not match.")
         return data
 
     def header(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class ListedParts(Partitions):
         """Names of the columns, or their number."""
         return self._columns
 
-    def _told_as(self, other: Partitions) -> Self:
+    def _reporting_as(self, other: Partitions) -> Self:
         """Tell the progress of passes to whom another table tells it."""
         self.progress = other.progress
         return self
@@ -408,18 +408,7 @@ class PartitionedRecords(Records):
             raise EngineError(f"{error} {said}", receipt=receipt) from None
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, computed where they lie.
-
-        Parameters
-        ----------
-        row_map : RowMap
-            A map of blocks of rows.
-
-        Returns
-        -------
-        Records
-            The same records, mapped.
-        """
+        """Give the records seen through a public map, computed where they lie."""
         return self._with(
             self._partitions, replace(self._part, steps=(*self._part.steps, row_map)), row_map.width
         )

@@ -97,7 +97,7 @@ class TableFile:
     -----
     With declared types no cell and no line makes reading fail, changes how another one is read, or
     changes the number of rows (see `sfumato.tables.lines`); a file that is damaged as a whole, or
-    whose header lacks a column, is an error. Errors of Arrow quote cells; here they are told
+    whose header lacks a column, is an error. Errors of Arrow quote cells; here they are reported
     without them.
     """
 
@@ -155,7 +155,7 @@ class TableFile:
 
     def count_rows(self) -> int:
         """Give the number of rows; formats of text are read for it."""
-        with self._told():
+        with self._reported():
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
             if self.format == "store":
@@ -168,7 +168,7 @@ class TableFile:
         """Give the rows in tables of at most some ten thousand rows, read one at a time."""
         names = self.schema.names if columns is None else list(columns)
         self.require(names)
-        with self._told():
+        with self._reported():
             for batch in self._arrow_batches(names):
                 if len(batch):
                     yield self._typed(batch.select(names))
@@ -188,7 +188,7 @@ class TableFile:
         stored = (self.schema.metadata or {}).get(METADATA)
         if stored is None:
             return None
-        with self._told():
+        with self._reported():
             found: dict[str, Any] = json.loads(stored)
         return found
 
@@ -204,7 +204,7 @@ class TableFile:
         return self._is_read_by_lines and self.format == "jsonl"
 
     def _checked_schema(self) -> Any:
-        with self._told():
+        with self._reported():
             schema = self._read_schema()
             names = schema.names if len(schema) <= MOST_COLUMNS else []
         if not len(schema) and not self._has_no_header:
@@ -256,7 +256,7 @@ class TableFile:
     def _refuse_other_bytes(self, metadata: Mapping[bytes, bytes] | None) -> None:
         if not all(checksums.holds(self.path, each) for each in checksums.found_in(metadata)):
             raise InvalidInputError(
-                f"The file '{self.path}' is damaged: its checksum does not hold."
+                f"The file '{self.path}' is damaged: its checksum does not match."
             )
 
     def _arrow_batches(self, names: list[str]) -> Iterator[Any]:
@@ -324,7 +324,7 @@ class TableFile:
     def _refuse_wide_text(self) -> None:
         """Count the columns of a text file in its first line: Arrow takes long for very many."""
         if self.format == "csv":
-            with self._told(), opened(self.path) as file:
+            with self._reported(), opened(self.path) as file:
                 line = file.readline(LONGEST_HEADER)
             n_columns = line.count(self.text.delimiter.encode()) + 1
             if n_columns > MOST_COLUMNS:
@@ -352,7 +352,7 @@ class TableFile:
         return table
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reported(self) -> Iterator[None]:
         """Tell errors of Arrow without the cells that they quote."""
         try:
             yield

@@ -1,4 +1,4 @@
-"""Files of text, one line a record: CSV and JSON lines, read so that no line changes another.
+"""Files of text, one line per record: CSV and JSON lines, read so that no line changes another.
 
 After the header of a CSV, each line is one record, blank ones included: their number is a fact
 about lines, and no quote or bracket can swallow the next. A line that cannot be read (a quote that

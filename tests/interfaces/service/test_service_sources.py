@@ -286,7 +286,7 @@ def test_an_online_function_is_stored_before_it_is_told(house: House, tmp_path: 
     house.work()
     assert answers.verify()[job["id"]] >= 2
     told = ask(house, job["id"], [30.0, 60.0])["values"]
-    assert set(told) <= set(answers.open(job["id"]).told().values())
+    assert set(told) <= set(answers.open(job["id"]).answers().values())
     assert ask(house, job["id"], [60.0, 31.5])["state"] == "queued"
     house.work()
     assert ask(house, job["id"], [60.0, 31.5])["values"][0] == told[1], "no contradiction"

@@ -46,7 +46,7 @@ class Finding:
 
     subject: str
     state: str  # "ok", "absent" or "wrong"
-    told: str
+    words: str
 
 
 def doctor(
@@ -66,7 +66,7 @@ def doctor(
     if as_json:
         printed_json([asdict(each) for each in found])
     else:
-        console_table(("subject", "state", "found"), [[e.subject, e.state, e.told] for e in found])
+        console_table(("subject", "state", "found"), [[e.subject, e.state, e.words] for e in found])
         wrong = sum(each.state == "wrong" for each in found)
         print_lines(
             f"{wrong} things are wrong." if wrong else "Everything that is needed is present."
@@ -90,8 +90,8 @@ def _versions() -> list[Finding]:
 
 def _entropy() -> Finding:
     fault = fault_of_entropy()
-    told = fault or "drawn from the operating system"
-    return Finding("random numbers", "wrong" if fault else "ok", told)
+    words = fault or "drawn from the operating system"
+    return Finding("random numbers", "wrong" if fault else "ok", words)
 
 
 def _of_folder(folder: Path) -> list[Finding]:
@@ -107,8 +107,8 @@ def _of_folder(folder: Path) -> list[Finding]:
                 wrong = check(Path(place))
         except (OSError, sqlite3.Error) as error:
             wrong = str(error)
-        told = wrong or f"works in '{folder.resolve()}'"
-        found.append(Finding(subject, "wrong" if wrong else "ok", told))
+        words = wrong or f"works in '{folder.resolve()}'"
+        found.append(Finding(subject, "wrong" if wrong else "ok", words))
     return found
 
 

@@ -5,8 +5,8 @@ code  meaning
 ====  ==================================================================================
 0     done
 2     the command cannot be carried out as given, or its files cannot be used
-3     refused: the budget is spent, the ledger does not hold, an audit refuted a promise
-      or a certificate does not hold
+3     refused: the budget is spent, a ledger's integrity check failed, an audit refuted
+      a promise or a certificate is not valid
 130   interrupted with Ctrl-C; says what was charged, which stays charged, and what exists
 ====  ==================================================================================
 """

@@ -114,18 +114,18 @@ def _range(column: Any) -> tuple[float, float] | None:
 def _print_table(found: Plan, target_range: tuple[float, float] | None) -> None:
     """Print accuracies, or errors in the units of the target."""
 
-    def told(score: float) -> str:
+    def shown(score: float) -> str:
         if target_range is None:
             return f"{score:.3f}"
         return f"{(target_range[1] - target_range[0]) * math.sqrt(max(0.0, 1 - score)):.3g}"
 
     lines = []
     for each in found.models:
-        ends = sorted(map(told, each.interval), key=float)
-        lines.append([each.model, told(each.accuracy), f"{ends[0]} to {ends[1]}"])
-    lines.append(["without privacy", told(found.without_privacy), ""])
+        ends = sorted(map(shown, each.interval), key=float)
+        lines.append([each.model, shown(each.accuracy), f"{ends[0]} to {ends[1]}"])
+    lines.append(["without privacy", shown(found.without_privacy), ""])
     lines.append(
-        ["largest class" if target_range is None else "the mean", told(found.majority), ""]
+        ["largest class" if target_range is None else "the mean", shown(found.majority), ""]
     )
     title = "accuracy" if target_range is None else "error"
     console_table(("model", title, "interval"), lines)

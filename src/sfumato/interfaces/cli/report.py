@@ -116,32 +116,32 @@ def _report(
 
 
 def _declared(file: Path) -> dict[str, str]:
-    """Give what a model was told about its columns, with values."""
+    """Give what a model knows of its columns, with values."""
     bounds = None if file.suffix.lower() in FORMATS else getattr(load(file), "bounds", None)
     if isinstance(bounds, TableBounds):
         columns = {each.name: each.to_record() for each in bounds.used}
         if bounds.target is not None:
             columns[bounds.target.name] = bounds.target.to_record()
-        return {name: _told(record) for name, record in columns.items()}
+        return {name: _in_words(record) for name, record in columns.items()}
     if isinstance(bounds, Bounds):
         known = {name: getattr(bounds, name) for name in ("norm", "lower", "upper", "labels")}
         return {name: _short(value) for name, value in known.items() if value is not None}
     return {}
 
 
-def _told(record: dict[str, Any]) -> str:
+def _in_words(record: dict[str, Any]) -> str:
     hidden = ("name", "type", "column")
     kept = {k: v for k, v in record.items() if k not in hidden and v is not None and v is not False}
-    told = [
+    words = [
         key if value is True else f"{key} {_short(value)}"
         for key, value in kept.items()
         if key not in ("lower", "upper", "missing")
     ]
     if kept.get("missing"):
-        told.append("may be missing")
+        words.append("may be missing")
     if "lower" in kept and "upper" in kept:  # a bound of 0 is a bound
-        told.insert(0, f"{_short(kept['lower'])} to {_short(kept['upper'])}")
-    return "; ".join(told) or "as typed"
+        words.insert(0, f"{_short(kept['lower'])} to {_short(kept['upper'])}")
+    return "; ".join(words) or "as typed"
 
 
 def _short(value: Any) -> str:

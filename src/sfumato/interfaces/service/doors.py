@@ -51,7 +51,7 @@ TABLE: list[tuple[type[Exception], int, str]] = [
     (NotFoundError, 404, "not found"),
     (BudgetExceededError, 409, "budget exceeded"),
     (UnsupportedEventError, 409, "budget cannot hold this"),
-    (LedgerTamperedError, 500, "ledger does not hold"),
+    (LedgerTamperedError, 500, "ledger integrity check failed"),
     (InvalidInputError, 422, "invalid request"),
     (SfumatoError, 503, "not available"),
 ]

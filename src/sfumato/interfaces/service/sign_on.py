@@ -163,9 +163,9 @@ class SignOn:
                 options={"require": ["exp", "iat", "aud", "iss", "nonce"]},
             )
         except (jwt.PyJWTError, KeyError, ValueError, TypeError):
-            raise ForbiddenError("The provider's answer does not hold.") from None
+            raise ForbiddenError("The provider's answer is not valid.") from None
         if not secrets.compare_digest(str(claims["nonce"]), nonce):
-            raise ForbiddenError("The provider's answer does not hold.")
+            raise ForbiddenError("The provider's answer is not valid.")
         return self._known(store, claims)
 
     def _known(self, store: Store, claims: Mapping[str, Any]) -> str:

@@ -399,7 +399,7 @@ class Store:
             fields = [line[k] for k in ("position", "time", "person", "action", "subject")]
             expected = _hash(head, *fields, _text(line["detail"]))
             if line["position"] != place or line["hash"] != expected:
-                raise ServiceError(f"The audit log does not hold: line {place} was changed.")
+                raise ServiceError(f"Audit log integrity check failed: line {place} was changed.")
             head = expected
         return head
 
