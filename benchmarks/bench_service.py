@@ -314,7 +314,7 @@ def kills(share: float, seconds: float, server: PostgreSQL | None = None) -> dic
     """Kill -9 of the web process, the workers, their jobs and the database, at random moments."""
     n_kills, rng = max(5, int(500 * share)), random.Random(0)
     ended: Counter[str] = Counter()
-    restarts: dict[str, list[float]] = {"web": [], "database": []}
+    restarts: dict[str, list[float]] = {"web": [], "database itself": [], "after the database": []}
     seen = Seen()
     start = time.monotonic()
     with service(60.0, None if server is None else server.address) as made:
@@ -339,6 +339,8 @@ def kills(share: float, seconds: float, server: PostgreSQL | None = None) -> dic
             ended[name] += 1
             if name == "database" and server is not None:
                 server.start()
+                restarts["database itself"].append(time.monotonic() - began)
+                began, name = time.monotonic(), "after the database"
             if name in restarts:
                 made.wait_until_up()
                 restarts[name].append(time.monotonic() - began)

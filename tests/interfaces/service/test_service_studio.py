@@ -251,3 +251,37 @@ def test_true_or_false_is_confirmed_as_it_is_proposed() -> None:
         stated = Column.from_record(one["name"], column_facts(dataset, one["name"], form))
         proposed = Column.from_record(one["name"], columns[one["name"]])
         assert stated.features == proposed.features
+
+
+def test_a_private_search_through_the_page(tmp_path: Any) -> None:
+    house = House(tmp_path)
+    house.open(epsilon=3.0, kind="renyi", relation="add_or_remove_one")
+    ada = Browser(house, "ada")
+    assert "private search" in checked(ada.get("/datasets/patients/ask"))
+
+    def share(epsilon: float) -> float:
+        text = ada.get(f"/datasets/patients/cost?epsilon={epsilon}&kind=search")
+        assert "Each run has" in text
+        return float(re.findall(r"this costs ([\d.]+) %", text)[0])
+
+    assert share(0.25) < share(0.5) < share(1.0)
+    asked = {"kind": "search", "estimator": "PrivateLinearClassifier", "purpose": "a test"}
+    asked |= {"parameters": "{}", "key": "one", "columns": "", "rows": "", "epsilon": "0.5"}
+    for wrong, word in (("n_steps", "a line each"), ("depth: 3", "depth"), ("", "grid")):
+        text = checked(ada.post("/datasets/patients/ask", 422, grid=wrong, **asked).text)
+        assert word in text
+        assert "selected>PrivateLinearClassifier" in text
+    place = ada.post("/datasets/patients/ask", grid="n_steps: 2, 4\n", **asked).headers["location"]
+    house.work()
+    assert "See the release" in checked(ada.get(place))
+    held = house.call("ada", "GET", "/datasets/patients")["holdings"][0]
+    assert 0.8 * share(0.5) <= 100 * held["share"] <= share(0.5) + 0.1
+    house.close()
+
+
+def test_a_search_in_a_budget_that_cannot_hold_it_is_refused_at_once(house: House) -> None:
+    ada = Browser(house, "ada")
+    assert "renyi" in ada.get("/datasets/patients/cost?epsilon=0.5&kind=search")
+    asked = {"kind": "search", "estimator": "PrivateLinearClassifier", "grid": {"n_steps": [2]}}
+    assert "renyi" in str(house.submit(epsilon=0.5, status=409, **asked))
+    house.call("ada", "GET", "/datasets/patients/plan?epsilon=1&kind=nothing", status=422)

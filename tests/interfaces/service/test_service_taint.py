@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from sfumato.interfaces.service import tasks, workers
 from sfumato.mechanisms.tape import Tape, taped
+from sfumato.search import PrivateSearchCV
 from sfumato.testing import seeded_noise
-from tests.interfaces.service.house import TABLE, House, write_table
+from tests.interfaces.service.house import API, TABLE, House, write_table
 
 TASKS: list[dict[str, Any]] = [
     {"estimator": "PrivateGaussianClassifier"},
@@ -63,6 +65,8 @@ def everything(
             continue
         release = house.call("ada", "GET", f"/releases/{job['id']}")
         seen.append(json.dumps(release))
+        if release["class"] == tasks.ONLINE:
+            seen += answers(house, job["id"], playback, tapes)
         for name in release["files"]:
             content = house.call("ada", "GET", f"/releases/{job['id']}/files/{name}")
             text = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -73,6 +77,30 @@ def everything(
     seen += [record.getMessage() for record in caplog.records if record.name != "asyncio"]
     house.close()
     return [VARIABLE.sub("#", text) for text in seen]
+
+
+def answers(house: House, release: str, playback: list[Tape], tapes: list[Tape]) -> list[str]:
+    """Ask an online function, again at a point that it knows, and outside of its domain."""
+    seen: list[str] = []
+
+    def ask(points: list[list[float]]) -> None:
+        path = f"{API}/releases/{release}/ask"
+        headers = {"Authorization": f"Bearer {house.tokens['ada']}"}
+        told = house.request("POST", path, json={"points": points}, headers=headers)
+        record = told.json()  # values are what is released, and so is the length of their digits
+        values = [f"a {type(one).__name__}" for one in record.pop("values", ())]
+        seen.append(f"{told.status_code} {sorted(told.headers)} {json.dumps(record)} {values}")
+
+    for points in ([[40.0], [61.5]], [[40.0]]):
+        ask(points)
+        claimed = house.workers.store.claim_job()
+        assert claimed is not None
+        with seeded_noise(0), taped(playback=playback.pop(0) if playback else None) as tape:
+            workers.run_job(house.settings, claimed)
+        tapes.append(tape)
+        ask(points)
+    ask([[1e9]])
+    return seen
 
 
 ODD = '1e308,"heavy; 99",Lovelace,perhaps'
@@ -92,6 +120,7 @@ def test_answers_do_not_depend_on_rows(tmp_path: Path, caplog: pytest.LogCapture
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
     assert sum('"state": "released"' in text for text in first) >= 8
+    assert sum("['a float'" in text for text in first) == 2
     again = everything(tmp_path / "b", other, list(tapes), caplog)
     assert len(first) == len(again)
     for one, two in zip(first, again, strict=True):
@@ -163,3 +192,50 @@ def test_a_planted_leak_is_seen(
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
     assert first != everything(tmp_path / "b", other, list(tapes), caplog)
+
+
+def test_a_planted_leak_of_an_online_answer_is_seen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: an answer whose size says whether a town is there that nobody declared."""
+    rows, other = neighbours(tmp_path)
+    real = tasks.answer_function
+
+    def leaking(dataset: Any, release: Any, table: Any, *rest: Any) -> list[float]:
+        values = real(dataset, release, table, *rest)
+        return values * (1 + table.path.read_text().count("Lovelace"))
+
+    monkeypatch.setattr(tasks, "answer_function", leaking)
+    monkeypatch.setattr(f"{__name__}.TASKS", [{**TASKS[7]}])
+    tapes: list[Tape] = []
+    first = everything(tmp_path / "a", rows, tapes, caplog)
+    assert first != everything(tmp_path / "b", other, list(tapes), caplog)
+
+
+def test_how_many_runs_of_a_search_counted_is_not_seen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K is in no state, log line, size or number of fits, where the winner is the same."""
+    search = {**SECRET_NUMBER[0], "grid": {"n_steps": [2]}}
+    monkeypatch.setattr(f"{__name__}.TASKS", [search])
+    fits: list[int] = []
+    real = PrivateSearchCV._run
+
+    def counted(self: Any, *rest: Any) -> Any:
+        fits[-1] += 1
+        run = real(self, *rest)
+        return replace(run, score=-float(fits[-1]))  # the first run wins, whatever K is
+
+    monkeypatch.setattr(PrivateSearchCV, "_run", counted)
+    rows = neighbours(tmp_path)[0]
+    promise = {"relation": "add_or_remove_one", "epsilon": 6.0, "kind": "renyi"}
+    seen = []
+    for number in (1, 9):
+        monkeypatch.setattr(
+            "sfumato.mechanisms.selection.RunLaw.number", lambda _, number=number: number
+        )
+        fits.append(0)  # of the rehearsal and of the release together
+        seen.append(everything(tmp_path / str(number), rows, [], caplog, **promise))
+        assert '"state": "released"' in seen[-1][0]
+    assert seen[0] == seen[1]
+    assert fits[0] == fits[1] > 2 * 9

@@ -178,16 +178,19 @@ def plan(
     request: Request,
     epsilon: Annotated[float, Query(gt=0, le=100, allow_inf_nan=False)],
     delta: Annotated[float | None, Query(ge=0, lt=0.1, allow_inf_nan=False)] = None,
+    kind: bodies.Kind = "fit",
 ) -> Record:
     """What a request would cost and leave; nothing is read or charged.
 
     Gives whether it `fits`, whether it `needs_approval`, what total and quota are `after` it, and
-    the `expected_accuracy` of a classifier, simulated from public facts, where there is one.
+    the `expected_accuracy` of a classifier, simulated from public facts, where there is one. Of a
+    search it is that of one run, which has `epsilon_of_a_run` for itself.
     """
-    planned = office_of(request).plan(who, name, epsilon, delta)
+    planned = office_of(request).plan(who, name, epsilon, delta, kind)
+    of_a_run = planned["epsilon_of_a_run"]
     return {
         **planned,
-        "expected_accuracy": office_of(request).expected_accuracy(who, name, epsilon),
+        "expected_accuracy": office_of(request).expected_accuracy(who, name, of_a_run),
     }
 
 

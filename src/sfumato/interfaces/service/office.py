@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.accounting.filters import Cost
-from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.shared_budget import Holding, SharedBudget
 from sfumato.certificates import new_key, signed
-from sfumato.events import GaussianEvent, PureEvent
+from sfumato.events import Event
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -31,6 +30,7 @@ from sfumato.exceptions import (
 )
 from sfumato.interfaces.service.access import ROLES, ForbiddenError, Person, make_token
 from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
+from sfumato.interfaces.service.plans import epsilon_of_a_run, planned_event, usual_delta
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, Store, now
@@ -146,14 +146,16 @@ class Office:
         found = self._open(who, name)
         return dummy_table(TableBounds.from_record(as_tuples(found["bounds"])), n_rows)
 
-    def plan(self, who: Person, name: str, epsilon: float, delta: float | None) -> dict[str, Any]:
+    def plan(
+        self, who: Person, name: str, epsilon: float, delta: float | None, kind: str = "fit"
+    ) -> dict[str, Any]:
         """Say what a request would cost, and what is left after it; nothing is read or charged.
 
-        The cost is that of a Gaussian release of this epsilon and delta, which most tasks are; the
-        charge itself is made by what is released.
+        The cost is that of a Gaussian release of this epsilon and delta, which most tasks are, or
+        of a search of such; the charge itself is made by what is released.
         """
         found = self._open(who, name)
-        delta, steps = self._steps(who, found, epsilon, delta)
+        delta, event, steps = self._steps(who, found, kind, epsilon, delta)
         after = [
             {
                 **later.to_dict(),
@@ -168,18 +170,24 @@ class Office:
             "after": after,
             "fits": all(one["fits"] for one in after) and (len(steps) > 1 or who.role != "analyst"),
             "needs_approval": epsilon > found["auto_approve"],
+            "epsilon_of_a_run": epsilon if kind != "search" else epsilon_of_a_run(event, delta),
         }
 
     def _steps(
-        self, who: Person, found: Mapping[str, Any], epsilon: float, delta: float | None
-    ) -> tuple[float, list[tuple[Holding, Holding]]]:
-        """Give the delta of a request, and total and own quota before and after it."""
+        self,
+        who: Person,
+        found: Mapping[str, Any],
+        kind: str,
+        epsilon: float,
+        delta: float | None,
+    ) -> tuple[float, Event, list[tuple[Holding, Holding]]]:
+        """Give delta and event of a request, and total and own quota before and after it."""
         total, *others = SharedBudget(self.ledger, found["budget"]).holdings()
-        delta = total.filter.delta if delta is None else delta
-        event = GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
+        delta = usual_delta(kind, total.filter) if delta is None else delta
+        event = planned_event(kind, epsilon, delta)
         before = [total, *(one for one in others if one.holder == who.name)]
         after = [replace(one, cost=one.cost.plus(one.filter.cost([event]))) for one in before]
-        return delta, list(zip(before, after, strict=True))
+        return delta, event, list(zip(before, after, strict=True))
 
     def expected_accuracy(self, who: Person, name: str, epsilon: float) -> dict[str, float] | None:
         """Give the accuracy to expect at an epsilon, between those that were simulated."""
@@ -220,7 +228,7 @@ class Office:
         found = self._open(who, name)
         task = checked_task(_with_usual_model(found, asked))
         epsilon = asked["epsilon"]
-        delta, steps = self._steps(who, found, epsilon, asked.get("delta"))
+        delta, _, steps = self._steps(who, found, task["kind"], epsilon, asked.get("delta"))
         if not all(later.filter.admits(later.cost) for _, later in steps):
             raise BudgetExceededError(
                 "The budget or your quota does not allow a release of this epsilon. Nothing was "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sfumato.certificates import new_key
 from sfumato.exceptions import InvalidInputError
 
 __all__ = ["Settings", "forbid_reading"]
@@ -65,11 +66,15 @@ class Settings:
     databases: str | None = None
 
     def prepared(self) -> Settings:
-        """Make the folders that are missing."""
+        """Make the folders and files that are missing."""
         if not Path(self.data).is_dir():
             raise InvalidInputError(f"The folder of data '{self.data}' does not exist.")
         for folder in (self.state, self.releases):
             folder.mkdir(mode=0o770, parents=True, exist_ok=True)
+        if self.database is None:  # SQLite itself would keep the group from writing
+            for address in (self.store_address, self.ledger_address, self.answers_address):
+                with suppress(FileExistsError):  # closing an older one would drop its locks
+                    os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o660))
         return self
 
     def secret(self) -> bytes:
@@ -97,6 +102,19 @@ class Settings:
     def signing_key(self) -> Path:
         """File of the key that signs statements and certificates."""
         return self.state / "signing.key"
+
+    def key_of_workers(self) -> Path:
+        """Give the key that signs certificates: that of statements, or one of the workers' own.
+
+        Where the web process is another user of the machine, its key is not readable here.
+        """
+        if os.access(self.signing_key, os.R_OK):
+            return self.signing_key
+        own = self.state / "workers-signing.key"
+        if not own.exists():
+            with suppress(ImportError, InvalidInputError):  # else nothing is signed
+                new_key(own)
+        return own
 
     @property
     def ledger_address(self) -> str:

@@ -18,6 +18,7 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.certificates import CertificateError, certificate_of, signed, written
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.interfaces.service.plans import SCORE_SHARE, SEARCHED_RUNS
 from sfumato.jobs.dummies import dummy_table
 from sfumato.jobs.online import answer_online, begin_online, online_domain
 from sfumato.jobs.pipeline import (
@@ -29,9 +30,14 @@ from sfumato.jobs.pipeline import (
     public_class,
 )
 from sfumato.jobs.publishing import FUNCTIONS, grid_table, release_table
-from sfumato.planning import plan
+from sfumato.storage.container import (
+    FORMAT,
+    FORMAT_VERSION,
+    HEADER,
+    running_version,
+    write_members,
+)
 from sfumato.storage.models import save
-from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
@@ -47,7 +53,6 @@ __all__ = [
     "make_release",
     "rehearsed",
     "settings_of",
-    "simulated",
 ]
 
 ONLINE = "OnlineFunction"  # of no public class: rows stay, points are asked
@@ -71,7 +76,6 @@ CLOSED = {
 }
 MOST_ITEMS, DEEPEST, LONGEST_TEXT = 1000, 4, 200
 REHEARSED_ROWS = 500
-SIMULATED = (0.1, 0.5, 2.0, 8.0)  # epsilons; others lie between
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
@@ -272,8 +276,9 @@ def begin_function(
     payer: Any,
     folder: Path,
     store: str,
+    signing_key: Path | None,
 ) -> dict[str, Any]:
-    """Charge for a function that is asked online, and write its guarantee.
+    """Charge for a function that is asked online, and write its guarantee and certificate.
 
     Parameters
     ----------
@@ -287,6 +292,8 @@ def begin_function(
         Where to write.
     store : str
         Where answers will be kept, under the name of the job.
+    signing_key : Path or None
+        The key for the certificate.
 
     Returns
     -------
@@ -300,12 +307,29 @@ def begin_function(
     ).to_dict()
     (folder / "guarantee.json").write_text(json.dumps(guarantee, indent=1))
     box = online_domain(bounds, asked["column"])
-    return {
-        "class": ONLINE,
+    domain = [box.lower, box.upper]
+    files = {"guarantee.json": "the guarantee", "function.sfumato": "what is asked, without values"}
+    _write_function(folder / "function.sfumato", job["id"], asked, guarantee)
+    certificate = _certificate(folder / "function.sfumato", job, payer, signing_key)
+    if certificate is not None:
+        (folder / "certificate.json").write_text(certificate)
+        files["certificate.json"] = "the signed certificate"
+    return {"class": ONLINE, "guarantee": guarantee, "files": files, "domain": domain}
+
+
+def _write_function(
+    path: Path, name: str, asked: Mapping[str, Any], guarantee: Mapping[str, Any]
+) -> None:
+    """Write what a certificate of an online function speaks of: its name, and no value."""
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "sfumato_version": running_version(),
+        "model": {"class": ONLINE, "parameters": {"name": name, **asked, "bounds": None}},
         "guarantee": guarantee,
-        "files": {"guarantee.json": "the guarantee"},
-        "domain": [box.lower, box.upper],
     }
+    with path.open("wb") as file:
+        write_members(file, {HEADER: json.dumps(header, indent=1).encode()})
 
 
 def answer_function(
@@ -385,6 +409,8 @@ def _searched(source: TableFile, bounds: TableBounds, promise: PrivacyRequest, t
         task["grid"],
         epsilon=promise.epsilon,
         delta=promise.delta,
+        mean_runs=SEARCHED_RUNS,
+        score_share=SCORE_SHARE,
         ledger=promise.ledger,
     )
     rows = _rows(source, bounds, promise)
@@ -483,36 +509,3 @@ def _of_persons(table: TableFile, bounds: TableBounds, person: str) -> TableBoun
     columns = tuple(column for column in bounds.columns if column.name != person)
     rows = bounds.person_rows or PERSON_ROWS
     return replace(bounds, columns=columns, person=person, person_rows=rows)
-
-
-def simulated(dataset: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Simulate what accuracy budgets give, from the shape of a data set alone.
-
-    Parameters
-    ----------
-    dataset : mapping
-        As the store has it; with labels, and a public number of rows.
-
-    Returns
-    -------
-    list of dict
-        Accuracies at a few epsilons; empty where there is no classification.
-    """
-    bounds = TableBounds.from_record(dataset["bounds"])
-    labels = None if bounds.target is None else bounds.target.labels
-    if not isinstance(labels, tuple | list) or not dataset.get("n_rows"):
-        return []
-    found = []
-    for epsilon in SIMULATED:
-        made = plan(
-            max(2, min(dataset["n_rows"], 20_000)),
-            TableEncoder(bounds).width,
-            epsilon=epsilon,
-            delta=1e-6,
-            n_classes=len(labels),
-        )
-        best = max(made.models, key=lambda one: one.accuracy)
-        figures = {"accuracy": best.accuracy, "low": best.interval[0], "high": best.interval[1]}
-        figures |= {"without": made.without_privacy, "majority": made.majority}
-        found.append({"epsilon": epsilon, **{key: float(v) for key, v in figures.items()}})
-    return found

@@ -38,7 +38,7 @@ from sfumato.exceptions import (
     SfumatoError,
     UnsupportedEventError,
 )
-from sfumato.interfaces.service import tasks
+from sfumato.interfaces.service import plans, tasks
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.sources import DATABASE, files_behind, opened_source
 from sfumato.interfaces.service.states import DatasetState, JobState
@@ -152,11 +152,13 @@ def _record(
 ) -> dict[str, Any]:
     """Charge, draw, write the files, and give the record of the release."""
     bounds = TableBounds.from_record(dataset["bounds"])
+    key = settings.key_of_workers()
     with opened_source(settings, dataset["path"], bounds) as table:
         if job["task"]["kind"] != "function":
-            return tasks.make_release(dataset, job, table, payer, aside, settings.signing_key)
+            return tasks.make_release(dataset, job, table, payer, aside, key)
         (aside / SEEN).write_text(_fingerprint(settings, table))
-        return tasks.begin_function(dataset, job, table, payer, aside, settings.answers_address)
+        answers = settings.answers_address
+        return tasks.begin_function(dataset, job, table, payer, aside, answers, key)
 
 
 def _answer(
@@ -273,7 +275,7 @@ def _shares_files(settings: Settings, path: Path, source: str) -> bool:
 
 def _simulate(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:  # noqa: ARG001
     """Store what accuracies to expect; no row is read."""
-    expected = tasks.simulated(dataset)
+    expected = plans.simulated(dataset)
     store.change_dataset("worker", dataset["name"], {"expected": expected}, action="simulate")
 
 

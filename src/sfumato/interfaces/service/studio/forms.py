@@ -171,11 +171,33 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
         asked["parameters"] = json.loads(form.get("parameters") or "{}")
     except json.JSONDecodeError:
         raise InvalidInputError("The settings of the model are no JSON.") from None
-    if kind == "fit":
+    if kind in ("fit", "search"):
         asked["estimator"] = form.get("estimator")
+    if kind == "search":
+        asked["grid"] = _grid(form.get("grid", ""))
     if kind in ("density", "curve", "function"):
         names = form.get("columns", "").split(",")
         asked["columns"] = [name.strip() for name in names if name.strip()]
     if kind == "fabricate" and form.get("rows", "").strip():
         asked["rows"] = form["rows"].strip()
     return asked
+
+
+def _grid(text: str) -> dict[str, list[Any]]:
+    """Read settings to try, a line each: a name, a colon, values with commas."""
+    found: dict[str, list[Any]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, colon, values = line.partition(":")
+        if not colon or not values.strip():
+            raise InvalidInputError(
+                "Settings to try are written a line each, such as 'learning_rate: 0.1, 1'."
+            )
+        found[name.strip()] = [_value(one.strip()) for one in values.split(",") if one.strip()]
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

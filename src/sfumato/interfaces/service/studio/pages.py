@@ -44,7 +44,7 @@ from sfumato.interfaces.service.studio.sessions import (
     page,
     to,
 )
-from sfumato.interfaces.service.tasks import ESTIMATORS
+from sfumato.interfaces.service.tasks import ESTIMATORS, settings_of
 from sfumato.report.words import LIMITS, facts
 
 __all__ = ["install", "router"]
@@ -64,6 +64,7 @@ KINDS = {
     "curve": "The mean of curves",
     "function": "A density of one column, asked point by point",
     "moments": "Means and covariances",
+    "search": "The best of several settings of a model: a private search",
 }
 STATES = {
     "waiting": "for an officer",
@@ -260,7 +261,7 @@ def ask_page(who: Analyst, name: str, request: Request) -> Response:
 def _ask(
     request: Request, who: Person, name: str, given: Mapping[str, str], problem: str = ""
 ) -> Response:
-    words = ("kind", "columns", "rows", "epsilon", "purpose", "parameters")
+    words = ("kind", "estimator", "grid", "columns", "rows", "epsilon", "purpose", "parameters")
     return page(
         request,
         "ask.html",
@@ -269,6 +270,7 @@ def _ask(
         dataset=office_of(request).dataset(who, name),
         kinds=KINDS,
         estimators=ESTIMATORS["fit"],
+        settings={one: ", ".join(sorted(settings_of(one))) for one in ESTIMATORS["search"]},
         given={key: given.get(key, "") for key in words},
         key=given.get("key") or secrets.token_hex(16),
         problem=problem,
@@ -276,16 +278,18 @@ def _ask(
 
 
 @router.get("/datasets/{name}/cost")
-def cost(who: Anybody, name: str, request: Request, epsilon: str = "") -> Response:
+def cost(
+    who: Anybody, name: str, request: Request, epsilon: str = "", kind: str = "fit"
+) -> Response:
     """Say what a request would cost, as a part of its page."""
     office = office_of(request)
     try:
         value = _number("epsilon", {"epsilon": epsilon})
-        planned = office.plan(who, name, value, None)
-        expected = office.expected_accuracy(who, name, value)
+        planned = office.plan(who, name, value, None, kind)
+        expected = office.expected_accuracy(who, name, planned["epsilon_of_a_run"])
     except SfumatoError as error:
         return page(request, "cost.html", who, problem=str(error))
-    return page(request, "cost.html", who, plan=planned, accuracy=expected)
+    return page(request, "cost.html", who, plan=planned, accuracy=expected, kind=kind)
 
 
 @router.post("/datasets/{name}/ask")
