@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from sfumato.bounds import Bounds
 from sfumato.exceptions import MissingBoundsError
 from sfumato.tables import TableBounds
+from sfumato.tables.columns import arrow_kind
+from sfumato.tables.facts import Feature
 
 __all__ = ["PublicColumns"]
 
@@ -28,13 +30,16 @@ class PublicColumns:
     lower, upper : tuple of float
         Range of each column of numbers; of a column of categories 0 and their number.
     categories : tuple
-        The categories of each column, or None for numbers.
+        The categories of each column, or None for numbers; what is true or false has two.
+    units : tuple of str
+        What the numbers of each column are: "log", "log1p", "day" since 1970, or "" as they stand.
     """
 
     names: tuple[str, ...]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     categories: tuple[tuple[Any, ...] | None, ...]
+    units: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, bounds: Bounds | TableBounds, names: tuple[str, ...]) -> Self:
@@ -49,13 +54,14 @@ class PublicColumns:
         """
         if isinstance(bounds, TableBounds):
             features = bounds.features
+            kinds = tuple(_categories(each) for each in features)
             ranges = [
-                each.range if each.is_number else (0.0, float(len(each.categories or ())))
-                for each in features
+                each.range if kind is None else (0.0, float(len(kind)))
+                for each, kind in zip(features, kinds, strict=True)
             ]
             lower, upper = zip(*ranges, strict=True)
-            kinds = tuple(None if each.is_number else each.categories for each in features)
-            return cls(tuple(each.name for each in features), lower, upper, kinds)
+            units = tuple(_unit(each) for each in features)
+            return cls(tuple(each.name for each in features), lower, upper, kinds, units)
         box = bounds.box(len(names))
         if box is None:
             raise MissingBoundsError(
@@ -72,6 +78,25 @@ class PublicColumns:
     def numeric(self) -> tuple[int, ...]:
         """Places of the columns of numbers."""
         return tuple(i for i, each in enumerate(self.categories) if each is None)
+
+    def values(self, column: int, places: Array) -> tuple[Any, ...]:
+        """Give places of a column of numbers in the units of the table; of dates, the days.
+
+        Parameters
+        ----------
+        column : int
+            The column.
+        places : ndarray
+            From 0 to 1 in its public range.
+        """
+        low, high = self.lower[column], self.upper[column]
+        numbers = low + places * (high - low)
+        unit = self.units[column] if self.units else ""
+        if unit == "day":
+            return tuple(np.round(numbers).astype("datetime64[D]").tolist())
+        if unit:
+            numbers = np.exp(numbers) if unit == "log" else np.expm1(numbers)
+        return tuple(numbers.tolist())
 
     def width(self, n_knots: int) -> int:
         """Numbers of an encoded row where each column of numbers has so many knots."""
@@ -103,3 +128,17 @@ class PublicColumns:
                 is_known = (column >= 0) & (column < len(categories))
                 found[:, i] = np.where(is_known, np.trunc(column), np.nan)
         return found
+
+
+def _categories(feature: Feature) -> tuple[Any, ...] | None:
+    """Give the categories of a column, or None where its curve has knots."""
+    if feature.is_number:
+        is_truth = feature.categories is None and arrow_kind(feature.type) == "b"
+        return (False, True) if is_truth else None
+    return feature.categories
+
+
+def _unit(feature: Feature) -> str:
+    if feature.part == "time":
+        return "day"
+    return ("log" if feature.lower > 0 else "log1p") if feature.log else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class ColumnCurve:
     name : str
         Name of the column.
     values : tuple
-        Knots in the units of the column, or its categories.
+        Knots in the units of the column (of dates, days), or its categories.
     curve : ndarray of shape (n_scores, n_values)
         What the column adds to each score there; 0 on average over the records. Linear between
         knots.
@@ -65,7 +66,8 @@ class ColumnCurve:
         plain = dict(self.__dict__)
         for name in ("curve", "band", "missing", "missing_band"):
             plain[name] = getattr(self, name).tolist()
-        return {**plain, "values": list(self.values)}
+        values = [each.isoformat() if isinstance(each, date) else each for each in self.values]
+        return {**plain, "values": values}
 
 
 @dataclass(frozen=True)
@@ -244,8 +246,7 @@ def explained(
         categories = columns.categories[i]
         values: tuple[Any, ...] = categories or ()
         if categories is None:
-            low, high = columns.lower[i], columns.upper[i]
-            values = tuple((low + next(numeric) * (high - low)).tolist())
+            values = columns.values(i, next(numeric))
         share, weights, noise = means[part], coef[:, part], factor[part]
         level = weights @ share
         curve = weights - level[:, None]

@@ -53,6 +53,8 @@ def _draw(axis: Any, curve: ColumnCurve, score: int) -> None:
     if curve.is_number:
         axis.fill_between(places, values - band, values + band, alpha=0.25, linewidth=0)
         axis.plot(places, values, marker=".")
+        if places.dtype.kind == "O":  # dates are long
+            axis.tick_params(axis="x", labelsize=7, rotation=30)
     else:
         axis.errorbar(places, values, yerr=band, fmt="o", capsize=2)
         axis.set_xticks(places, [str(each) for each in curve.values], rotation=60, ha="right")

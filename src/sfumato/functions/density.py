@@ -260,7 +260,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
             self._check_rows(X)  # which refuses rows that are not in memory
         self._forget()
         self.classes_, self.method_ = classes, "grid"
-        return self._fit_grid(records.mapped(Clipped(bounds, records.width)))  # [D1]
+        return self._fit_grid(records, bounds)
 
     def _fit_rows(self, X: Any, y: Any, groups: Any, bounds: Bounds) -> Self:
         """Release a density of rows in memory."""
@@ -274,9 +274,9 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         records = self._array_records(rows, codes, self._groups(X, groups))
         self._forget()
         self.classes_, self.method_ = classes, method
-        inside = Clipped(bounds, rows.shape[1])  # [D1] rows inside the public box
         if method == "grid":
-            return self._fit_grid(records.mapped(inside))
+            return self._fit_grid(records, bounds)
+        inside = Clipped(bounds, rows.shape[1])  # [D1] rows inside the public box
         return self._fit_process(MappedRows(rows, inside, inside.width), codes)
 
     def _refuse_persons(self) -> None:
@@ -292,22 +292,30 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
             if name.endswith("_"):
                 self.__dict__.pop(name, None)
 
-    def _fit_grid(self, records: Records) -> Self:
+    def _fit_grid(self, records: Records, bounds: Bounds) -> Self:
         """Release the counts of cells; see docs/guarantees/grid-density.md."""
         d = records.width
         per_axis = self.n_cells or usual_cells(self.epsilon, records.public_rows, d)
-        cells = Cells.of(self._domain(d), (per_axis,) * d, self._steps(d))
+        gaps = self._may_be_missing()
+        cells = Cells.of(self._domain(d), (per_axis,) * d, self._steps(d), may_be_missing=gaps)
+        if not gaps:  # [D1] a missing number counts as the middle of its range
+            records = records.mapped(Clipped(bounds, d))
         plan = GridPlan.of(records, cells, len(self.classes_), self.epsilon, self.delta)
         plan.mechanism.for_size(plan.statistic.size)
         receipt = self._prepay(plan.mechanism)  # [S3] charge, then draw
         self.cell_counts_ = release_cells(records, plan, receipt)
         self.noise_variance_ = plan.noise_variance
-        self.public_rows_ = records.public_rows
+        self.public_rows_ = None if gaps else records.public_rows  # of those that are counted
         masses = self._grid().masses  # no rows from here on
         self.masses_ = masses.reshape(-1, masses.shape[-1])
         self.class_prior_ = self.masses_.sum(axis=0)
         self.guarantee_ = self._guarantee(receipt)
         return self
+
+    def _may_be_missing(self) -> bool:
+        """Tell whether rows without a number are declared, and left out of the density."""
+        table = self.bounds
+        return isinstance(table, TableBounds) and any(f.missing for f in table.features)
 
     def _steps(self, n_features: int) -> tuple[float | None, ...]:
         """Give the public distance of neighbouring values of each feature, or None."""

@@ -85,21 +85,33 @@ class Cells:
         Corners of the box.
     shape : tuple of int
         Cells along each axis.
+    may_be_missing : bool, default=False
+        Whether a row without one of its numbers has a place of its own, after the last cell of each
+        axis.
     """
 
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     shape: tuple[int, ...]
+    may_be_missing: bool = False
 
     @classmethod
-    def of(cls, domain: Domain, shape: Sequence[int], steps: Sequence[float | None]) -> Cells:
+    def of(
+        cls,
+        domain: Domain,
+        shape: Sequence[int],
+        steps: Sequence[float | None],
+        *,
+        may_be_missing: bool = False,
+    ) -> Cells:
         """Cut a domain into cells, at most `shape` along each axis.
 
         Where an axis holds multiples of a step from its lower end, every cell holds equally many
         of them; the last may reach beyond the box.
         """
         axes = zip(domain.lower.tolist(), domain.upper.tolist(), shape, steps, strict=True)
-        return cls(*zip(*(_cut_axis(*axis) for axis in axes), strict=True))
+        lower, upper, sizes = zip(*(_cut_axis(*axis) for axis in axes), strict=True)
+        return cls(lower, upper, sizes, may_be_missing)
 
     @property
     def width(self) -> int:
@@ -114,7 +126,15 @@ class Cells:
     def __call__(self, rows: Array) -> Array:
         """Give the number of the cell of each row along each axis."""
         places = np.floor((np.asarray(rows) - np.array(self.lower)) / self.sides)
-        return np.asarray(np.clip(np.nan_to_num(places), 0, np.array(self.shape) - 1))
+        numbers = np.clip(np.nan_to_num(places), 0, np.array(self.shape) - 1)
+        if self.may_be_missing:
+            numbers[np.isnan(rows).any(axis=1)] = self.shape
+        return np.asarray(numbers)
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Numbers that a row can have along each axis."""
+        return tuple(n + self.may_be_missing for n in self.shape)
 
 
 def _cut_axis(
@@ -143,7 +163,7 @@ class GridPlan:
         cls, records: Records, cells: Cells, n_classes: int, epsilon: float, delta: float
     ) -> GridPlan:
         """Give the plan that spends `epsilon` on the counts, and `delta` where parties do."""
-        statistic = CountTables(cells.shape, (tuple(range(cells.width)),), n_classes)
+        statistic = CountTables(cells.counted, (tuple(range(cells.width)),), n_classes)
         if not records.has_exact_sums:  # [S4] parties add up Gaussian noise
             noise = GaussianMechanism.calibrate(
                 sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=delta
@@ -174,11 +194,12 @@ def release_cells(records: Records, plan: GridPlan, receipt: Receipt) -> Array:
     Returns
     -------
     ndarray of shape (n_cells, ..., n_classes)
-        The noisy counts.
+        The noisy counts of rows that have all their numbers.
     """
     counted = records.mapped(plan.cells)  # [S1] cells of each row
     noisy = counted.release(plan.statistic, plan.mechanism, receipt)  # [S2] the only release
-    return plan.statistic.split(noisy)[0]
+    counts = plan.statistic.split(noisy)[0]
+    return np.asarray(counts[tuple(slice(n) for n in plan.cells.shape)])
 
 
 # After the release --------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
 from sfumato.storage.atomic_file import atomic_write
+from sfumato.tables.schema import TableBounds
 
 __all__ = ["can_draw", "draw_function", "plot_curve", "plot_density"]
 
@@ -60,8 +61,16 @@ def _curve(model: Any, domain: Domain, ax: Any, *, raw: bool) -> Any:
     if raw:
         ax.plot(x, model.raw_density(x), linewidth=0.8, linestyle=":", label="release")
     ax.set_ylabel("density")
+    _name_axes(model, ax.set_xlabel)
     ax.legend()
     return ax
+
+
+def _name_axes(model: Any, *axes: Any) -> None:
+    """Write the names of the columns of a table at the axes."""
+    if isinstance(model.bounds, TableBounds):
+        for name_axis, feature in zip(axes, model.bounds.features, strict=True):
+            name_axis(feature.name)
 
 
 def _map(model: Any, domain: Domain, ax: Any) -> Any:
@@ -69,6 +78,7 @@ def _map(model: Any, domain: Domain, ax: Any) -> Any:
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     picture = ax.pcolormesh(x, y, model.density(points).reshape(PLANE, PLANE), shading="auto")
     ax.figure.colorbar(picture, ax=ax, label="density")
+    _name_axes(model, ax.set_xlabel, ax.set_ylabel)
     return ax
 
 

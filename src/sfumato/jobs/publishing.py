@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions import OnlineFunction
+from sfumato.functions.density import FEW_FEATURES
 from sfumato.jobs.pipeline import PrivacyRequest, is_public, make_model, public_class
 from sfumato.jobs.streaming import fit_rows
 from sfumato.tables.columns import arrow, arrow_kind
@@ -94,9 +95,15 @@ def chosen_columns(bounds: TableBounds, names: Sequence[str], function: str) -> 
         if name not in known:
             raise InvalidInputError(f"The bounds have no column {name!r}, or leave it out.")
     used = tuple(known[name] for name in names) if names else bounds.used
-    if any(column.categories is not None or column.parts for column in used):
-        raise InvalidInputError(f"A {function} needs columns of numbers; choose some by name.")
-    plain = tuple(replace(column, log=False, missing=False) for column in used)
+    for column in used:
+        if column.categories is not None or column.parts:
+            raise InvalidInputError(
+                f"A {function} needs columns of numbers, and {column.name!r} holds categories or "
+                "dates. Choose others by name."
+            )
+    # Rows without a number are left out of a density; a curve takes the middle of the range.
+    gaps = function == "density" and len(used) <= FEW_FEATURES
+    plain = tuple(replace(column, log=False, missing=column.missing and gaps) for column in used)
     return replace(bounds, columns=plain, target=None)
 
 
@@ -174,7 +181,7 @@ def finite_points(table: Any, names: Sequence[str]) -> Array:
 def _steps(bounds: TableBounds) -> dict[str, Any]:
     """Whole numbers are counted one by one, so that no cell holds more of them than another."""
     kinds = [arrow_kind(column.type) for column in bounds.used]
-    steps = [1.0 if kind in ("i", "u") else None for kind in kinds]
+    steps = [1.0 if kind in ("b", "i", "u") else None for kind in kinds]
     return {"step": steps} if any(steps) else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from html import escape
 
 import numpy as np
@@ -96,8 +97,9 @@ def _across(curve: ColumnCurve) -> np.ndarray:
     n_values = len(curve.values)
     if not curve.is_number:
         return LEFT + (np.arange(n_values) + 0.5) * (RIGHT - LEFT) / n_values
-    places = np.array(curve.values, dtype=float)
-    share = (places - places[0]) / (places[-1] - places[0])
+    days = [each.toordinal() if isinstance(each, date) else each for each in curve.values]
+    places = np.array(days, dtype=float)
+    share = (places - places[0]) / max(places[-1] - places[0], 1e-300)
     return np.asarray(LEFT + share * (RIGHT - LEFT))
 
 

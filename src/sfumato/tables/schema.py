@@ -216,7 +216,10 @@ class TableBounds:
             The column to predict.
         """
         if self.target is None:
-            raise MissingBoundsError("The bounds have no [target]: name the column of labels.")
+            raise MissingBoundsError(
+                "The bounds have no [target]: name the column of labels. `sfumato describe "
+                "--target NAME` writes it."
+            )
         if name is not None and name != self.target.name:
             raise InvalidInputError(
                 f"'target' is {name!r}, the bounds were made for the target {self.target.name!r}. "
