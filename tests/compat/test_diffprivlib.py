@@ -259,3 +259,10 @@ def test_a_record_is_counted_once() -> None:
         dp.tools.count_nonzero(two, accountant=accountant)
     assert len(accountant) == 0
     assert len(dp.tools.histogram(two[:, :1], range=(0, 2))[0]) == 10
+
+
+@pytest.mark.parametrize("odd", [[5], 5, [1, 2, 3], [[1], 2], "text", None])
+def test_a_record_of_another_length_changes_no_shape(odd: object) -> None:
+    found = dp.tools.mean([[1, 2], [3, 4], [5, 6], odd], bounds=(0, 6), axis=0, epsilon=1e6)
+    assert found.shape == (2,)
+    assert abs(found[0] - 3) < 0.8  # the others count as before

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import prepay
-from sfumato.cells import as_cells, as_numbers
+from sfumato.cells import as_cells, as_numbers, as_rows
 from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation, Unit
@@ -297,11 +297,16 @@ def _columns(
 
 
 def _numbers(array: Any) -> Numbers:
-    """Give cells as doubles; a cell that is a list is missing, and no error."""
+    """Give cells as doubles; a cell that is a list is missing, and no error.
+
+    Among rows of cells, one of another length is missing: it does not make them cells.
+    """
     try:
         return as_numbers(np.asarray(array))
     except ValueError:  # lists of unequal lengths
-        return as_numbers(as_cells(list(array)))
+        records = list(array)
+        are_rows = 2 * len([each for each in records if hasattr(each, "__len__")]) > len(records)
+        return as_rows(records) if are_rows else as_numbers(as_cells(records))
 
 
 def _one_column(array: Any) -> Numbers:
