@@ -174,10 +174,10 @@ class PrivateEstimator(BaseEstimator):
                 "table first and give it as a data frame or an array."
             )
         encoder, X = self._encoder, self._encoded(X)
-        is_plain = isinstance(self.bounds, Bounds)
-        declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         # [Q5] zero rows are an error only where the number of rows is public
         is_secret = reset and self._hides_number
+        is_plain = isinstance(self.bounds, Bounds)
+        declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         rows = checked_rows(
             self, X, reset=reset, n_features=declared if reset else None, may_be_empty=is_secret
         )
@@ -446,8 +446,8 @@ class PrivateEstimator(BaseEstimator):
             delta=self.delta,
             unit=Unit(self.unit),
             relation=Relation(self.relation),
-            status=noise_status(),
             public=self._public_facts() + public,
+            status=noise_status(),
             events=receipt.events,
         ).only_if(*receipt.conditions)
 
