@@ -162,6 +162,10 @@ def test_without_noise_histograms_are_numpys(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(found, wanted)
     density = dp.tools.histogramdd(rows, math.inf, [3, 4, 5], ends, density=True)[0]
     np.testing.assert_allclose(density, np.histogramdd(rows, [3, 4, 5], ends, density=True)[0])
+    with pytest.raises(InvalidInputError, match="at most 10000000 cells"):
+        dp.tools.histogramdd(rows, bins=1000, range=ends)
+    with pytest.raises(InvalidInputError, match="one number per record"):
+        dp.tools.histogram2d(rows[:, 0], rows[1:, 0], range=ends[:2])
     with pytest.raises(InvalidInputError, match="one entry per column"):
         dp.tools.histogramdd(rows, bins=[3, 4], range=ends)
 
@@ -347,3 +351,7 @@ def test_a_record_of_another_length_changes_no_shape(odd: object) -> None:
     found = dp.tools.mean([[1, 2], [3, 4], [5, 6], odd], bounds=(0, 6), axis=0, epsilon=1e6)
     assert found.shape == (2,)
     assert abs(found[0] - 3) < 0.8  # the others count as before
+    rows = [[1, 2], [3, 4], [5, 6], odd]
+    counts, edges = dp.tools.histogramdd(rows, epsilon=1e6, bins=2, range=[(0, 6)] * 2)
+    assert (counts.shape, len(edges)) == ((2, 2), 2)
+    assert counts.sum() == 3

@@ -6,6 +6,7 @@ Records are rows, and their number is public (one is replaced), but for histogra
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
 
 Numbers = NDArray[np.float64]
 Account = BudgetAccountant | None
+MOST_CELLS = 10**7
 
 
 def mean(
@@ -234,7 +236,10 @@ def histogram2d(
     tuple of ndarray
         Noisy counts, and the edges of the first and of the second column.
     """
-    pairs = np.stack([_one_column(array_x), _one_column(array_y)], axis=1)
+    one, two = _one_column(array_x), _one_column(array_y)
+    if len(one) != len(two):
+        raise InvalidInputError("'array_x' and 'array_y' must have one number per record each.")
+    pairs = np.stack([one, two], axis=1)
     counts, (x, y) = histogramdd(pairs, epsilon, bins, range, density, accountant, **unused)
     return counts, x, y
 
@@ -282,7 +287,9 @@ def histogramdd(
         raise InvalidInputError("'bins' and 'range' must have one entry per column.")
     edges = [_edges(some, between) for some, between in zip(wanted, ends, strict=True)]
     shape = tuple(len(each) - 1 for each in edges)
-    n_cells = int(np.prod(shape, dtype=np.int64))
+    n_cells = math.prod(shape)
+    if n_cells > MOST_CELLS:
+        raise InvalidInputError(f"'bins' must give at most {MOST_CELLS} cells. Got {n_cells}.")
     places = [_places(rows[:, k], each) for k, each in enumerate(edges)]
     outside = np.any([place < 0 for place in places], axis=0)
     inside = [np.where(outside, 0, place) for place in places]
