@@ -297,3 +297,13 @@ def test_what_cannot_be_searched() -> None:
         fields = {"options": ((PureEvent(1.0),),), "runs": "poisson", "mean_runs": 3.0} | wrong
         with pytest.raises(InvalidInputError):
             SelectionEvent(**fields)
+
+
+@pytest.mark.parametrize("epsilon", [50.0, 1e3, 1e6])
+def test_large_budgets_are_no_error(epsilon: float) -> None:
+    """Probes far beyond the budget would overflow; where K is cut, nothing is proved there."""
+    event = SelectionEvent(((GaussianEvent(1.0),),), "poisson", 2.0, max_runs=30)
+    mu = selection_mu(event, epsilon, 1e-3)
+    found = SelectionEvent(((GaussianEvent(1 / mu),),), "poisson", 2.0, max_runs=30)
+    assert selection_epsilon(found, 1e-3) <= epsilon
+    assert selection_delta(found, 1e4) == 1.0

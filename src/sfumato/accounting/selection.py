@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 MOST_RUNS = 100_000
+LARGEST_EXPONENT = 700.0  # of a number that is a double
 ROUNDING = 1e-13  # more than doubles lose of a delta
 NEGLIGIBLE = 1e-2  # share of delta that the cut of K may cost
 
@@ -129,7 +130,10 @@ def selection_delta(event: SelectionEvent, epsilon: float) -> float:
     float
         Delta.
     """
-    cut = (1 + math.exp(epsilon)) * cut_probability(event)  # [V5] on both sides of the inequality
+    tail = cut_probability(event)
+    if tail and epsilon > LARGEST_EXPONENT:
+        return 1.0
+    cut = (1 + math.exp(epsilon)) * tail if tail else 0.0  # [V5] on both sides of the inequality
     return min(1.0, delta_from_renyi(selection_divergence(event), epsilon) + cut)
 
 
@@ -156,7 +160,7 @@ def selection_epsilon(event: SelectionEvent, delta: float) -> float:
         above = epsilon * (1 + 1e-9) + 1e-12
         if selection_delta(event, above) <= delta:
             return above
-        rest = delta - (1 + math.exp(min(above, 700.0))) * tail
+        rest = delta - (1 + math.exp(min(above, LARGEST_EXPONENT))) * tail
         epsilon = max(above, epsilon_from_renyi(divergence, rest)) if rest > 0 else math.inf
     return math.inf if tail else epsilon
 
