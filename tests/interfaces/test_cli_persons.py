@@ -93,3 +93,23 @@ def test_kernels_say_what_they_offer(visits: Path) -> None:
     answer = run("fit", str(visits), *words)
     assert answer.exit_code != 0
     assert "for_persons" in " ".join(answer.output.split())
+
+
+def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
+    """A command that was asked for nothing protects persons, or says that it cannot."""
+    path = visits.parent / "bounds.toml"
+    run("describe", str(visits), "--target", "ill", "-o", str(path))
+    path.write_text(path.read_text().replace("confirmed = false", "confirmed = true"))
+    words = ["--epsilon", "1", "--bounds", str(path)]
+    output = visits.parent / "density.sfumato"
+    density = ("release", "density", str(visits), "--columns", "age", "-o", str(output), *words)
+    assert run(*density).exit_code == 0
+    assert sfumato.load(output).guarantee_.unit is Unit.PERSON
+    assert run(*density, "--unit", "record", "--force").exit_code == 0
+    assert sfumato.load(output).guarantee_.unit is Unit.RECORD
+    model = visits.parent / "model.sfumato"
+    refused = run("transfer", str(visits), str(visits), "-o", str(model), *words)
+    assert "offers unit 'record', 'entry'" in " ".join(refused.output.split())
+    for command in ("simulate", "sums"):
+        refused = run("federate", command, str(visits), *words)
+        assert "Say '--unit record'" in " ".join(refused.output.split())

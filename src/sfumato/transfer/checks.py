@@ -86,7 +86,8 @@ def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSourc
     """
     several = _listed(source)
     if several is None:
-        return [PLANS[Unit(model.unit)](model, *_check_source(model, source, y_source))]
+        checked = _check_source(model, source, y_source)  # the promise first
+        return [PLANS[Unit(model.unit)](model, *checked)]
     if y_source is not None or model.ledger is not None:
         raise InvalidInputError(
             "Each TransferSource has labels and a ledger of its own; leave 'y_source' and the "

@@ -85,7 +85,7 @@ def simulate_command(
     serve: Serve = "models",
     aggregate: Aggregate = "moments",
     delta: options.Delta = 1e-6,
-    unit: options.ProtectedUnit = Unit.RECORD,
+    unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
@@ -98,7 +98,7 @@ def simulate_command(
     """
     with plain_errors(), tempfile.TemporaryDirectory() as folder:
         source, known = options.bounded_table(table, bounds)
-        promise = PrivacyRequest(epsilon, delta, str(unit), str(relation))
+        promise = PrivacyRequest(epsilon, delta, _unit(unit, known), str(relation))
         wanted = _task(task, "simulation", known, promise, target, serve, aggregate, settings)
         rows, labels = _rows(source, known, target)
         everybody = make_parties(
@@ -143,6 +143,7 @@ def sums_command(
     ] = None,
     target: options.TargetName = None,
     delta: options.Delta = 1e-6,
+    unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
@@ -155,7 +156,7 @@ def sums_command(
     """
     with plain_errors(), tempfile.TemporaryDirectory() as folder:
         source, known = options.bounded_table(table, bounds)
-        promise = PrivacyRequest(epsilon, delta, "record", str(relation))
+        promise = PrivacyRequest(epsilon, delta, _unit(unit, known), str(relation))
         wanted = _sums(
             "simulation", known, promise, target, model, (trust, colluding, dropouts), settings
         )
@@ -210,7 +211,7 @@ def deploy(
     colluding: Colluding = 1,
     dropouts: Dropouts = 0,
     delta: options.Delta = 1e-6,
-    unit: options.ProtectedUnit = Unit.RECORD,
+    unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
 ) -> None:
@@ -224,7 +225,7 @@ def deploy(
 
         known = TableBounds.read(bounds)
         known.require_confirmed()
-        promise = PrivacyRequest(epsilon, delta, str(unit), str(relation))
+        promise = PrivacyRequest(epsilon, delta, _unit(unit, known), str(relation))
         wanted: HullTask | LinearTask | SumsTask
         if task == SumsTask.kind:
             how = (trust, colluding, dropouts)
@@ -253,6 +254,16 @@ def _sums(
     if model == "linear":
         chosen = {"algorithm": "noisy-gd", **chosen}
     return SumsTask(name, make_model(kind, promise, known, chosen), *how)
+
+
+def _unit(unit: Unit | None, known: TableBounds) -> str:
+    """Give what is protected; that it is no person must be said where the bounds name one."""
+    if unit is None and known.person is not None:
+        raise InvalidInputError(
+            "The bounds name persons, and parties protect records. Say '--unit record' if that is "
+            "meant."
+        )
+    return str(Unit.RECORD if unit is None else unit)
 
 
 def _table_score(found: Any, test: Path, known: TableBounds) -> float:

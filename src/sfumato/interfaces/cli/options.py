@@ -35,7 +35,6 @@ __all__ = [
     "NeighbourRelation",
     "PersonName",
     "PersonRows",
-    "ProtectedUnit",
     "Purpose",
     "Reading",
     "Settings",
@@ -79,7 +78,6 @@ ImageSize = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The budget; smaller hides more.")]
 Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
-ProtectedUnit = Annotated[Unit, typer.Option("--unit", help="What is protected.")]
 DeclaredUnit = Annotated[
     Unit | None,
     typer.Option("--unit", help="What is protected; by default a person where bounds name one."),

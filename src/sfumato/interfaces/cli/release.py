@@ -66,6 +66,9 @@ def _command(function: str, text: str) -> Callable[..., None]:
             Path | None, typer.Option(help="Also draw it (.png, .svg or .pdf).")
         ] = None,
         delta: options.Delta = 1e-6,
+        unit: options.DeclaredUnit = None,
+        person: options.PersonName = None,
+        person_rows: options.PersonRows = None,
         relation: options.NeighbourRelation = Relation.REPLACE_ONE,
         ledger: options.LedgerPath = None,
         dataset: options.Dataset = None,
@@ -81,9 +84,9 @@ def _command(function: str, text: str) -> Callable[..., None]:
                 ready_to_write(grid, *FORMATS)
             if picture is not None:
                 _ready_to_draw(picture)
-            known = options.known_bounds(bounds)
+            known = options.known_bounds(bounds, person, person_rows)
             promise = options.promise_of(
-                epsilon, delta, "record", relation, ledger, dataset, purpose=purpose, by=by
+                epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
             )
             with (
                 opened(table, known, engine) as source,

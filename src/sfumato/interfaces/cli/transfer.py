@@ -35,7 +35,7 @@ def transfer(
     bounds: options.Bounds,
     output: ModelOutput,
     delta: options.Delta = 1e-6,
-    unit: options.ProtectedUnit = Unit.RECORD,
+    unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
@@ -74,7 +74,7 @@ def transfer(
         private, known = options.bounded_table(source, bounds)
         labelled = TableFile(target, known.types())
         promise = options.promise_of(
-            epsilon, delta, unit, relation, ledger, dataset, purpose=purpose, by=by
+            epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
         )
         own = (target_epsilon, target_delta, target_ledger, target_dataset)
         of_target = _target_promise(promise, *own) if protect_target else None
