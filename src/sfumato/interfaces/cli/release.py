@@ -46,18 +46,17 @@ CURVE = """Release the mean of curves, a row each, as a file that answers any po
     Example: sfumato release curve growth.csv --epsilon 1 --bounds bounds.toml -o mean.sfumato
     """
 
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")]
+Columns = Annotated[str, typer.Option(help="Columns to use, with commas between; by default all.")]
+
 
 def _command(function: str, text: str) -> Callable[..., None]:
     def release(
         table: options.TablePath,
         epsilon: options.Epsilon,
         bounds: options.Bounds,
-        output: Annotated[
-            Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")
-        ],
-        columns: Annotated[
-            str, typer.Option(help="Columns to use, with commas between; by default all.")
-        ] = "",
+        output: Output,
+        columns: Columns = "",
         grid: Annotated[
             Path | None, typer.Option(help="Also write its values on a grid to this table.")
         ] = None,
