@@ -113,7 +113,7 @@ def test_the_noise_has_its_law() -> None:
     tapes = [releases(people(300, seed)) for seed in range(9)]
     drawn = [release for tape in tapes for release in tape.releases]
     scores = np.concatenate([uniform_scores(each) for each in drawn])
-    assert len(scores) > 2000
+    assert len(scores) > 1900
     assert kstest(scores, "uniform").pvalue > 1e-6
     for factor in (2 / 3, 3 / 2):
         off = np.concatenate([uniform_scores(each, factor) for each in drawn])
@@ -601,7 +601,7 @@ def test_how_many_values_have_a_cell_is_a_public_rule() -> None:
     found = [usual_values(n, 20.0) for n in (1, 1000, 6000, 10**6, None)]
     assert found == [32, 32, 100, 128, 128]
     assert usual_values(100, 0.0) == 128
-    assert [usual_margin_share(n, 20.0) for n in (2999, 3000)] == [0.7, 0.5]
+    assert [usual_margin_share(n, 20.0) for n in (2999, 3000)] == [0.8, 0.5]
     for n, cut in ((300, True), (20_000, False)):  # the rule meets the declared columns
         model = fabricator(relation="replace_one", epsilon=1.0, delta=1e-5).fit(people(n))
         table, tree = model.released_tree()

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateMoments, PrivateSearchCV
+from sfumato.accounting.composition import epsilon_spent
 from sfumato.auditing.empirical import epsilon_from_outputs
+from sfumato.mechanisms.selection import RunLaw
 from sfumato.search.scores import ScoreSum
 from sfumato.sums.records import ArrayRecords
 
@@ -61,3 +63,36 @@ def test_a_search_without_noise_on_its_scores_is_caught(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ArrayRecords, "release", bare)
     assert audited() > EPSILON
+
+
+def test_the_epsilon_of_the_winner_alone_is_caught() -> None:
+    """Negative control: the best of about thirty tells more of a record than its own run does.
+
+    Scores are drawn as the search draws them (its law of runs, its noise), without the fits: the
+    audit of whole searches is `benchmarks.bench_search audit`.
+    """
+    n_trials, delta = 3000, 0.01
+    search = PrivateSearchCV(
+        PrivateMoments(bounds=Bounds(lower=0.0, upper=1.0)),
+        {},
+        mean_runs=30.0,
+        scoring=own_number,
+        score_share=0.9,
+        constant_time=False,
+        epsilon=5.0,
+        delta=delta,
+    )
+    cost = search.cost(ZEROS)
+    law, rng = RunLaw(cost.event), np.random.default_rng(0)
+    best = [
+        [moved + rng.normal(0, cost.score_deviation, law.number()).max() for _ in range(n_trials)]
+        for moved in (0.0, 1.0)
+    ]
+    alone = epsilon_spent(cost.event.options[0], delta)
+    found = epsilon_from_outputs(*best, delta=delta, confidence=1 - 1e-6, claimed=alone)
+    assert alone < found.epsilon <= 5.0
+    one = [
+        [moved + rng.normal(0, cost.score_deviation) for _ in range(n_trials)] for moved in (0, 1)
+    ]
+    fair = epsilon_from_outputs(*one, delta=delta, confidence=1 - 1e-6, claimed=alone)
+    assert fair.epsilon <= alone  # of one run it is a true promise

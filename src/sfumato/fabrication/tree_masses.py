@@ -1,8 +1,9 @@
 """Masses of a table along a tree of its columns, from released counts alone, and rows from them.
 
-Counts become masses (nowhere negative, one total) and pairs are fitted to columns. A column with
-two parents follows the table of all three whose pairs are the released ones and which says nothing
-beyond them. Rows are drawn from the root down, so rounded that shares are met almost exactly.
+Counts become masses (nowhere negative, one total); pairs are moved towards independence as far as
+their noise asks for, and fitted to columns. A column with two parents follows the table of all
+three whose pairs are the released ones and which says nothing beyond them. Rows are drawn from the
+root down, so rounded that shares are met almost exactly.
 """
 
 from __future__ import annotations
@@ -187,10 +188,14 @@ class LabelTree:
         return self._fitted_pairs(self.released.seconds, self.released.more_pairs)
 
     def _fitted_pairs(self, pairs: Codes, counts: Array) -> list[Array]:
-        return [
-            _fitted(_masses(table / self.n_rows), self.margins[i], self.margins[j])
-            for table, (i, j) in zip(self._split(pairs, counts), pairs, strict=True)
-        ]
+        found = []
+        variance = (float(self.released.noise[1]) / self.n_rows) ** 2
+        for table, (i, j) in zip(self._split(pairs, counts), pairs, strict=True):
+            first, second = self.margins[i], self.margins[j]
+            expected = first[:, None, :] * second[None, :, :] / np.maximum(self.shares, 1e-300)
+            shrunk = _shrunk(table / self.n_rows, expected, variance)
+            found.append(_fitted(_masses(shrunk), first, second))
+        return found
 
     @cached_property
     def order(self) -> list[Node]:
@@ -378,6 +383,19 @@ def _masses(shares: Array) -> Array:
     """Give the nearest masses that are nowhere negative and sum to one."""
     threshold, gain = density_threshold(shares, 1.0)
     return np.asarray(gain * np.maximum(shares - threshold, 0.0))
+
+
+def _shrunk(shares: Array, expected: Array, variance: float) -> Array:
+    """Move noisy shares towards what independent columns give, by class, as far as noise asks for.
+
+    Of the difference, ``1 - cells variance / |difference|²`` is kept (James and Stein): nothing
+    where it is no longer than that of noise alone.
+    """
+    difference = shares - expected
+    length = np.square(difference).sum(axis=(0, 1))
+    noise = difference[..., 0].size * variance
+    kept = np.maximum(0.0, 1 - noise / np.maximum(length, 1e-300)) if noise else 1.0
+    return np.asarray(expected + kept * difference)
 
 
 def _fitted(pair: Array, first: Array, second: Array) -> Array:

@@ -40,7 +40,7 @@ COUNTED_TREE_SHARE = 0.2  # of mu²: counts of all pairs, where edges are chosen
 MOST_COUNTED_CELLS = 4  # of a column, in these counts
 # Of the Gaussian part: counts of each column, more of it below so many rows per noise of a count
 # of a pair. Pairs of columns get the rest.
-MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.7, 150.0
+MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.8, 150.0
 ROWS_OF_A_VALUE = 3.0  # per noise of its count, where each whole number has a cell
 FINE_SIGNAL = 400.0  # rows per noise of a count of a pair, from which on
 FINE_LEVELS = 2  # columns are halved so much more often by themselves than in pairs

@@ -10,6 +10,7 @@ linearly.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ WIDEST, NARROWEST = 0.75, 0.0015  # of the side of the box
 CAUTION = 0.5  # standard deviations of the risk estimate for which a wider filter is preferred
 STANDS_OUT = 6.0  # standard deviations above its neighbours that make a cell one of its own
 NEIGHBOURS = {1: 9, 2: 5}  # cells along an axis among which the median is taken
+PRICE_OF_A_BLOCK = 2.0  # for having been chosen: in variances, by the logarithm of all cells
 LAPLACE_KURTOSIS = 3.0
+CHOSEN = 0.2  # of a coefficient: what choosing the filter by the same counts adds to its noise
 STACKED = 256  # cells whose weights are computed together
 TELLS_APART = 5.0  # standard deviations by which a peak must rise above its surroundings
 
@@ -277,12 +280,21 @@ class Smoothed:
         """Give the half width, in standard deviations, that holds `level` of the noise.
 
         The noise of a cell is a known sum of Laplace variables: the quantile is that of a normal
-        variable, corrected for the fourth moment (Cornish and Fisher).
+        variable, corrected for the fourth moment (Cornish and Fisher), and a little wider where few
+        coefficients are left, because noise has helped to choose them.
         """
         z = float(norm.ppf((1 + level) / 2))
         spread, fourth = self._moments
         kurtosis = LAPLACE_KURTOSIS * np.minimum(fourth / np.maximum(spread, 1e-12) ** 2, 1.0)
-        return np.asarray(z + (z**3 - 3 * z) * kurtosis / 24)
+        chosen = math.sqrt(1 + CHOSEN / self._n_free)
+        return np.asarray((z + (z**3 - 3 * z) * kurtosis / 24) * chosen)
+
+    @property
+    def _n_free(self) -> float:
+        """Coefficients that the filter leaves, without the total; or blocks."""
+        if self.blocks is not None:
+            return max(float(self.blocks[-1]), 0.5)
+        return max(float(np.square(self.response).sum()) - 1, 0.5)
 
 
 def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) -> Smoothed:
@@ -337,7 +349,7 @@ def _blocks(shares: Array, variance: float) -> tuple[Codes, float]:
     """
     n = len(shares)
     sums, squares = (np.concatenate([[0.0], np.cumsum(shares**power)]) for power in (1, 2))
-    price = variance * (2 + 2 * math.log(n))
+    price = variance * (2 + PRICE_OF_A_BLOCK * math.log(n))
     best, start = np.zeros(n + 1), np.zeros(n + 1, dtype=np.intp)
     for end in range(1, n + 1):
         sizes = end - np.arange(end)
@@ -355,7 +367,7 @@ def _blocks(shares: Array, variance: float) -> tuple[Codes, float]:
 @dataclass(frozen=True)
 class _Filters:
     widths: list[tuple[float, ...]]  # from wide to narrow
-    responses: Array  # exp(-(w h)^4 / 2) on cosine coefficients: flat, then steep
+    responses: Array  # exp(-(w h)^4 / 2) on cosine coefficients, also along diagonals of a plane
 
     @classmethod
     def of(cls, shape: Sequence[int]) -> _Filters:
@@ -363,12 +375,15 @@ class _Filters:
         responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
         if len(shape) == 1:
             return cls([(h,) for h in axis], responses[0])
-        pairs = sorted(
-            ((i, j) for i in range(len(axis)) for j in range(len(axis))),
-            key=lambda pair: -axis[pair[0]] * axis[pair[1]],
-        )
-        both = np.stack([np.outer(responses[0][i], responses[1][j]) for i, j in pairs])
-        return cls([(axis[i], axis[j]) for i, j in pairs], both)
+        pairs = list(itertools.product(range(len(axis)), repeat=2))
+        both = [np.outer(responses[0][i], responses[1][j]) for i, j in pairs]
+        widths = [(axis[i], axis[j]) for i, j in pairs]
+        for pair, response in _diagonals(axis, shape):
+            widths.append(pair)
+            both.append(response)
+        left = np.array([np.square(each).sum() for each in both])  # of the noise
+        order = np.argsort(left, kind="stable")
+        return cls([widths[place] for place in order], np.stack(both)[order])
 
     def best(self, coefficients: Array, variances: Array) -> tuple[int, float]:
         """Give the number of the filter that is taken, and its estimated risk."""
@@ -381,6 +396,18 @@ class _Filters:
         deviation = np.sqrt(np.square(bias - bias[least]) @ of_square)
         number = int(np.nonzero(risks <= risks[least] + CAUTION * deviation)[0][0])
         return number, float(risks[number])
+
+
+def _diagonals(
+    axis: Sequence[float], shape: Sequence[int]
+) -> list[tuple[tuple[float, float], Array]]:
+    """Give filters across and along diagonals: their waves have two frequencies nearly alike."""
+    k, m = np.meshgrid(*map(np.arange, shape), indexing="ij")
+    found = []
+    for across, along in itertools.combinations(axis, 2):
+        waves = (np.pi * across * (k - m)) ** 4 + (np.pi * along * (k + m) / 2) ** 4
+        found.append(((across, along), np.exp(-waves / 2)))
+    return found
 
 
 def _proposals(shares: Array, variance: float, n_rows: float) -> list[NDArray[np.bool_]]:
