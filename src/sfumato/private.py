@@ -33,7 +33,7 @@ from sfumato.exceptions import (
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
-from sfumato.scores import say_in_scores, say_in_searches, without_weights
+from sfumato.scores import say_in_scores, say_in_searches
 from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Encoded, IntoUnitBall
@@ -81,7 +81,7 @@ class PrivateEstimator(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         """Let `score` say what it is, and `fit` refuse weights of records with a reason."""
         if "fit" in vars(cls):
-            cls.fit = _resumable(without_weights(vars(cls)["fit"]))
+            cls.fit = _guarded(vars(cls)["fit"])
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
             cls.score = say_in_scores(score)
@@ -174,10 +174,10 @@ class PrivateEstimator(BaseEstimator):
                 "table first and give it as a data frame or an array."
             )
         encoder, X = self._encoder, self._encoded(X)
-        is_plain = isinstance(self.bounds, Bounds)
-        declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         # [Q5] zero rows are an error only where the number of rows is public
         is_secret = reset and self._hides_number
+        is_plain = isinstance(self.bounds, Bounds)
+        declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         rows = checked_rows(
             self, X, reset=reset, n_features=declared if reset else None, may_be_empty=is_secret
         )
@@ -325,7 +325,6 @@ class PrivateEstimator(BaseEstimator):
                 raise MissingBoundsError(
                     "Records that are not in memory need their labels listed in the bounds."
                 )
-            self.array_bounds.box(X.width)  # before anything is charged
             if isinstance(self.bounds, Bounds):
                 X = X.mapped(Encoded(self._encoder, X.width))
             if bounds.labels is None:
@@ -447,8 +446,8 @@ class PrivateEstimator(BaseEstimator):
             delta=self.delta,
             unit=Unit(self.unit),
             relation=Relation(self.relation),
-            status=noise_status(),
             public=self._public_facts() + public,
+            status=noise_status(),
             events=receipt.events,
         ).only_if(*receipt.conditions)
 
@@ -519,11 +518,17 @@ _ONE_CLASS = np.zeros(1, dtype=int)
 MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
 
 
-def _resumable(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `fit` so that a charge is kept for the next one if its engine fails before a draw."""
+def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fit`: weights are refused, and a charge outlives an engine that fails before a draw."""
 
     @functools.wraps(fit)
     def fitted(self: Any, *args: Any, **options: Any) -> Any:
+        if "sample_weight" in options:
+            raise UnsupportedModeError(
+                f"{type(self).__name__} takes no 'sample_weight': a weight above 1 would let one "
+                "record move a sum further than was paid for, and one below 1 would still cost as "
+                "much. Give public weights of classes where the estimator has 'class_weight'."
+            )
         try:
             return fit(self, *args, **options)
         except EngineError as error:
@@ -531,6 +536,7 @@ def _resumable(fit: Callable[..., Any]) -> Callable[..., Any]:
                 self._paid = error.receipt, self.ledger  # a copy of a receipt is the receipt
             raise
 
+    fitted.refuses_weights = True  # type: ignore[attr-defined]
     return fitted
 
 

@@ -25,7 +25,6 @@ from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
     UnprotectedScoreWarning,
-    UnsupportedModeError,
 )
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.mechanisms.base import Mechanism, noise_status
@@ -39,7 +38,7 @@ from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.frames import is_table
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["ReleasedScore", "release_score", "say_in_scores", "say_in_searches", "without_weights"]
+__all__ = ["ReleasedScore", "release_score", "say_in_scores", "say_in_searches"]
 
 Array = NDArray[np.float64]
 
@@ -128,23 +127,6 @@ def _say_once(about: str, words: str, *, stacklevel: int) -> None:
     if about not in _SAID:
         _SAID.add(about)
         warnings.warn(words, UnprotectedScoreWarning, stacklevel=stacklevel)
-
-
-def without_weights(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `fit` so that weights of records are refused with a reason."""
-
-    @functools.wraps(fit)
-    def fitted(self: Any, *args: Any, **options: Any) -> Any:
-        if "sample_weight" in options:
-            raise UnsupportedModeError(
-                f"{type(self).__name__} takes no 'sample_weight': a weight above 1 would let one "
-                "record move a sum further than was paid for, and one below 1 would still cost as "
-                "much. Give public weights of classes where the estimator has 'class_weight'."
-            )
-        return fit(self, *args, **options)
-
-    fitted.refuses_weights = True  # type: ignore[attr-defined]
-    return fitted
 
 
 # Private scores -------------------------------------------------------------------------------

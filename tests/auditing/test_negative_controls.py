@@ -77,7 +77,7 @@ def test_fabrication_with_a_raw_threshold() -> None:
     found = empirical_epsilon(
         lambda data: printed().fit(data).n_smoothing_[0],
         *rows_and_neighbour(),
-        n_runs=30,
+        n_runs=16,
         threshold=55,
         claimed=1.0,
         confidence=0.95,

@@ -108,6 +108,91 @@ def test_a_pipeline(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(pipe[0].scale_, [10, 20], rtol=0.2)
 
 
+def test_the_accountant_of_its_docstring_and_notebook(rng: np.random.Generator) -> None:
+    X = rng.random(100)
+    acc = dp.BudgetAccountant(epsilon=1.5, delta=0)
+    assert 0 <= dp.tools.mean(X, bounds=(0, 1), accountant=acc) <= 1
+    assert acc.total() == (1.0, 0)
+    assert 0 <= dp.tools.std(X, bounds=(0, 1), epsilon=0.25, accountant=acc) <= 0.5
+    assert acc.total() == (1.25, 0)
+    endless = dp.BudgetAccountant()
+    for half in (X[:50], X[50:]):
+        dp.tools.mean(half, epsilon=0.25, bounds=(0, 1), accountant=endless)
+    assert endless.total() == (0.5, 0)
+    assert endless.remaining() == (math.inf, 1.0)
+    with dp.BudgetAccountant() as inner:
+        dp.tools.mean(X, epsilon=1.5705, bounds=(0, 1))
+        dp.tools.var(X, epsilon=1.5705, bounds=(0, 1))
+    assert inner.total() == (3.141, 0)
+    plain, slack = dp.BudgetAccountant(), dp.BudgetAccountant(slack=1e-3)
+    spent = [
+        (plain.spend(2**-6, 0).total()[0], slack.spend(2**-6, 0).total()[0]) for _ in range(30)
+    ]
+    assert all(advanced <= naive for naive, advanced in spent)
+    assert spent[-1][1] < 0.75 * spent[-1][0]
+
+
+def test_the_exploration_of_its_notebook(rng: np.random.Generator) -> None:
+    data, labels = rng.integers(0, 255, (2000, 3)).astype(float), rng.integers(1, 8, 2000)
+    acc = dp.BudgetAccountant(1, 0).set_default()
+    one, edges = dp.tools.histogram(labels, epsilon=0.04, bins=7, range=(1, 8))
+    two, x, y = dp.tools.histogram2d(
+        data[:, 0], labels, epsilon=0.04, bins=(10, 7), range=((0, 255), (1, 8))
+    )
+    assert (one.shape, two.shape, x.shape, y.shape) == ((7,), (10, 7), (11,), (8,))
+    np.testing.assert_array_equal(y, edges)
+    square = dp.tools.histogram2d(data[:, 0], data[:, 1], epsilon=0.04, range=((0, 255),) * 2)[0]
+    assert square.shape == (10, 10)
+    assert dp.tools.count_nonzero(data[:, 0] >= 100, epsilon=0.04) >= 0
+    assert len(acc) == 4
+    assert acc.total().epsilon == pytest.approx(0.16)
+    with pytest.raises(MissingBoundsError, match="range"):
+        dp.tools.histogram2d(data[:, 0], labels)
+
+
+def test_without_noise_histograms_are_numpys(rng: np.random.Generator) -> None:
+    rows = rng.normal(size=(500, 3))
+    rows[0] = 9.0  # outside of all edges
+    rows[1] = 2.0  # on the last edge
+    ends = [(-2, 2)] * 3
+    ours, edges = dp.tools.histogramdd(rows, epsilon=math.inf, bins=[3, 4, 5], range=ends)
+    theirs, same = np.histogramdd(rows, bins=[3, 4, 5], range=ends)
+    np.testing.assert_array_equal(ours, theirs)
+    for found, wanted in zip(edges, same, strict=True):
+        np.testing.assert_allclose(found, wanted)
+    density = dp.tools.histogramdd(rows, math.inf, [3, 4, 5], ends, density=True)[0]
+    np.testing.assert_allclose(density, np.histogramdd(rows, [3, 4, 5], ends, density=True)[0])
+    with pytest.raises(InvalidInputError, match="at most 10000000 cells"):
+        dp.tools.histogramdd(rows, bins=1000, range=ends)
+    with pytest.raises(InvalidInputError, match="one number per record"):
+        dp.tools.histogram2d(rows[:, 0], rows[1:, 0], range=ends[:2])
+    with pytest.raises(InvalidInputError, match="one entry per column"):
+        dp.tools.histogramdd(rows, bins=[3, 4], range=ends)
+
+
+def test_infinite_epsilon_of_its_notebooks(rng: np.random.Generator) -> None:
+    X = rng.normal([40, 10], [10, 3], size=(1000, 2))
+    y = np.where(X[:, 0] + 2 * X[:, 1] > 60, " >50K", " <=50K")
+    model = dp.models.GaussianNB(epsilon=float("inf"), bounds=(-1e3, 1e3)).fit(X, y)
+    assert model.score(X, y) > 0.9
+    linear = dp.models.LogisticRegression(epsilon=float("inf"), data_norm=1e2, max_iter=150)
+    assert linear.fit(X, y).score(X, y) > 0.5
+    state = dp.utils.check_random_state(42)
+    again = dp.models.LogisticRegression(epsilon=1, data_norm=60, random_state=state, C=1 / len(X))
+    with pytest.warns(UserWarning, match="Without effect here: C, random_state"):
+        again.fit(X, y)
+    assert set(again.predict(X)) <= set(y)
+
+
+def test_budgets_are_compared_by_both_parts() -> None:
+    budget = dp.utils.Budget
+    assert repr(budget(1, 0.5)) == "(epsilon=1, delta=0.5)"
+    assert not budget(2, 0) >= budget(1, 0.5)
+    assert budget(2, 0.5) > budget(1, 0.5)
+    assert budget(1, 0) < budget(1, 0.5)
+    assert not budget(1, 0) < budget(1, 0)
+
+
 # The accountant ---------------------------------------------------------------------------------
 
 
@@ -259,3 +344,14 @@ def test_a_record_is_counted_once() -> None:
         dp.tools.count_nonzero(two, accountant=accountant)
     assert len(accountant) == 0
     assert len(dp.tools.histogram(two[:, :1], range=(0, 2))[0]) == 10
+
+
+@pytest.mark.parametrize("odd", [[5], 5, [1, 2, 3], [[1], 2], "text", None])
+def test_a_record_of_another_length_changes_no_shape(odd: object) -> None:
+    found = dp.tools.mean([[1, 2], [3, 4], [5, 6], odd], bounds=(0, 6), axis=0, epsilon=1e6)
+    assert found.shape == (2,)
+    assert abs(found[0] - 3) < 0.8  # the others count as before
+    rows = [[1, 2], [3, 4], [5, 6], odd]
+    counts, edges = dp.tools.histogramdd(rows, epsilon=1e6, bins=2, range=[(0, 6)] * 2)
+    assert (counts.shape, len(edges)) == ((2, 2), 2)
+    assert counts.sum() in (3, 4)  # [1] is read as 1

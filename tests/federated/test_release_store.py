@@ -67,7 +67,7 @@ def _ask_in_process(folder: str, queue: object) -> None:
 
 
 def test_processes_that_ask_at_once_get_the_same_release(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     queue = context.Queue()
     workers = [
         context.Process(target=_ask_in_process, args=(str(tmp_path), queue)) for _ in range(3)

@@ -21,6 +21,7 @@ def test_demo_prints_a_table_and_writes_a_report(
     flat = " ".join(result.output.split())
     assert "replacing any one record" in flat
     assert "no privacy" in flat
+    assert "warning" not in flat
     assert target.read_text().count("Gaussian classifier") >= 3
 
 

@@ -53,7 +53,7 @@ def test_what_is_known_replaces_what_was_proposed(folder: Path) -> None:
     answer = typed("confirm", "bounds.toml", "--json", answers="\n".join(answers) + "\n")
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["used"] == 3
-    assert answer.stderr.count("such as 0 120.") >= 2
+    assert answer.stderr.count("such as 0 to 120.") >= 2
     columns = {each.name: each for each in TableBounds.read("bounds.toml").columns}
     assert (columns["age"].lower, columns["age"].upper) == (0, 120)
     assert (columns["pressure"].lower, columns["pressure"].upper) == (0.5, 250.0)

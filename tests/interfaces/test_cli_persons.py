@@ -74,6 +74,7 @@ def test_fit_obeys_the_file(visits: Path, model: str) -> None:
     answer = run("fit", str(visits), *words)
     assert answer.exit_code == 0, answer.output
     assert "any one person, with all rows," in " ".join(answer.output.split())
+    assert " records" not in answer.stderr  # their number is secret; that of persons is not
     fitted = sfumato.load(output)
     assert fitted.guarantee_.unit is Unit.PERSON
     content = output.read_bytes()

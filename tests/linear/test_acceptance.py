@@ -69,7 +69,7 @@ def test_the_minimiser_is_found_to_its_last_digits(unit, basis):
     assert np.linalg.norm(gradient) / N < 1e-9
 
 
-def scores(data, epsilon, components, bounds, seeds=5):
+def scores(data, epsilon, components, bounds, seeds=3):
     X, y, X_test, y_test = data
     found = []
     for _ in range(seeds):
@@ -86,7 +86,7 @@ def test_as_printed_with_rows_in_the_unit_ball(unit):
     assert accuracy == pytest.approx(0.775, abs=0.03)
     assert promised.status is Status.CONDITIONAL
     assert scores(unit, 0.1, 20, ball)[0] < 0.75
-    assert scores(unit, 0.1, None, ball, seeds=3)[0] < 0.75
+    assert scores(unit, 0.1, None, ball, seeds=1)[0] < 0.75
 
 
 def test_as_printed_with_raw_pixels_looks_better_and_promises_nothing(mnist):

@@ -27,6 +27,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patients.charge(GaussianEvent(3.5))
     rows = [
         Result("hull", Guarantee(epsilon=1.0, delta=1e-5), {"accuracy": 0.9}),
+        Result("hull", Guarantee(epsilon=3.0, delta=1e-5), {"accuracy": 0.95}),
         Result("as printed", Guarantee(epsilon=None, status="refuted"), {"accuracy": 0.95}),
     ]
     labels = tuple(str(i) for i in range(20))

@@ -54,6 +54,11 @@ class Holding:
         """Epsilon of the largest single release that still fits."""
         return self.filter.left(self.cost)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last day is over."""
+        return self.until is not None and datetime.now(UTC) > _moment(self.until)
+
     def to_dict(self) -> dict[str, Any]:
         """Give the holding as plain JSON values."""
         return {
@@ -410,7 +415,7 @@ def _holding_of(row: tuple[Any, ...]) -> Holding:
 
 
 def _refuse(name: str, held: Holding, asked: Cost) -> None:
-    if held.until is not None and datetime.now(UTC) > _moment(held.until):
+    if held.has_ended:
         raise BudgetExceededError(
             f"The quota of '{held.holder}' of the budget '{name}' ended on {held.until}. Nothing "
             "was charged.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -63,11 +63,18 @@ def _column(column: Column, shares: NDArray[Any]) -> list[Any]:
     if column.categories is not None:
         return _picked(column.categories, shares)
     if is_date(column.type):
-        first = date.fromisoformat(str(column.lower or "2000-01-01")[:10])
-        last = date.fromisoformat(str(column.upper or "2020-12-31")[:10])
-        return [first + timedelta(days=int(s * (last - first).days)) for s in shares]
+        return _moments(column, shares)
     lower, upper = (0, 1) if column.lower is None else (column.lower, column.upper)
     return _numbers(column.type, float(lower), float(upper), shares)
+
+
+def _moments(column: Column, shares: NDArray[Any]) -> list[Any]:
+    """Give dates, or whole seconds where a column has times."""
+    first = datetime.fromisoformat(str(column.lower or "2000-01-01")).replace(tzinfo=None)
+    last = datetime.fromisoformat(str(column.upper or "2020-12-31")).replace(tzinfo=None)
+    seconds = (last - first).total_seconds()
+    found = [first + timedelta(seconds=int(share * seconds)) for share in shares]
+    return found if column.type.startswith("timestamp") else [each.date() for each in found]
 
 
 def _target(target: Target, shares: NDArray[Any]) -> list[Any]:

@@ -38,6 +38,10 @@ Cuts = list[tuple[int, int]]
 # waits for the interpreter between blocks. Measured among 64 to 512.
 BLOCK, LONG_BLOCK, ACCELERATED_BLOCK = 96, 192, 256
 MANY_ROWS = 2048
+NOT_POSITIVE = (
+    "The kernel matrix plus regularization is not positive definite in floating point; "
+    "scale the features to about [0, 1]."
+)
 # Numbers whose squares can be added up and squared again without overflow.
 LARGEST, LARGEST_SINGLE = 2.0**200, 2.0**24
 
@@ -146,16 +150,19 @@ def _block_rows(matrix: Array) -> int:
 def _block_cholesky(matrix: Array, shift: Array, cuts: Cuts) -> tuple[Array, list[Array]]:
     """Give L below its diagonal blocks (the rest is not used), and the inverses of those blocks."""
     xp = namespace_of(matrix)
-    lower, inverses = xp.asarray(matrix, copy=True), []
+    lower, inverses, failures = xp.asarray(matrix, copy=True), [], []
     for a, b in cuts:
         panel = lower[..., a:, a:b]
         if a:
             panel = panel - lower[..., a:, :a] @ xp.matrix_transpose(lower[..., a:b, :a])
         identity = xp.eye(b - a, dtype=matrix.dtype, device=array_api_compat.device(matrix))
-        factor = _cholesky(panel[..., : b - a, :] + shift[..., None, None] * identity)
+        factor, failed = _cholesky(panel[..., : b - a, :] + shift[..., None, None] * identity)
+        failures += failed
         inverse = inverse_of_lower(factor)
         lower[..., b:, a:b] = panel[..., b - a :, :] @ xp.matrix_transpose(inverse)
         inverses.append(inverse)
+    if failures and bool(xp.any(xp.stack(failures) != 0)):
+        raise InvalidInputError(NOT_POSITIVE)
     return lower, inverses
 
 
@@ -169,14 +176,15 @@ def inverse_of_lower(factor: Array) -> Array:
     return solve(factor, identity.expand(factor.shape), upper=False)
 
 
-def _cholesky(block: Array) -> Array:
+def _cholesky(block: Array) -> tuple[Array, list[Array]]:
+    """Give the factor, and for PyTorch what says whether it failed: to ask is to wait for it."""
+    if array_api_compat.is_torch_array(block):
+        factor, failed = import_module("torch").linalg.cholesky_ex(block)
+        return factor, [failed]
     try:
-        return namespace_of(block).linalg.cholesky(block)
-    except (np.linalg.LinAlgError, RuntimeError):  # PyTorch's error is a RuntimeError
-        raise InvalidInputError(
-            "The kernel matrix plus regularization is not positive definite in floating point; "
-            "scale the features to about [0, 1]."
-        ) from None
+        return namespace_of(block).linalg.cholesky(block), []
+    except np.linalg.LinAlgError:
+        raise InvalidInputError(NOT_POSITIVE) from None
 
 
 def _substitute(lower: Array, inverses: list[Array], cuts: Cuts, columns: Array) -> Array:

@@ -27,6 +27,7 @@ from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.singles import ScoreWeights, SingleRows
 from sfumato.sums.statistics import Statistic
+from sfumato.sums.there import RowsThere
 
 __all__ = [
     "LARGEST_STEP",
@@ -147,12 +148,22 @@ class GradientSum(Statistic):
         """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
-    def add_up(self, rows: Array | SingleRows, codes: NDArray[np.intp]) -> Array:
+    def add_up(self, rows: Array | SingleRows | RowsThere, codes: Array) -> Array:
         """Add up clipped slopes times rows."""
         if isinstance(rows, SingleRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
-        slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self.weights.T)), codes)
+        columns = np.ascontiguousarray(self.weights.T)
+        if isinstance(rows, RowsThere):
+            there = rows.rows  # no more than that is kept by what is recorded
+            if self.class_weights is None:
+                key = self.loss, self.max_gradient_norm, self.slope_bits
+                return rows.repeated(key, lambda at: self._sum_at(at, there, codes), columns)
+            rows = there
+        return self._sum_at(like(rows, columns), rows, codes)
+
+    def _sum_at(self, columns: Array, rows: Array, codes: Array) -> Array:
+        slopes = self._slopes(rows @ columns, codes)
         return namespace_of(slopes).matrix_transpose(slopes) @ rows
 
     def add_up_persons(self, rows: Array | SingleRows, codes: NDArray[np.intp], size: int) -> Array:

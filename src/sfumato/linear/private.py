@@ -288,13 +288,15 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             X, labels, bounds, groups
         )
         records = records.side_by_side()  # rows of a person are bounded together
-        self._check_settings()
-        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         is_secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
+        most_rows = self._most_rows if is_secret else records.most_rows
+        self._check_settings()
+        settings = self._settings(records.width)
+        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         return records, LinearPlan.of(  # [L2] the budget divided
             self._budget(loss, records.width),
-            self._settings(records.width),
-            self._most_rows if is_secret else records.most_rows,
+            settings,
+            most_rows,
             is_secret=records.public_rows is None,
         )
 

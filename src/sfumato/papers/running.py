@@ -15,7 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.exceptions import (
+    InvalidInputError,
+    RefutedGuaranteeWarning,
+    UnprotectedScoreWarning,
+)
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
 from sfumato.storage.atomic_file import atomic_write
@@ -119,6 +123,7 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
     with warnings.catch_warnings():
         # The verdict and `broken` say it, beside the figures.
         warnings.simplefilter("ignore", RefutedGuaranteeWarning)
+        warnings.simplefilter("ignore", UnprotectedScoreWarning)  # the rows are public
         outcome = entry.run(setting)
     seconds = time.perf_counter() - begun
     verdict = verdict_of(entry, outcome, quick=setting.quick)

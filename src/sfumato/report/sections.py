@@ -34,14 +34,18 @@ def promise_in_large(report: Report) -> str:
     """Give the sentences of the guarantees in large type, with their status; none of many."""
     if len(report.results) > MOST_IN_LARGE:
         return ""
-    return "".join(_in_large(result, len(report.results) > 1) for result in report.results)
+    if len(report.results) == 1:
+        return _in_large(report.results[0])
+    return "".join(_in_large(result, n) for n, result in enumerate(report.results, start=1))
 
 
-def _in_large(result: Result, named: bool) -> str:
+def _in_large(result: Result, number: int | None = None) -> str:
+    """Give one of them; results may have one name, so that their places tell them apart."""
     tone = "" if result.warning is None else " unproved"
-    name = f" {escape(result.name)}" if named else ""
+    name = "" if number is None else f" {escape(result.name)}"
+    label = "The guarantee" if number is None else f"Guarantee {number}:{name}"
     return (
-        f'<section class="hero{tone}" aria-label="The guarantee{name}"><p>'
+        f'<section class="hero{tone}" aria-label="{label}"><p>'
         f'<span class="chip{tone}">{standing(result.guarantee)}</span>{name}</p>'
         f'<p class="sentence">{unbroken(escape(str(result.guarantee)))}</p></section>'
     )

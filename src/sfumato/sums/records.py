@@ -46,6 +46,7 @@ from sfumato.sums.persons import (
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
+from sfumato.sums.there import RowsThere
 
 __all__ = ["ArrayRecords", "Block", "Records", "cached_rows", "rows_for_objective"]
 
@@ -302,10 +303,12 @@ class Records(ABC):
                 [block] if self.person is None else by_size(*block, self.person)
             ):
                 coarse = cut(rows, SINGLE_BITS)
-                if is_from_another_library(coarse):  # classes go along, and not on each pass
-                    yield by_columns(coarse), like(coarse, codes), size
-                else:
+                if not is_from_another_library(coarse):
                     yield SingleRows.of(coarse), codes, size
+                elif self.person is None:  # classes go along, and not on each pass
+                    yield RowsThere(by_columns(coarse)), like(coarse, codes), size
+                else:
+                    yield coarse, codes, size
 
     def _in_place(self) -> tuple[Any, Codes]:
         """Give rows, read as ``rows[start:stop]``, and codes."""
@@ -553,4 +556,6 @@ def _readable(rows: Array, statistic: Statistic) -> Array:
     """Give rows in double precision, unless the statistic can read those in single precision."""
     if isinstance(rows, SingleRows):
         return rows if statistic.takes_singles else rows.doubles()
+    if isinstance(rows, RowsThere):
+        return rows if statistic.takes_singles else rows.rows
     return rows if is_from_another_library(rows) else rows.astype(np.float64, copy=False)

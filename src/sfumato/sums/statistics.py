@@ -37,7 +37,8 @@ class Statistic(ABC):
     """
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
-    takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `SingleRows`
+    # Whether `add_up` reads rows held as `SingleRows` or as `RowsThere`.
+    takes_singles: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -51,6 +51,7 @@ KINDS = {
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
 TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 WORDS = {"true": 1, "false": 0}
+UNITS = ("s", "ms", "us", "ns")  # of times; Parquet has no seconds and keeps milliseconds
 TIMES = ("date", "time", "duration", "period", "interval")
 BLANKS = " \t\n\r\v\f"
 # Texts that certainly are whole numbers of 64 bits or numbers, texts that may be some, and those
@@ -78,7 +79,7 @@ def arrow_kind(type_name: str) -> str:
 
 def type_of(name: str) -> Any:
     """Give the type of Arrow that has this name."""
-    for unit in ("s", "ms", "us", "ns"):
+    for unit in UNITS:
         if name.startswith(f"timestamp[{unit}"):
             zone = re.search(r"tz=([^\]]+)", name)
             return arrow().timestamp(unit, tz=zone[1] if zone else None)
@@ -264,6 +265,8 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     kind = arrow_kind(declared)
     if types.is_null(stored):
         return arrow().nulls(len(column), wanted)
+    if _is_finer(stored, wanted):  # a division of whole numbers: no cell can fail
+        return column.cast(wanted, safe=False)
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
@@ -271,6 +274,14 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     elif not types.is_string(stored) and not arrow_kind(str(stored)) and declared != "string":
         raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {declared}.")
     return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
+
+
+def _is_finer(stored: Any, wanted: Any) -> bool:
+    """Tell whether both hold times of one zone, the first in smaller units."""
+    types = arrow("types")
+    if not (types.is_timestamp(stored) and types.is_timestamp(wanted)) or stored.tz != wanted.tz:
+        return False
+    return UNITS.index(stored.unit) > UNITS.index(wanted.unit)
 
 
 def is_text(stored: Any) -> bool:

@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 PLAIN = (int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type, enum.Enum)
+NUMBERS = (int, float, np.number)
 MOST_NESTED = 40  # deeper than any model, shallower than Python's stack
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 DESCRIPTORS = (
@@ -66,6 +67,7 @@ class Outline:
 
 
 Parts = list[tuple[str, Any]]
+ITSELF = {int, bool, str, bytes, type(None)}  # described by their values, and fast
 LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
@@ -103,8 +105,9 @@ def _walk(value: Any, path: str, deepest: int, seen: dict[int, Any]) -> Iterator
         yield path, _opaque(value)
         return
     seen[id(value)] = value  # kept alive, so that no other object takes its place
-    parts = _parts(value)
-    if isinstance(value, np.ndarray) or is_from_another_library(value) or _is_row_of_numbers(value):
+    is_numbers = is_from_another_library(value) or _is_row_of_numbers(value)
+    parts = [] if is_numbers else _parts(value)
+    if is_numbers or isinstance(value, np.ndarray):
         yield path, value
     elif parts or _shows_itself(value):
         yield path, Outline(_type_name(value), tuple(name for name, _ in parts))
@@ -156,14 +159,10 @@ def _opaque(value: Any) -> Outline:
 
 
 def _is_row_of_numbers(value: Any) -> bool:
-    return type(value) in {list, tuple} and all(
-        isinstance(item, int | float | np.number) for item in value
-    )
+    return type(value) in {list, tuple} and all(isinstance(item, NUMBERS) for item in value)
 
 
 def _parts(value: Any) -> Parts:
-    if _is_row_of_numbers(value) or is_from_another_library(value):
-        return []
     for kind, parts_of in _WAYS:
         if isinstance(value, kind):
             return list(parts_of(value))
@@ -188,7 +187,11 @@ def _of_array(value: np.ndarray) -> Parts:
 
 
 def _of_dict(value: dict[Any, Any]) -> Parts:
-    items: Parts = [(f"[{key!r}]", item) for key, item in value.items()]
+    # A key that has parts is described by itself: to write it down would take longer.
+    items: Parts = [
+        (f"[{key!r}]" if isinstance(key, PLAIN) else f"[key {i}]", item)
+        for i, (key, item) in enumerate(value.items())
+    ]
     keys = [(f".key{i}", key) for i, key in enumerate(value) if not isinstance(key, PLAIN)]
     return items + keys + _stored_attributes(value)
 
@@ -330,6 +333,8 @@ class Description:
 
 def description(value: Any) -> Description:
     """Describe a leaf to the bit: sign of zero, payload of NaN, type and shape included."""
+    if type(value) in ITSELF:
+        return Description(_type_name(value), content=value)
     if isinstance(value, Outline):
         return Description(value.kind, content=value.names)
     if is_from_another_library(value):
@@ -338,6 +343,8 @@ def description(value: Any) -> Description:
     if isinstance(value, np.ndarray | np.generic):
         return _of_numbers(value)
     if type(value) in {list, tuple}:
+        if all(type(item) is int for item in value):
+            return Description(_type_name(value), content=("int", *value))
         return Description(_type_name(value), content=tuple(description(item) for item in value))
     return Description(_type_name(value), content=_plain_content(value))
 

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import BudgetExceededError
 from sfumato.interfaces.service.access import Person
 from sfumato.interfaces.service.office import Office
-from tests.interfaces.service.house import House
+from tests.interfaces.service.house import API, House
 from tests.interfaces.service.test_service_studio import Browser
 
 SCRIPT = "<script>alert(1)</script>"
@@ -209,3 +210,83 @@ def test_a_budget_without_a_total_is_refused(house: House) -> None:
     body = {"name": "none", "path": "none.csv", "protected": "x", "why": "y"}
     told = house.call("olga", "POST", "/datasets", body, status=422)
     assert "'epsilon'" in told["message"]
+
+
+def test_a_quota_that_has_ended_is_told_at_once_and_holds_in_the_worker(fresh: House) -> None:
+    fresh.open()
+    waiting = fresh.submit()
+    quota = "/datasets/patients/quotas/ada"
+    fresh.call("olga", "PUT", quota, {"epsilon": 2.0, "until": "2020-01-01"})
+    assert "ended on 2020-01-01" in str(fresh.submit(status=409))
+    planned = fresh.call("ada", "GET", "/datasets/patients/plan?epsilon=0.1")
+    assert not planned["fits"]
+    fresh.work()  # what was queued before meets the date in the charge itself
+    found = fresh.call("ada", "GET", f"/jobs/{waiting['id']}")
+    assert (found["state"], charges_of(fresh)) == ("refused", 0)
+    fresh.call("olga", "PUT", quota, {"epsilon": 2.0})
+    assert fresh.done()["state"] == "released"
+
+
+def test_a_clock_that_is_put_back_gives_nothing_back(
+    fresh: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums are of lines, not of times; what was shown stays shown by the time of its release."""
+    fresh.open()
+    assert fresh.done(epsilon=2.0)["state"] == "released"
+    spent = fresh.call("ada", "GET", "/budgets")["patients"]
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) - timedelta(days=400)
+
+    for module in ("sfumato.accounting.ledger_chain", "sfumato.accounting.shared_budget"):
+        monkeypatch.setattr(f"{module}.datetime", Earlier)
+    assert fresh.call("ada", "GET", "/budgets")["patients"] == spent
+    fresh.submit(epsilon=3.9, status=409)
+    fresh.call("uwe", "GET", "/audit/verify")
+
+
+def test_a_cancelled_job_is_charged_or_not_and_says_which(fresh: House) -> None:
+    """Cancelled before, during and after: charges are those of released and lost jobs."""
+    fresh.open()
+    jobs = [fresh.submit(epsilon=0.2, key=str(place)) for place in range(4)]
+    fresh.call("ada", "POST", f"/jobs/{jobs[0]['id']}/cancel")
+    fresh.workers.step()  # two of them are running now
+    for job in jobs[1:3]:
+        fresh.call("ada", "POST", f"/jobs/{job['id']}/cancel")
+    fresh.work()
+    states = [fresh.call("ada", "GET", f"/jobs/{job['id']}")["state"] for job in jobs]
+    assert states[0] == "cancelled"
+    assert states[3] == "released"
+    assert set(states[1:3]) <= {"cancelled", "lost", "released"}
+    assert charges_of(fresh) == sum(state in ("lost", "released") for state in states)
+    fresh.call("ada", "POST", f"/jobs/{jobs[0]['id']}/cancel", status=422)
+    assert fresh.submit(epsilon=0.2, key="0")["id"] == jobs[0]["id"], "its key is used up"
+
+
+def charges_of(house: House) -> int:
+    return len(house.call("olga", "GET", "/datasets/patients/charges"))
+
+
+def test_a_ledger_that_is_put_back_while_it_is_used_is_refused(fresh: House) -> None:
+    """Whoever has read a longer chain refuses the shorter one; so does the audit."""
+    fresh.open()
+    assert fresh.done(epsilon=0.3)["state"] == "released"
+    place = Path(fresh.settings.ledger_address)
+    copy = place.read_bytes()
+    assert fresh.done(epsilon=0.3)["state"] == "released"
+    fresh.call("ada", "GET", "/budgets")
+    place.write_bytes(copy)
+    told = fresh.request(
+        "POST",
+        f"{API}/datasets/patients/jobs",
+        json={"epsilon": 0.3, "purpose": "a test", "kind": "moments"},
+        headers={"Authorization": f"Bearer {fresh.tokens['ada']}"},
+    )
+    assert told.status_code == 500
+    assert "ledger" in told.json()["error"]
+    told = fresh.request(
+        "GET", f"{API}/audit/verify", headers={"Authorization": f"Bearer {fresh.tokens['uwe']}"}
+    )
+    assert told.status_code == 500

@@ -185,6 +185,10 @@ def _ask_a_function(walk: Walk) -> None:
     page = walk.page
     walk.follow("patients")
     walk.follow("Ask for a release")
+    page.select_option("#kind", "search")
+    page.wait_for_selector("#cost .bad")  # a budget of kind gaussian holds no search, and says so
+    assert "renyi" in page.locator("#cost").inner_text()
+    walk.look("search")
     page.select_option("#kind", "function")
     page.fill("#columns", "age")
     page.fill("#epsilon", "0.5")

@@ -65,7 +65,8 @@ def test_other_kinds(house: House, asked: dict[str, object]) -> None:
         path = f"/releases/{job['id']}/ask"
         first = house.call("bob", "POST", path, {"points": [[40.0], [70.0]]})
         assert first == house.call("ada", "POST", path, {"points": [[40.0], [70.0]]})
-        house.call("ada", "POST", path, {"points": [[40.0, 1.0]]}, status=422)
+        for points in ([[40.0, 1.0]], [[], [40.0]], [[]]):
+            house.call("ada", "POST", path, {"points": points}, status=422)
     if asked["kind"] == "fabricate":
         rows = house.call("ada", "GET", f"/releases/{job['id']}/files/table.csv").decode()
         assert len(rows.strip().splitlines()) == 51

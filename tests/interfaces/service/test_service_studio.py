@@ -257,7 +257,7 @@ def test_a_private_search_through_the_page(tmp_path: Any) -> None:
     house = House(tmp_path)
     house.open(epsilon=3.0, kind="renyi", relation="add_or_remove_one")
     ada = Browser(house, "ada")
-    assert "private search" in checked(ada.get("/datasets/patients/ask"))
+    assert "A private search" in checked(ada.get("/datasets/patients/ask"))
 
     def share(epsilon: float) -> float:
         text = ada.get(f"/datasets/patients/cost?epsilon={epsilon}&kind=search")
@@ -273,7 +273,8 @@ def test_a_private_search_through_the_page(tmp_path: Any) -> None:
         assert "selected>PrivateLinearClassifier" in text
     place = ada.post("/datasets/patients/ask", grid="n_steps: 2, 4\n", **asked).headers["location"]
     house.work()
-    assert "See the release" in checked(ada.get(place))
+    assert "n_steps: 2, 4" in checked(ada.get(place))
+    assert "of 2, 4" in checked(ada.get(place.replace("jobs", "releases")))
     held = house.call("ada", "GET", "/datasets/patients")["holdings"][0]
     assert 0.8 * share(0.5) <= 100 * held["share"] <= share(0.5) + 0.1
     house.close()

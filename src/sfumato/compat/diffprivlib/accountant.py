@@ -20,10 +20,26 @@ N_HALVINGS = 60
 
 
 class Budget(NamedTuple):
-    """A pair (epsilon, delta)."""
+    """A pair (epsilon, delta), at least another if both parts are, and not as tuples are.
+
+    >>> Budget(2, 0) >= Budget(1, 0.5), (2, 0) >= (1, 0.5)
+    (False, True)
+    """
 
     epsilon: float
     delta: float
+
+    def __ge__(self, other: tuple[float, ...]) -> bool:
+        return self[0] >= other[0] and self[1] >= other[1]
+
+    def __le__(self, other: tuple[float, ...]) -> bool:
+        return self[0] <= other[0] and self[1] <= other[1]
+
+    def __gt__(self, other: tuple[float, ...]) -> bool:
+        return self >= other and self != other
+
+    def __lt__(self, other: tuple[float, ...]) -> bool:
+        return self <= other and self != other
 
     def __repr__(self) -> str:
         return f"(epsilon={self.epsilon!r}, delta={self.delta!r})"

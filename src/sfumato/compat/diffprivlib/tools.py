@@ -1,18 +1,19 @@
 """Counts, means and variances of one column under pure epsilon, with diffprivlib's signatures.
 
-Records are rows, and their number is public (one is replaced), but for `histogram` and
+Records are rows, and their number is public (one is replaced), but for histograms and
 `count_nonzero`, where one is added or removed, as in diffprivlib.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import prepay
-from sfumato.cells import as_cells, as_numbers
+from sfumato.cells import as_cells, as_numbers, as_rows
 from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation, Unit
@@ -21,10 +22,20 @@ from sfumato.sums.counts import CountTables, Powers
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Statistic
 
-__all__ = ["count_nonzero", "histogram", "mean", "std", "sum", "var"]
+__all__ = [
+    "count_nonzero",
+    "histogram",
+    "histogram2d",
+    "histogramdd",
+    "mean",
+    "std",
+    "sum",
+    "var",
+]
 
 Numbers = NDArray[np.float64]
 Account = BudgetAccountant | None
+MOST_CELLS = 10**7
 
 
 def mean(
@@ -194,27 +205,129 @@ def histogram(
     tuple of ndarray
         Noisy counts, rounded and not negative, and the edges.
     """
+    numbers = _one_column(sample)[:, None]
+    counts, (edges,) = histogramdd(
+        numbers, epsilon, [bins] if np.ndim(bins) else bins, [range], density, accountant, **unused
+    )
+    return counts, edges
+
+
+def histogram2d(
+    array_x: Any,
+    array_y: Any,
+    epsilon: float = 1.0,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002 - diffprivlib's and NumPy's word
+    density: bool | None = None,
+    accountant: Account = None,
+    **unused: Any,
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Give counts of pairs of bins with Laplace noise, and the edges of both columns.
+
+    Parameters
+    ----------
+    array_x, array_y : array-like of shape (n,)
+        Two numbers per record.
+    epsilon, bins, range, density, accountant, **unused
+        As in `histogramdd`.
+
+    Returns
+    -------
+    tuple of ndarray
+        Noisy counts, and the edges of the first and of the second column.
+    """
+    one, two = _one_column(array_x), _one_column(array_y)
+    if len(one) != len(two):
+        raise InvalidInputError("'array_x' and 'array_y' must have one number per record each.")
+    pairs = np.stack([one, two], axis=1)
+    counts, (x, y) = histogramdd(pairs, epsilon, bins, range, density, accountant, **unused)
+    return counts, x, y
+
+
+def histogramdd(
+    sample: Any,
+    epsilon: float = 1.0,
+    bins: Any = 10,
+    range: Any = None,  # noqa: A002 - diffprivlib's and NumPy's word
+    density: bool | None = None,
+    accountant: Account = None,
+    **unused: Any,
+) -> tuple[Numbers, list[Numbers]]:
+    """Give counts of cells with Laplace noise, and the edges of every column.
+
+    Parameters
+    ----------
+    sample : array-like of shape (n, k)
+        A record per row; those outside of the edges of a column are not counted.
+    epsilon : float, default=1.0
+        Pure epsilon; one record is added or removed.
+    bins : int or sequence, default=10
+        How many bins, for all columns or for each; or the public edges of each.
+    range : sequence of tuple, optional
+        Public ``(lower, upper)`` of each column; required unless `bins` holds its edges.
+    density : bool, optional
+        Give a density instead of counts.
+    accountant : BudgetAccountant, optional
+        Who pays.
+    **unused : object
+        As in `mean`; weights are refused.
+
+    Returns
+    -------
+    tuple of ndarray and list of ndarray
+        Noisy counts, rounded and not negative, and the edges of each column.
+    """
     _check_unused(unused)
+    rows = _numbers(sample)
+    if rows.ndim != 2:
+        raise InvalidInputError("'sample' must hold records: rows of one or more columns.")
+    wanted = bins if np.ndim(bins) or isinstance(bins, list | tuple) else [bins] * rows.shape[1]
+    ends = [None] * rows.shape[1] if range is None else range
+    if len(wanted) != rows.shape[1] or len(ends) != rows.shape[1]:
+        raise InvalidInputError("'bins' and 'range' must have one entry per column.")
+    edges = [_edges(some, between) for some, between in zip(wanted, ends, strict=True)]
+    shape = tuple(len(each) - 1 for each in edges)
+    n_cells = math.prod(shape)
+    if n_cells > MOST_CELLS:
+        raise InvalidInputError(f"'bins' must give at most {MOST_CELLS} cells. Got {n_cells}.")
+    places = [_places(rows[:, k], each) for k, each in enumerate(edges)]
+    outside = np.any([place < 0 for place in places], axis=0)
+    inside = [np.where(outside, 0, place) for place in places]
+    # Records outside have a cell of their own, which is thrown away.
+    cells = np.where(outside, n_cells, np.ravel_multi_index(inside, shape)).astype(np.float64)
+    found = _counted(cells, n_cells + 1, epsilon, accountant)[:-1]
+    counts: Numbers = np.maximum(np.rint(found), 0.0).reshape(shape)
+    if density:
+        for axis, each in enumerate(edges):
+            widths = np.diff(each)
+            counts = counts / widths.reshape(
+                [-1 if k == axis else 1 for k in np.arange(len(shape))]
+            )
+        counts = counts / max(np.maximum(np.rint(found), 0.0).sum(), 1.0)
+    return counts, edges
+
+
+def _edges(bins: Any, between: tuple[float, float] | None) -> Numbers:
+    """Give the public edges of one column."""
     edges = np.asarray(bins, dtype=np.float64) if np.ndim(bins) else None
     if edges is None:
-        if range is None:
+        if between is None:
             raise MissingBoundsError(
                 "'range' must be given: histogram(..., range=(LOWER, UPPER)), public knowledge. "
                 "diffprivlib would take it from the data, which tells the largest value."
             )
-        edges = np.linspace(float(range[0]), float(range[1]), int(bins) + 1)
+        edges = np.linspace(float(between[0]), float(between[1]), int(bins) + 1)
     if len(edges) < 2 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
         raise InvalidInputError("'bins' and 'range' must give edges that increase.")
-    numbers = _one_column(sample)
-    cells: Numbers = np.searchsorted(edges, numbers, side="right").astype(np.float64) - 1
-    cells[numbers == edges[-1]] = len(edges) - 2  # the last bin has both ends, as in NumPy
-    outside = ~((numbers >= edges[0]) & (numbers <= edges[-1]))
-    cells[outside] = len(edges) - 1  # a cell of its own, which is thrown away
-    found = _counted(cells, len(edges), epsilon, accountant)[:-1]
-    counts = np.maximum(np.rint(found), 0.0)
-    if density:
-        counts = counts / np.diff(edges) / max(counts.sum(), 1.0)
-    return counts, edges
+    return edges
+
+
+def _places(numbers: Numbers, edges: Numbers) -> NDArray[np.int64]:
+    """Give the bin of each number, -1 outside; the last bin has both ends, as in NumPy."""
+    places = np.searchsorted(edges, numbers, side="right").astype(np.int64) - 1
+    places[numbers == edges[-1]] = len(edges) - 2
+    places[~((numbers >= edges[0]) & (numbers <= edges[-1]))] = -1
+    return places
 
 
 # Two releases -----------------------------------------------------------------------------------
@@ -297,11 +410,16 @@ def _columns(
 
 
 def _numbers(array: Any) -> Numbers:
-    """Give cells as doubles; a cell that is a list is missing, and no error."""
+    """Give cells as doubles; a cell that is a list is missing, and no error.
+
+    Among rows of cells, one of another length is missing: it does not make them cells.
+    """
     try:
         return as_numbers(np.asarray(array))
     except ValueError:  # lists of unequal lengths
-        return as_numbers(as_cells(list(array)))
+        records = list(array)
+        are_rows = 2 * len([each for each in records if hasattr(each, "__len__")]) > len(records)
+        return as_rows(records) if are_rows else as_numbers(as_cells(records))
 
 
 def _one_column(array: Any) -> Numbers:

@@ -2,6 +2,7 @@
 
 from sklearn.utils import check_random_state
 
+from sfumato.compat.diffprivlib.accountant import Budget
 from sfumato.exceptions import BudgetExceededError as BudgetError
 
-__all__ = ["BudgetError", "check_random_state"]
+__all__ = ["Budget", "BudgetError", "check_random_state"]

@@ -21,12 +21,12 @@ from sfumato.tables.schema import TableBounds
 
 __all__ = ["confirm"]
 
-QUESTION = "Would you know this had you never seen the table? yes, or {}"
+QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 ANSWERS = {
-    "range": "the range you know (such as 0 120), out to leave it out, quit",
-    "list": "the values you know with commas between, out to leave it out, quit",
-    "date": "the first and the last day you know (1990-01-01 2030-01-01), out, quit",
-    "labels": "the labels or the range you know, quit",
+    "range": "the range that you know (such as 0 to 120), out to leave the column out",
+    "list": "the values that you know, separated by commas, out to leave the column out",
+    "date": "the first and last day that you know (1990-01-01 to 2030-01-01), out to leave it out",
+    "labels": "the labels or the range that you know",
 }
 
 
@@ -39,8 +39,8 @@ def confirm(
 ) -> None:
     """Go through proposed bounds column by column, and confirm them as public knowledge.
 
-    A person types yes, or what is known instead. Columns that stand side by side and say the same
-    are asked once. Nothing is written before the last answer; quit, or Ctrl-C, changes nothing.
+    A person types yes, or what is known instead. Adjacent columns with the same bounds are asked
+    about once. Nothing is written before the last answer; quit, or Ctrl-C, changes nothing.
 
     Example: sfumato confirm bounds.toml --by "A. Meier"
     """
@@ -90,7 +90,7 @@ def _asked(group: list[Column], note: str) -> list[Column]:
         else f"{first.name} ... {group[-1].name} ({len(group)} columns)"
     )
     if first.left_out:
-        remark(f"\n{title}: not read. {first.note}")
+        remark(f"\n{title}: left out.")
         return [replace(each, note=note) for each in group]
     remark(f"\n{title}: {_facts(first)}")
     kind = "list" if first.categories is not None else "date" if first.parts else "range"
@@ -117,7 +117,7 @@ def _answered(column: Column, answer: str, kind: str) -> Column:
 
 
 def _asked_target(target: Target, note: str) -> Target:
-    remark(f"\n{target.name}, which is to be predicted: {_facts(target)}")
+    remark(f"\n{target.name}, the column to predict: {_facts(target)}")
     while True:
         answer = _answer(QUESTION.format(ANSWERS["labels"]))
         try:
@@ -137,13 +137,13 @@ def _asked_person(found: TableBounds) -> TableBounds:
     """Ask whom a row belongs to, where values repeat as IDs do."""
     if not found.looks_like_ids:
         return found
-    remark(f"\n{', '.join(found.looks_like_ids)}: values repeat as IDs do.")
+    remark(f"\n{', '.join(found.looks_like_ids)}: looks like an ID that repeats.")
     while True:
         answer = _answer("Can a person have several rows? yes, no, or quit")
         if answer == "yes" and found.person is not None:
             rows = found.person_rows
             remark(
-                f"Each {found.person} is protected as a whole, at most {rows} rows of it are used."
+                f"All rows of one {found.person} are protected; at most {rows} of them are used."
             )
             return found
         if answer == "no":
@@ -151,8 +151,8 @@ def _asked_person(found: TableBounds) -> TableBounds:
 
 
 def _last_word(n_used: int, *, n_left_out: int) -> None:
-    remark(f"\nColumns that are used: {n_used}. Columns that are left out: {n_left_out}.")
-    while _answer("All that is declared is known without the data: yes, or quit") != "yes":
+    remark(f"\nColumns used: {n_used}. Columns left out: {n_left_out}.")
+    while _answer("Is all of this known without the data? Type yes, or quit") != "yes":
         pass
 
 
@@ -174,7 +174,7 @@ def _pair(answer: str, *, is_date: bool) -> tuple[Any, Any]:
             return (ends[0], ends[1]) if is_date else (_number(ends[0]), _number(ends[1]))
         except ValueError:
             pass
-    raise InvalidInputError("Type yes, or two values with a blank between, such as 0 120.")
+    raise InvalidInputError("Type yes, or two values, such as 0 to 120.")
 
 
 def _number(text: str) -> float:

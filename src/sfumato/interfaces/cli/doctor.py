@@ -46,7 +46,7 @@ class Finding:
 
     subject: str
     state: str  # "ok", "absent" or "wrong"
-    words: str
+    found: str
 
 
 def doctor(
@@ -66,7 +66,7 @@ def doctor(
     if as_json:
         printed_json([asdict(each) for each in found])
     else:
-        console_table(("subject", "state", "found"), [[e.subject, e.state, e.words] for e in found])
+        console_table(("subject", "state", "found"), [[e.subject, e.state, e.found] for e in found])
         wrong = sum(each.state == "wrong" for each in found)
         print_lines(
             f"{wrong} things are wrong." if wrong else "Everything that is needed is present."

@@ -177,7 +177,8 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
 
 def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None:
     """Say where a table is small for its budget; only where the number of records is public."""
-    if promise.relation != Relation.REPLACE_ONE or math.isinf(promise.epsilon):
+    is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
+    if not is_public or math.isinf(promise.epsilon):
         return
     if isinstance(source, Partitions):  # the fit counts them, and warns
         return

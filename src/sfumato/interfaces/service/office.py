@@ -159,7 +159,8 @@ class Office:
         after = [
             {
                 **later.to_dict(),
-                "fits": later.filter.admits(later.cost),
+                "fits": _admits(later),
+                "has_ended": later.has_ended,
                 "costs": later.filter.share(Cost(later.cost.amount - held.cost.amount)),
             }
             for held, later in steps
@@ -229,10 +230,11 @@ class Office:
         task = checked_task(_with_usual_model(found, asked))
         epsilon = asked["epsilon"]
         delta, _, steps = self._steps(who, found, task["kind"], epsilon, asked.get("delta"))
-        if not all(later.filter.admits(later.cost) for _, later in steps):
+        if not all(_admits(later) for _, later in steps):
+            ended = [f" It ended on {held.until}." for held, _ in steps if held.has_ended]
             raise BudgetExceededError(
-                "The budget or your quota does not allow a release of this epsilon. Nothing was "
-                "charged.",
+                "The budget or your quota does not allow a release of this epsilon."
+                f"{''.join(ended)} Nothing was charged.",
                 spent=steps[-1][0].spent,
                 asked=epsilon,
                 left=0.0,
@@ -305,13 +307,14 @@ class Office:
         if found["class"] == ONLINE:
             return self._ask_online(who, found, points)
         model = load(self.release_file(who, identity, "model.sfumato"))
-        asked = np.asarray(points, dtype=np.float64)
-        width = 1 if hasattr(model, "curve") else model.n_features_in_
+        width = 1 if hasattr(model, "curve") else getattr(model, "n_features_in_", 0)
         is_function = hasattr(model, "curve") or hasattr(model, "density")
-        if not is_function or asked.shape[1] != width or not np.isfinite(asked).all():
+        is_right = all(len(one) == width and np.isfinite(one).all() for one in points)
+        if not is_function or not is_right:
             raise InvalidInputError(
                 "Only densities and curves are asked, at finite points with a number per axis."
             )
+        asked = np.asarray(points, dtype=np.float64)
         values = model.curve(asked[:, 0]) if hasattr(model, "curve") else model.density(asked)
         return {"points": points, "values": np.asarray(values).tolist()}
 
@@ -478,6 +481,10 @@ class Office:
         return [
             one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
         ]
+
+
+def _admits(held: Holding) -> bool:
+    return not held.has_ended and held.filter.admits(held.cost)
 
 
 def _with_usual_model(dataset: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

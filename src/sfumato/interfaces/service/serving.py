@@ -7,6 +7,7 @@ moment.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ __all__ = ["PARTS", "first_link", "serve_parts"]
 PARTS = ("web", "workers")
 PAUSE = 0.1
 SWITCH = 0.0005  # seconds: an answer of a millisecond is not to wait for ten threads' turns
+M_ARENA_MAX = -8  # of malloc.h
 PATIENCE = 10.0  # seconds for a part to end
 
 
@@ -126,6 +128,7 @@ def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
 
     app = options["app"]
     sys.setswitchinterval(SWITCH)
+    _share_memory_among_threads()
     forbid_reading(Path(settings.data))
     uvicorn.run(
         app,
@@ -139,3 +142,9 @@ def _serve_web(settings: Settings, options: dict[str, Any]) -> None:
         timeout_keep_alive=10,
         limit_concurrency=200,
     )
+
+
+def _share_memory_among_threads() -> None:
+    """Let threads take memory from two places: each would keep the most that it ever needed."""
+    with contextlib.suppress(OSError, AttributeError):  # of glibc; others have no such places
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)

@@ -266,7 +266,11 @@ def make_release(
     if certificate is not None:
         (folder / "certificate.json").write_text(certificate)
         files["certificate.json"] = "the signed certificate"
-    return {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict(), "files": files}
+    told = {"class": type(model).__name__, "guarantee": model.guarantee_.to_dict(), "files": files}
+    if job["task"]["kind"] == "search":  # which one has won is what was paid for
+        found = model.get_params(deep=False)
+        told["chosen"] = {name: found[name] for name in job["task"]["grid"]}
+    return told
 
 
 def begin_function(

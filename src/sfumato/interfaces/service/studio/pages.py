@@ -64,7 +64,7 @@ KINDS = {
     "curve": "The mean of curves",
     "function": "A density of one column, asked point by point",
     "moments": "Means and covariances",
-    "search": "The best of several settings of a model: a private search",
+    "search": "A private search: the best of several settings",
 }
 STATES = {
     "waiting": "for an officer",
