@@ -186,11 +186,13 @@ def named(estimators: Iterable[Any]) -> list[Any]:
     ]
 
 
-def cheap_maps(pixels: Any) -> tuple[Any, Any]:
+def cheap_maps(pixels: Any) -> dict[str, Any]:
     """Stand in for the net: maps of its shapes, each a coarser image."""
     xp = namespace_of(pixels)
-    middle = xp.concat([pixels[:, :1, ::2, ::2]] * 144, axis=1)
-    return middle, xp.concat([pixels[:, :1, ::4, ::4]] * 288, axis=1)
+    return {
+        name: xp.concat([pixels[:, :1, ::step, ::step]] * n_maps, axis=1)
+        for name, step, n_maps in (("first", 1, 72), ("middle", 2, 144), ("last", 4, 288))
+    }
 
 
 @pytest.mark.parametrize("estimator", named([*INSTANCES.values(), *VARIANTS]))

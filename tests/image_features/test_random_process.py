@@ -85,7 +85,7 @@ def test_any_size_gives_unit_rows_that_stand_alone(
     X[1, 0] = np.inf
     features = RandomProcessFeatures(shape).fit(X)
     rows = features.transform(X)
-    assert rows.shape == (3, 2016)
+    assert rows.shape == (3, 3500)
     assert np.linalg.norm(rows, axis=1).max() <= 1
     np.testing.assert_allclose(rows[1], features.transform(np.zeros_like(X[:1]))[0], atol=1e-6)
     np.testing.assert_allclose(features.transform(X[2:3])[0], rows[2], atol=1e-6)
@@ -93,6 +93,32 @@ def test_any_size_gives_unit_rows_that_stand_alone(
     np.testing.assert_allclose(features.transform(mirrored), rows, atol=1e-5)
     save(features, tmp_path / "net.sfumato")
     assert np.array_equal(load(tmp_path / "net.sfumato").transform(X), rows)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (7, 5)])
+@pytest.mark.parametrize("grid", [1, 2, 4])
+def test_cells_by_loops(shape, grid, rng):
+    """Means and deviations of each cell; where the grid does not divide, neighbours overlap."""
+    maps = rng.normal(size=(2, 3, *shape))
+    for what, of in (("mean", np.mean), ("deviation", np.std)):
+        found = random_process._cells(maps, grid, what).reshape(2, grid, grid, 3)
+        for i in range(grid):
+            for j in range(grid):
+                rows = slice(i * shape[0] // grid, -(-(i + 1) * shape[0] // grid))
+                columns = slice(j * shape[1] // grid, -(-(j + 1) * shape[1] // grid))
+                wanted = of(maps[:, :, rows, columns], axis=(2, 3))
+                np.testing.assert_allclose(found[:, i, j], wanted, atol=1e-12)
+
+
+def test_all_numbers_are_kept_or_a_public_projection_of_them(rng, without_torch):
+    X = rng.random((2, 64))
+    whole = RandomProcessFeatures((8, 8), n_projected=None).fit_transform(X)
+    assert whole.shape == (2, 11_808)
+    kept = RandomProcessFeatures((8, 8), n_projected=3000, seed=4).fit_transform(X)
+    assert kept.shape == (2, 3000)
+    assert abs(whole[0] @ whole[1] - kept[0] @ kept[1]) < 0.1  # angles are kept, about
+    with pytest.raises(InvalidInputError, match="between 1 and the 11808 features"):
+        RandomProcessFeatures((8, 8), n_projected=11_809).fit(X)
 
 
 def test_images_that_the_net_cannot_take_are_refused():
@@ -124,7 +150,7 @@ def test_beside_scattering_in_a_union(rng):
         transformer_weights={"net": 2.0},
     )
     rows = union.fit_transform(rng.random((3, 64)))
-    assert rows.shape == (3, 2116)
+    assert rows.shape == (3, 3600)
     assert np.linalg.norm(rows, axis=1).max() <= 5**0.5
 
 

@@ -19,6 +19,7 @@ from sfumato.storage.forms import Form, one_of, or_none, whole
 __all__ = [
     "ScatteringFeatures",
     "projected",
+    "shortened",
 ]
 
 WIDTH = 0.8  # standard deviation of the finest envelope, in pixels
@@ -109,15 +110,7 @@ class ScatteringFeatures(ImageFeatures):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"'{name}' must be at least 1. Got {getattr(self, name)}.")
         features = over_mirror_images(self._all_features, images, self.mirror)
-        if self.n_projected is not None:
-            width = int(features.shape[1])
-            if not 1 <= self.n_projected <= width:
-                raise InvalidInputError(
-                    f"'n_projected' must lie between 1 and the {width} features of an image. "
-                    f"Got {self.n_projected}."
-                )
-            features = projected(features, int(self.n_projected), self.seed)
-        return unit_length(features)
+        return shortened(features, self.n_projected, self.seed)
 
     def count(self, shape: tuple[int, ...]) -> int:
         """Give the number of features of an image before any projection.
@@ -311,6 +304,28 @@ def _envelope(
             v = y * math.cos(angle) - x * math.sin(angle)
             total += np.exp(-(u**2 + (slant * v) ** 2) / (2 * sigma**2) + 1j * frequency * u)
     return total
+
+
+def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
+    """Give features of length 1, projected to `n_kept` numbers where that is asked for.
+
+    Parameters
+    ----------
+    features : array of shape (n, m)
+        Features; each row is treated alone.
+    n_kept : int or None
+        At most m; None keeps them as they are.
+    seed : int
+        Public seed, see `projected`.
+    """
+    if n_kept is None:
+        return unit_length(features)
+    width = int(features.shape[1])
+    if not 1 <= n_kept <= width:
+        raise InvalidInputError(
+            f"'n_projected' must lie between 1 and the {width} features of an image. Got {n_kept}."
+        )
+    return unit_length(projected(features, int(n_kept), seed))
 
 
 def projected(rows: Array, n_kept: int, seed: int) -> Array:

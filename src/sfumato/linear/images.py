@@ -38,8 +38,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     ----------
     image_features : {"best", "scattering", "hog"} or ImageFeatures, default="best"
         Which features. "best" are those of the published figures on colour images:
-        `ScatteringFeatures` of an image and its mirror image, projected to 4,000 numbers, beside
-        `RandomProcessFeatures` with weight 2. They take seconds per hundred images without
+        4,000 numbers of `ScatteringFeatures` of an image and its mirror image, beside the 3,500
+        of `RandomProcessFeatures` with weight 2. They take seconds per hundred images without
         PyTorch; "hog" is the fastest.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image. Not
