@@ -88,6 +88,49 @@ def _fits(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+def _changes(numbers: list[dict[str, Any]]) -> str:
+    columns = ["what", "version", "n_rows", "cpu_s", "cpu_s_plain", "ratio", "accuracy"]
+    return (
+        "The same fit by the version before all of the speed-ups and by the present one, in turn, "
+        "each in a process of its own, beside scikit-learn's; where the most time went.\n\n"
+        + rows_of(
+            ["rows of", "version", "rows", "CPU s", "plain CPU s", "ratio", "accuracy", "most in"],
+            [[*(each[name] for name in columns), _most(each["profile"])] for each in numbers],
+        )
+    )
+
+
+def _most(profile: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{each['where']} {each['share']:.0%}" for each in profile[:2])
+
+
+def _accelerator(numbers: list[dict[str, Any]]) -> str:
+    def times(row: dict[str, Any]) -> str:
+        named = (f"{n} {v}" for n, v in row.items() if n not in ("part", "what", "each"))
+        return ", ".join(named)
+
+    return (
+        "PrivateLinearClassifier on scattering features of MNIST on one GPU, and what else was "
+        "tried there for its parts and for those of hulls; seconds.\n\n"
+        + rows_of(["part", "what", "found"], [[r["part"], r["what"], times(r)] for r in numbers])
+    )
+
+
+def _tries(numbers: list[dict[str, Any]]) -> str:
+    epsilons = ["accuracy at 1", "accuracy at 3", "accuracy at 8"]
+    return (
+        "CIFAR-10, add or remove one, 40,000 training rows, accuracy on 10,000 others of the "
+        "training rows, one run each.\n\n"
+        + rows_of(
+            ["features", "numbers", "epsilon 1", "3", "8", "failed"],
+            [
+                [r["what"], r["n_features"], *(r[e] for e in epsilons), r.get("failed", "")]
+                for r in numbers
+            ],
+        )
+    )
+
+
 def _growth(numbers: list[dict[str, Any]]) -> str:
     columns = ["part", "what", "n_rows", "n_features", "accuracy", "cpu_s", "runs"]
     return (
@@ -151,6 +194,9 @@ SECTIONS: Sections = {
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
     "linear_growth": ("Linear classifiers: which part earned what, and growth", _growth),
     "speed": ("Private linear classifiers beside scikit-learn's: speed", _fits),
+    "speed_changes": ("Private linear classifiers: before and after", _changes),
+    "accelerator": ("Private linear classifiers on a GPU", _accelerator),
+    "margins_frontier_cifar_tries": ("CIFAR-10: what was tried on held-out rows", _tries),
     "margins_printed": ("Linear classifiers: DPML and DPDR-DPML as printed", _margins_printed),
     "margins_peers_adult": ("Private classifiers beside others, Adult", _margins_peers),
     "margins_peers_mnist": (
