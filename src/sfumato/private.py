@@ -416,7 +416,6 @@ class PrivateEstimator(BaseEstimator):
 
     def _prepay(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
-        say_in_searches()
         events = [mechanism.event() for mechanism in mechanisms]
         relation = Relation(self.relation)
         cost = epsilon_spent(events, self.delta, relation, enough=float(self.epsilon))
@@ -519,7 +518,7 @@ MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a t
 
 
 def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `fit`: weights are refused, and a charge outlives an engine that fails before a draw."""
+    """Wrap `fit`: weights are refused, searches warned; a charge outlives an engine that fails."""
 
     @functools.wraps(fit)
     def fitted(self: Any, *args: Any, **options: Any) -> Any:
@@ -529,6 +528,7 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
                 "record move a sum further than was paid for, and one below 1 would still cost as "
                 "much. Give public weights of classes where the estimator has 'class_weight'."
             )
+        say_in_searches()
         try:
             return fit(self, *args, **options)
         except EngineError as error:
