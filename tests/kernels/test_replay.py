@@ -30,20 +30,21 @@ def test_elsewhere_a_function_is_called_as_it_is() -> None:
 class _Recorder:
     """Plays the part of CUDA graphs: a replay computes again, into the place of the answer."""
 
-    def __init__(self, *, fails: bool) -> None:
+    def __init__(self, *, fails: str) -> None:
         self.fails, self.replays, self.repeated = fails, 0, None
         self.cuda = SimpleNamespace(CUDAGraph=lambda: self, graph=self.graph)
 
     @contextmanager
     def graph(self, _: Any, capture_error_mode: str) -> Any:
         assert capture_error_mode == "thread_local"
-        if self.fails:
+        if self.fails == "to record":
             raise RuntimeError
         yield
 
     def replay(self) -> None:
         self.replays += 1
-        self.repeated._answer[:] = doubled(self.repeated._argument)
+        wrong = 1.0 if self.fails == "to repeat" else 0.0
+        self.repeated._answer[:] = doubled(self.repeated._argument) + wrong
 
 
 class _There(np.ndarray):
@@ -51,9 +52,9 @@ class _There(np.ndarray):
         self[:] = other
 
 
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("fails", ["", "to record", "to repeat"])
 def test_it_is_recorded_after_some_calls_or_never(
-    fails: bool, monkeypatch: pytest.MonkeyPatch
+    fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = _Recorder(fails=fails)
     monkeypatch.setattr(replay, "is_accelerated", lambda reference: True)
@@ -63,7 +64,8 @@ def test_it_is_recorded_after_some_calls_or_never(
     for i in range(6):
         found = repeated(np.full(3, float(i)))
         np.testing.assert_array_equal(found, doubled(np.full(3, float(i))))
-    assert recorder.replays == (0 if fails else 6 - PLAIN_CALLS)
+    tried = fails != "to record"
+    assert recorder.replays == tried + (0 if fails else 6 - PLAIN_CALLS)
 
 
 def test_on_a_gpu_the_answers_are_the_same() -> None:
