@@ -328,6 +328,17 @@ def test_a_missing_id_makes_no_two_persons_one() -> None:
         assert not any(bytes(person_digests(odd)[4]))
 
 
+def test_ids_that_were_rounded_are_refused() -> None:
+    """pandas makes doubles of whole numbers beside a missing one, and some of them are one then."""
+    long = [10**16 + number for number in range(6)]
+    assert len(set(person_codes(pd.Series(long)))) == 6
+    with pytest.raises(InvalidInputError, match="Int64"):
+        person_codes(pd.Series([*long, None]))
+    assert len(set(person_codes(pd.Series([*long, None], dtype="Int64")))) == 7
+    few = pd.Series([1.0, 2.0, 3.0, 1e300, np.inf, -np.inf, None])  # no single ID is an error
+    assert person_codes(few).tolist() == [0, 1, 2, 3, -1, -1, -1]
+
+
 def times_as_ids(ticks: list[int | None]) -> list[object]:
     """Columns of dates and times, the same ones with and without a missing one."""
     kinds = (pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s"))

@@ -50,8 +50,9 @@ def person_codes(groups: Any) -> Codes:
     """Number the persons of a column of IDs; -1 where none is given.
 
     IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
-    column. None, NaN, empty text and what cannot be hashed is no ID. Nothing raises. Whole numbers
-    stay whole beside a missing one, unless the column was given in doubles.
+    column. None, NaN, empty text and what cannot be hashed is no ID. No cell raises. Whole numbers
+    stay whole beside a missing one. Columns of doubles whose whole numbers are too long to be told
+    apart are refused.
 
     Parameters
     ----------
@@ -148,7 +149,24 @@ def id_cells(groups: Any) -> NDArray[Any]:
         cells = cells[:, 0]
     if cells.ndim != 1:
         raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
+    if cells.dtype.kind == "f":
+        _refuse_rounded(cells)
     return cells
+
+
+def _refuse_rounded(cells: NDArray[Any]) -> None:
+    """Refuse long numbers in floating point: some of them are one, and one missing ID makes them.
+
+    No few records are an error: most of the column must be long.
+    """
+    n_given = np.count_nonzero(np.isfinite(cells))
+    n_long = np.count_nonzero(np.abs(cells) >= 2.0 ** (np.finfo(cells.dtype).nmant + 1))
+    if 2 * (n_long - np.count_nonzero(np.isinf(cells))) > n_given:
+        raise InvalidInputError(
+            "IDs with so many digits are rounded in a column of floating-point numbers, so that "
+            "different persons become one. Give them as text, or as whole numbers: in pandas "
+            "dtype 'Int64', which also holds missing ones."
+        )
 
 
 def _as_given(groups: Any) -> Any:
