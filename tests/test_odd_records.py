@@ -124,6 +124,7 @@ def test_a_cell_that_is_no_number_is_missing(cell: Any) -> None:
         (Fraction(1, 4), 0.25),
         ("1.5", 1.5),
         (b" 2 ", 2.0),
+        (b"True", 1.0),
         (2 + 0j, 2.0),
         ("(2.5+0j)", 2.5),
         (np.array(3.0), 3.0),

@@ -48,6 +48,8 @@ def as_number(cell: Any) -> float:
     float
         The number, or NaN.
     """
+    if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
+        cell = cell.decode("utf-8", "replace")
     if isinstance(cell, str):  # truth values are written so beside a text
         cell = TRUTHS.get(cell.lower(), real_text(cell))
     if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside a complex
