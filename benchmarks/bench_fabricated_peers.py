@@ -114,7 +114,8 @@ def keep(found: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["keep"]:
-        keep([n for file in sys.argv[2:] for n in json.loads(Path(file).read_text())["numbers"]])
+        for record in (json.loads(Path(file).read_text()) for file in sys.argv[2:]):
+            keep([each | {"machine": record["machine"]} for each in record["numbers"]])
         return
     for asked in sys.argv[1:] or PEERS:
         method, _, only = asked.partition(":")

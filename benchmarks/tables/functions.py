@@ -115,8 +115,31 @@ def _densities(numbers: dict[str, Any]) -> str:
     return f"{text}\n\n" + rows_of([*names, "cover"], rows)
 
 
+def _densities_tries(numbers: list[dict[str, Any]]) -> str:
+    text = (
+        "One rule differs from those that are taken. Ratio: total variation by that of the "
+        "histogram, on average over laws and budgets. Cover: share of cells whose 95 % band holds "
+        "the smoothed density without noise, the least and the largest of all laws and budgets."
+    )
+    rows = [
+        [
+            each["part"],
+            each["tried"],
+            each["mean_ratio_of_tuned_laws"],
+            each["mean_ratio"],
+            "; ".join(f"{law}, {n}, {e:g}: {r}" for law, n, e, r in each["above_the_histogram"]),
+            " to ".join(map(str, each.get("band_cover_from_to", []))),
+            each.get("mean_band_cover", ""),
+        ]
+        for each in numbers
+    ]
+    head = ["", "tried", "ratio, tuned laws", "ratio, all", "above the histogram", "cover", "mean"]
+    return f"{text}\n\n" + rows_of(head, rows)
+
+
 SECTIONS: Sections = {
     "densities": ("Smoothed densities beside histograms", _densities),
+    "densities_tries": ("Smoothed densities: what was tried", _densities_tries),
     "functions_speed": ("Private functions: speed", _functions_speed),
     "functions_growth": ("Private functions: cost of a further question", _functions_growth),
     "functions_rivals": ("Private functions beside Gaussian process samplers", _functions_rivals),

@@ -32,6 +32,16 @@ def _search(numbers: list[dict[str, Any]]) -> str:
     return head + rows_of(titles, rows)
 
 
+def _search_audit(numbers: list[dict[str, Any]]) -> str:
+    (found,) = numbers
+    return (
+        f"Winners of {found['searches_on_each_neighbour']} whole searches on each of two "
+        f"neighbours: an epsilon of at least {found['audited']} is certain at confidence 1 - 1e-6. "
+        f"The search promises {found['promised']:g}, which stands. The epsilon of the winner's own "
+        f"run, {found['of_the_winner_alone']}, would be a false report, and is caught."
+    )
+
+
 def _planning(numbers: list[dict[str, Any]]) -> str:
     head = (
         "Planned from rows, columns, classes and the largest share alone (scenario typical), and "
@@ -113,6 +123,7 @@ def _opacus(numbers: list[dict[str, Any]]) -> str:
 
 SECTIONS: Sections = {
     "search": ("Private search for settings", _search),
+    "search_audit": ("Private search: an audit of the winner", _search_audit),
     "planning": ("Planned and measured accuracy", _planning),
     "planning_designs": ("Designs of a pilot's forecast", _planning_designs),
     "opacus": ("Runs of Opacus, charged", _opacus),

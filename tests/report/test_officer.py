@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -148,3 +149,17 @@ def test_a_file_that_nobody_paid_for_is_not_matched() -> None:
     lone = Report("Alone", [Result("x", other)], when=WHEN)
     assert "No ledger was given" in first_pages(lone)
     assert first_pages(Report("Nothing", [])) == ""
+
+
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_markdown_says_what_the_page_says(with_ledger: bool) -> None:
+    """Every word of the page that is not in a picture, in the same order."""
+    report = a_report() if with_ledger else a_report(ledger=None)
+    page = re.sub(r"<figure.*?</figure>", "", first_pages(report), flags=re.DOTALL)
+    words = re.findall(r"[\w%-]+", html.unescape(re.sub(r"<[^>]+>", " ", page)))
+    text = report.to_markdown()
+    told = re.findall(r"[\w%-]+", html.unescape(text[: text.index("## Results")]).replace("\\", ""))
+    left = iter(told)
+    missing = [word for word in words if word not in left]
+    assert not missing
+    assert text.index("Who is protected") < text.index("## Results")

@@ -194,7 +194,8 @@ def test_no_sum_is_promised_where_there_is_none(other):
 
 def test_one_result_has_no_sum():
     assert a_report(PROVED).together() is None
-    assert "together" not in a_report(PROVED).to_markdown()
+    assert "add up" not in a_report(PROVED).to_markdown()
+    assert "add up" in a_report(PROVED, PROVED).to_markdown()
 
 
 def test_versions_settings_and_time_are_shown():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SHARES", "Forecast", "forecast", "skills"]
+__all__ = ["SHARES", "Forecast", "forecast", "scores", "skills"]
 
 FILE = Path(__file__).parent / "curves.json"
 SHARES = {"pilot": 0.1, "fit": 0.07, "score": 0.03}  # of mu²
@@ -109,11 +109,26 @@ def skills(task: str, model: str, level: float) -> Array:
     ndarray
         ``(score - constant) / (1 - constant)``, one number per set.
     """
+    constants = np.array([curve["constant"] for curve in _curves(task, model)])
+    return np.asarray((scores(task, model, level) - constants) / (1 - constants))
+
+
+def scores(task: str, model: str, level: float) -> Array:
+    """Give the public sets' scores at a level of noise, one number per set.
+
+    Parameters
+    ----------
+    task : {"label", "number"}
+        What is foretold.
+    model : str
+        Name of the model.
+    level : float
+        ``n mu``.
+    """
     found = []
     for curve in _curves(task, model):
-        levels, _, scores = np.array(curve["points"]).T
-        score = np.interp(np.log(level), np.log(levels), scores)
-        found.append((score - curve["constant"]) / (1 - curve["constant"]))
+        levels, _, other = np.array(curve["points"]).T
+        found.append(np.interp(np.log(level), np.log(levels), other))
     return np.array(found)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sfumato.report.chart import number
 from sfumato.report.explanations import HEADS, summary_rows
 from sfumato.report.federation import PARTY_HEADS, Parties, party_rows
+from sfumato.report.officer_markdown import officer_lines
 from sfumato.report.parts import LedgerExtract
 from sfumato.report.words import (
     LIMITS,
@@ -42,6 +43,7 @@ def markdown(report: Report) -> str:
     lines = [
         *(f"# {_md(report.title)}", "", f"Privacy report, {report.when.isoformat()}", ""),
         *_warning_lines(report),
+        *officer_lines(report, _md),
         *_result_lines(report),
         *_explanation_lines(report),
         *_party_lines(report),
@@ -62,7 +64,7 @@ def _declared_lines(report: Report) -> list[str]:
     if not facts:
         return []
     rows = [f"| {_md(name)} | {_md(value)} |" for name, value in facts]
-    return ["## What was declared public", "", "| Declared | Value |", "|---|---|", *rows, ""]
+    return ["## What was declared, in full", "", "| Declared | Value |", "|---|---|", *rows, ""]
 
 
 def _explanation_lines(report: Report) -> list[str]:

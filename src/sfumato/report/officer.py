@@ -262,7 +262,8 @@ def _public(report: Report) -> str:
         (escape(name), f'<span data-source="results.{i}.declared">{escape(value)}</span>')
         for (name, value), i in first.items()
     ][:24]
-    listed = f'<p data-source="results.0.guarantee.public">{escape("; ".join(facts))}.</p>'
+    named = f"Taken as public: {'; '.join(facts)}."
+    listed = f'<p data-source="results.0.guarantee.public">{escape(named)}</p>'
     values = _table(("Declared", "Value"), rows) if rows else ""
     return f"{listed}{values}<p>Confirmed by: {escape(confirmed or 'not stated')}.</p>"
 
