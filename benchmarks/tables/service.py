@@ -48,7 +48,8 @@ def _tries(numbers: list[dict[str, Any]]) -> str:
     text = (
         "What was tried for the states of jobs, in ms; each on two cores. Before, all transactions "
         "of a process shared one lock, also while they waited for another process, a submit opened "
-        "four connections to PostgreSQL, and 48 of 200 submits came after the budget was spent.\n\n"
+        "four connections to PostgreSQL; 48 of 200 submits were not accepted, most likely because "
+        "the budget was spent by then (answers were not kept).\n\n"
     )
     return text + rows_of(
         ["database", "what", "p50", "p95", "p95 while submitting", "p95 of submits"],

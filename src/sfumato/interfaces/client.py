@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
+
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -181,13 +183,15 @@ class RemoteDataset:
         found: dict[str, Any] = self.client.call("GET", f"/datasets/{self.name}")
         return found
 
-    def plan(self, epsilon: float, delta: float | None = None) -> dict[str, Any]:
+    def plan(self, epsilon: float, delta: float | None = None, kind: str = "fit") -> dict[str, Any]:
         """Say what a request would cost and leave; nothing is read or charged.
 
         Parameters
         ----------
         epsilon, delta : float
             What would be asked.
+        kind : str, default="fit"
+            For what; a "search" costs more than one release.
 
         Returns
         -------
@@ -195,7 +199,7 @@ class RemoteDataset:
             ``fits``, ``needs_approval``, and what is left ``after`` it.
         """
         found: dict[str, Any] = self.client.call(
-            "GET", f"/datasets/{self.name}/plan", epsilon=epsilon, delta=delta
+            "GET", f"/datasets/{self.name}/plan", epsilon=epsilon, delta=delta, kind=kind
         )
         return found
 
@@ -243,8 +247,8 @@ class RemoteDataset:
         Parameters
         ----------
         estimator : estimator
-            One of Sfumato's. Its epsilon, delta and settings are sent; bounds, unit and relation
-            are those of the data set.
+            One of Sfumato's, or a `PrivateSearchCV` of one. Its epsilon, delta and settings are
+            sent; bounds, unit and relation are those of the data set.
         purpose : str
             What the model is for.
         wait : bool, default=True
@@ -423,13 +427,10 @@ def _asked(estimator: Any, purpose: str) -> dict[str, Any]:
     """Give the request for an estimator: its class, its budget, and settings that are not usual."""
     if not hasattr(estimator, "get_params") or not hasattr(estimator, "epsilon"):
         raise InvalidInputError("A service fits private estimators of Sfumato only.")
+    if type(estimator).__name__ == "PrivateSearchCV":
+        return _searched(estimator, purpose)
     kind = type(estimator)
-    usual = kind().get_params(deep=False)
-    settings = {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in OWN_WORDS and value != usual[name]
-    }
+    settings = _unusual(estimator, kind())
     kinds = {"Fabricator": "fabricate", "PrivateDensity": "density", "PrivateMeanCurve": "curve"}
     kinds |= {"PrivateMoments": "moments", "PrivatePCA": "moments"}
     asked = {
@@ -447,6 +448,28 @@ def _asked(estimator: Any, purpose: str) -> dict[str, Any]:
             "The settings of an estimator go to a service as JSON: numbers, texts and lists."
         ) from None
     return asked
+
+
+def _unusual(estimator: Any, usual: Any) -> dict[str, Any]:
+    known = usual.get_params(deep=False)
+    return {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in OWN_WORDS and value != known[name]
+    }
+
+
+def _searched(search: Any, purpose: str) -> dict[str, Any]:
+    """Give the request for a search: its model, and what is tried; runs are the service's own."""
+    chosen = _unusual(search, type(search)(search.estimator, search.param_grid))
+    if chosen or not isinstance(search.param_grid, Mapping):
+        raise InvalidInputError(
+            "A service makes the usual number of runs of a search, of one mapping of values. "
+            f"Not taken: {', '.join(chosen) or 'a list of mappings'}."
+        )
+    inner = clone(search.estimator).set_params(epsilon=search.epsilon, delta=search.delta)
+    grid = {name: list(values) for name, values in search.param_grid.items()}
+    return {**_asked(inner, purpose), "kind": "search", "grid": grid}
 
 
 def _error(answer: Any) -> SfumatoError:

@@ -9,9 +9,16 @@ import httpx
 import numpy as np
 import pytest
 
-from sfumato import Fabricator, PrivateDensity, PrivateGaussianClassifier, PrivatePCA
+from sfumato import (
+    Fabricator,
+    PrivateDensity,
+    PrivateGaussianClassifier,
+    PrivateLinearClassifier,
+    PrivatePCA,
+    PrivateSearchCV,
+)
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, SfumatoError
-from sfumato.interfaces.client import Client, JobError
+from sfumato.interfaces.client import Client, JobError, RemoteDataset
 from tests.interfaces.service.house import House
 
 
@@ -104,6 +111,28 @@ def test_errors_are_ours(ada: Client, house: House) -> None:
         wrong.me()
 
 
+def test_a_search_is_sent_as_what_is_tried(ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(RemoteDataset, "submit", lambda _, asked: sent.append(asked))
+    model = PrivateLinearClassifier(whiten=False)
+    search = PrivateSearchCV(model, {"n_steps": (2, 4)}, epsilon=0.5, delta=1e-7)
+    ada.dataset("patients").fit(search, purpose="triage", wait=False)
+    assert sent == [
+        {
+            "kind": "search",
+            "estimator": "PrivateLinearClassifier",
+            "purpose": "triage",
+            "parameters": {"whiten": False},
+            "grid": {"n_steps": [2, 4]},
+            "epsilon": 0.5,
+            "delta": 1e-7,
+        }
+    ]
+    for other in (search.set_params(mean_runs=9), PrivateSearchCV(model, [{"n_steps": [2]}])):
+        with pytest.raises(InvalidInputError, match="usual number of runs"):
+            ada.dataset("patients").fit(other, purpose="triage")
+
+
 def test_a_service_that_is_not_there() -> None:
     with pytest.raises(SfumatoError, match="did not answer"):
         Client("http://127.0.0.1:9", "sfm_x_y").me()
@@ -149,5 +178,8 @@ def test_the_command_line_asks_a_service(
     assert load(tmp_path / "model.sfumato").guarantee_.epsilon == 0.5
     (tmp_path / "model.sfumato").unlink()
     assert run(app, [*words, "--kind", "magic"], env=secret).exit_code == 2
+    search = [*words, "--kind", "search", "--try", "n_steps=[2, 4]"]
+    search += ["--estimator", "PrivateLinearClassifier"]
+    assert run(app, search, env=secret).exit_code == 3  # its budget is of another kind
     refused = run(app, [*words[:-6], "--epsilon", "90", *words[-4:]], env=secret)
     assert refused.exit_code == 3, refused.output

@@ -15,7 +15,7 @@ from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["ask"]
 
-KINDS = ("fit", "fabricate", "density", "curve", "moments")
+KINDS = ("fit", "explanation", "search", "fabricate", "density", "curve", "moments")
 
 
 def ask(
@@ -35,6 +35,10 @@ def ask(
         str, typer.Option(help="Your token; better by the variable.", envvar="SFUMATO_TOKEN")
     ] = "",
     settings: options.Settings = None,
+    tried: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="NAME=[VALUES]", help="Of a search: values to try; again."),
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it would cost.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -53,7 +57,7 @@ def ask(
         ready_to_write(output, ".sfumato", ".parquet", ".csv")
         remote = Client(service, token).dataset(dataset)
         if plan:
-            printed_json(remote.plan(epsilon, delta))
+            printed_json(remote.plan(epsilon, delta, kind))
             return
         asked = {
             "kind": kind,
@@ -62,6 +66,7 @@ def ask(
             "delta": delta,
             "purpose": purpose,
             "parameters": options.settings_from(settings),
+            "grid": options.settings_from(tried),
             "columns": list(options.names_from(columns)),
         }
         job = remote.submit(asked)

@@ -314,7 +314,7 @@ def jobs(who: Anybody, request: Request) -> Response:
 def job_page(who: Anybody, identity: str, request: Request) -> Response:
     """Show one request, and follow it."""
     found = {"reason": "", **office_of(request).job(who, identity)}
-    task = {"estimator": None, "parameters": None, **found["task"]}
+    task = {"estimator": None, "parameters": None, "grid": None, **found["task"]}
     return page(request, "job.html", who, job={**found, "task": task}, words=STATES)
 
 
