@@ -4,12 +4,14 @@ python -m benchmarks.bench_house
 
 A flow is run with all modules imported, in a fresh process. Counted are the functions of Sfumato
 that it calls, their files and rooms (folders or modules below the package), and how often the room
-changes from one function to the next, in the order of their first calls. Imports are in CPU
-seconds, medians of five fresh processes.
+changes from one function to the next, in the order of their first calls. What mergers of rooms or
+files would give can be counted exactly, since the calls stay the same; what other code gives is
+counted at its revisions. Imports are in CPU seconds, medians of five fresh processes.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -105,12 +107,23 @@ ESTIMATORS = dict.fromkeys(
     "estimators",
 )
 RELEASES = dict.fromkeys(("sums", "mechanisms", "accounting"), "releases")
+TABLES = dict.fromkeys(("tables", "engines", "jobs", "storage"), "tables")
 # Rooms that were thrown together on paper, to see whether walls are what makes a flow long.
 TRIES = {
     "what lies on the ground": GROUND,
     "estimators and what they share": GROUND | ESTIMATORS,
     "sums, mechanisms and accounting too": GROUND | ESTIMATORS | RELEASES,
+    "tables, engines, jobs and storage too": GROUND | ESTIMATORS | RELEASES | TABLES,
 }
+# Tries in code, and the revisions at which they can be walked.
+REVISIONS = {
+    "two wrappers of fit, in two rooms": "16c609c",
+    "one wrapper": "febca53",
+    "questions asked in the order of the rooms": "1aa43c5",
+    "searches warned where fit begins": "e9deede",
+}
+LONGEST_FILE = 600
+LATER_ROOMS = ("additive", "certificates", "compat", "datasets", "engines", "planning", "search")
 
 
 def walk(preparation: str, flow: str) -> dict[str, Any]:
@@ -143,6 +156,7 @@ def walk(preparation: str, flow: str) -> dict[str, Any]:
     return {
         "functions": len(seen),
         "files": len({file for file, _ in seen}),
+        "files if joined up to the cap": fewest_files(Path(root), {file for file, _ in seen}),
         "rooms": len(set(rooms)),
         "changes of room": changes(rooms),
         "changes if some rooms were one": {
@@ -158,16 +172,89 @@ def changes(rooms: list[str]) -> int:
     return sum(a != b for a, b in pairwise(rooms))
 
 
+def fewest_files(root: Path, files: set[str]) -> int:
+    """Join the files of each room as long as none becomes too long."""
+    joined: dict[str, list[int]] = {}
+    for size, file in sorted(((count(root / file), file) for file in files), reverse=True):
+        lengths = joined.setdefault(Path(file).parts[0], [])
+        place = next((i for i, each in enumerate(lengths) if each + size <= LONGEST_FILE), None)
+        if place is None:
+            lengths.append(size)
+        else:
+            lengths[place] += size
+    return sum(map(len, joined.values()))
+
+
+def count(file: Path) -> int:
+    """Count lines."""
+    return len(file.read_text().splitlines())
+
+
+def lines() -> dict[str, Any]:
+    """Lines of each room, docstrings included; the core is all but papers and interfaces."""
+    import sfumato
+
+    root = Path(sfumato.__file__).parent
+    found: dict[str, int] = {}
+    for file in root.rglob("*.py"):
+        room = file.relative_to(root).parts[0].removesuffix(".py")
+        found[room] = found.get(room, 0) + count(file)
+    core = {room: n for room, n in found.items() if room not in ("papers", "interfaces")}
+    later = sum(n for room, n in core.items() if room in LATER_ROOMS)
+    code = sum(
+        count_code(file)
+        for file in root.rglob("*.py")
+        if file.relative_to(root).parts[0] not in ("papers", "interfaces")
+    )
+    return {
+        "core": sum(core.values()),
+        "of it without docstrings, comments and empty lines": code,
+        "of rooms that came later": later,
+        "rooms": dict(sorted(found.items())),
+    }
+
+
+def count_code(file: Path) -> int:
+    """Count lines that are neither empty nor comments nor of a docstring."""
+    text = file.read_text()
+    documented = [
+        node.body[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and ast.get_docstring(node) is not None
+    ]
+    left_out = {n for each in documented for n in range(each.lineno, each.end_lineno + 1)}
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") and number not in left_out
+        for number, line in enumerate(text.splitlines(), start=1)
+    )
+
+
+def at_revisions() -> list[dict[str, Any]]:
+    """Walk the flows with the code of other revisions; none where there is no history."""
+    found = []
+    for what, revision in REVISIONS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            archive = f"git archive {revision} src | tar -x -C '{folder}'"
+            if subprocess.run(["sh", "-c", archive], capture_output=True).returncode:
+                return []
+            flows = [walked(name, f"{folder}/src") for name in FLOWS]
+        numbers = {flow["what"]: flow["changes of room"] for flow in flows}
+        found.append({"what": what, "revision": revision, "changes of room": numbers})
+    return found
+
+
 def is_public(name: str) -> bool:
     """Tell whether a reader would look a function up by its name."""
     return "<" not in name and not any(part.startswith("_") for part in name.split("."))
 
 
-def walked(name: str) -> dict[str, Any]:
+def walked(name: str, source: str = "") -> dict[str, Any]:
     """Do it in a fresh process and an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.bench_house", name]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        places = [*([source] if source else []), *map(os.path.abspath, sys.path)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=True
         )
@@ -210,4 +297,6 @@ if __name__ == "__main__":
         warnings.simplefilter("ignore")
         print(json.dumps(walk(*FLOWS[sys.argv[1]])))
     else:
-        write("house", {"flows": [walked(name) for name in FLOWS], "imports": imports()}, seed=None)
+        flows = [walked(name) for name in FLOWS]
+        numbers = {"flows": flows, "imports": imports(), "lines": lines(), "tries": at_revisions()}
+        write("house", numbers, seed=None)

@@ -69,7 +69,18 @@ def _house(numbers: dict[str, Any]) -> str:
     imports = rows_of(
         ["import", "CPU seconds"], [[r["what"], r["cpu_s"]] for r in numbers["imports"]]
     )
-    return f"{flows}\n\n{imports}"
+    tries = rows_of(
+        ["tried", *(r["what"] for r in numbers["flows"])],
+        [[f"in code: {r['what']}", *r["changes of room"].values()] for r in numbers["tries"]]
+        + [
+            [
+                f"one room: {what}",
+                *(r["changes if some rooms were one"][what] for r in numbers["flows"]),
+            ]
+            for what in numbers["flows"][0]["changes if some rooms were one"]
+        ],
+    )
+    return f"{flows}\n\nChanges of room, tried otherwise:\n\n{tries}\n\n{imports}"
 
 
 SECTIONS: Sections = {

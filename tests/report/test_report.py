@@ -377,7 +377,7 @@ def tag_structure(page):
     return [tag for tag in tags if tag != ("span", ("class",))]  # a chip, or a number kept whole
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     HOSTILE.filter(
         lambda text: (
@@ -395,7 +395,7 @@ def test_no_text_changes_the_structure_of_the_page(text):
     assert ("td", "data-name", text) in reader.attributes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(HOSTILE)
 def test_no_text_changes_the_structure_of_the_markdown(text):
     def bones(report):
@@ -559,7 +559,7 @@ def test_without_a_ceiling_nothing_is_dashed():
 FIGURES = st.floats(-1e99, 1e99)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.tuples(st.text("abcdefg", min_size=1, max_size=60), st.floats(0, 1e99), FIGURES),
