@@ -153,18 +153,18 @@ class GradientSum(Statistic):
         if isinstance(rows, SingleRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
-        columns = np.ascontiguousarray(self.weights.T)
         if isinstance(rows, RowsThere):
             there = rows.rows  # no more than that is kept by what is recorded
             if self.class_weights is None:
                 key = self.loss, self.max_gradient_norm, self.slope_bits
-                return rows.repeated(key, lambda at: self._sum_at(at, there, codes), columns)
+                return rows.repeated(key, lambda at: self._sum_at(at, there, codes), self.weights)
             rows = there
-        return self._sum_at(like(rows, columns), rows, codes)
+        return self._sum_at(like(rows, self.weights), rows, codes)
 
-    def _sum_at(self, columns: Array, rows: Array, codes: Array) -> Array:
-        slopes = self._slopes(rows @ columns, codes)
-        return namespace_of(slopes).matrix_transpose(slopes) @ rows
+    def _sum_at(self, weights: Array, rows: Array, codes: Array) -> Array:
+        xp = namespace_of(weights)
+        slopes = self._slopes(rows @ xp.matrix_transpose(weights), codes)
+        return xp.matrix_transpose(slopes) @ rows
 
     def add_up_persons(self, rows: Array | SingleRows, codes: NDArray[np.intp], size: int) -> Array:
         """Do the same for persons, whose terms together keep the joint bound."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -198,8 +199,6 @@ class ScoreWeights:
     ----------
     rounded : ndarray of shape (n_scores, width)
         The weights on the grid.
-    columns : ndarray of shape (width, n_scores)
-        The same in single precision.
     """
 
     def __init__(self, weights: Doubles) -> None:
@@ -210,7 +209,11 @@ class ScoreWeights:
             if _longest(self.rounded) <= 2.0**exponent * (1 - ROUNDING_MARGIN):
                 break
             exponent += 1  # rounding has made them longer
-        self.columns: Singles = np.ascontiguousarray(self.rounded.T, dtype=np.float32)
+
+    @cached_property
+    def columns(self) -> Singles:
+        """The weights of each score as a column, in single precision."""
+        return np.ascontiguousarray(self.rounded.T, dtype=np.float32)
 
 
 def _longest(weights: Doubles) -> float:
