@@ -141,9 +141,9 @@ class Explanation:
     pairs: tuple[PairTerm, ...] = ()
 
     note = (
-        "Bands cover what the same descent from the same knots finds without noise on its "
-        "gradients. They say nothing of the sampling error: how far other records of the same "
-        "kind would move the curves."
+        "The bands show the effect of the noise on the gradients: they cover the curves that the "
+        "same training from the same knots would find without it. They do not include sampling "
+        "error, that is, how much other records of the same kind would change the curves."
     )
 
     def __getitem__(self, name: str) -> ColumnCurve:
