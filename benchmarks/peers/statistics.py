@@ -136,6 +136,9 @@ def means() -> Iterator[dict[str, Any]]:
 # Densities ---------------------------------------------------------------------------------------
 
 
+PER_CELL = 64  # points at which a density is added up
+
+
 def densities() -> Iterator[dict[str, Any]]:
     """Give total variations between a released distribution and the true or a held-out one.
 
@@ -166,12 +169,14 @@ def densities() -> Iterator[dict[str, Any]]:
 
 def _released_density(x: np.ndarray, edges: Any, cells: int, epsilon: float) -> Callable[[], Any]:
     box = Bounds(lower=float(edges[0]), upper=float(edges[-1]))
-    width = (edges[-1] - edges[0]) / cells
-    middles = edges[0] + width * (np.arange(cells) + 0.5)
+    # Ages are whole numbers, of which a density makes peaks: a cell's mass, not its middle.
+    width = (edges[-1] - edges[0]) / (cells * PER_CELL)
+    middles = edges[0] + width * (np.arange(cells * PER_CELL) + 0.5)
 
     def release() -> np.ndarray:
         model = PrivateDensity(epsilon=epsilon, delta=DELTA, bounds=box).fit(x[:, None])
-        return np.asarray(model.density(middles[:, None]) * width)
+        masses = np.asarray(model.density(middles[:, None]) * width)
+        return masses.reshape(cells, PER_CELL).sum(axis=1)
 
     return release
 
