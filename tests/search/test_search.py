@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.progress import Progress
 from sklearn.preprocessing import Normalizer
 
 from sfumato import (
@@ -473,3 +474,25 @@ def test_a_search_over_persons_refuses_what_it_cannot_keep() -> None:
     with pytest.raises(InvalidInputError, match="column of IDs"):
         PrivateSearchCV(plain, {"n_steps": [2]}, **chosen).fit(*rows())
     assert budget.statement().charges == 0
+
+
+@pytest.mark.usefixtures("noise")
+@pytest.mark.parametrize("constant_time", [False, True])
+def test_a_progress_bar_does_not_tell_the_hidden_number_of_runs(
+    constant_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals = []
+    begin = Progress.add_task
+    monkeypatch.setattr(
+        Progress,
+        "add_task",
+        lambda *words, **options: totals.append(options["total"]) or begin(*words, **options),
+    )
+    options = {"epsilon": 4.0, "delta": 1e-3, "mean_runs": 2}
+    for n_runs in (1, 4):
+        monkeypatch.setattr("sfumato.search.search.RunLaw.number", lambda _, n=n_runs: n)
+        PrivateSearchCV(linear(), {}, constant_time=constant_time, verbose=True, **options).fit(
+            *rows(40)
+        )
+    assert len(set(totals)) == 1
+    assert (totals[0] is None) is not constant_time

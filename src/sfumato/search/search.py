@@ -97,7 +97,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     n_jobs : int, optional
         Runs at a time.
     verbose : bool, default=False
-        Show a progress bar, in runs out of all that are made.
+        Show a progress bar; of how many runs it is only with `constant_time`, where that is public.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole search.
     ledger : DatasetBudget, optional
@@ -438,7 +438,9 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
             return self._run(plan, choices[run], *data)
 
         with Progress(console=Console(stderr=True), disable=not self.verbose) as bar:
-            task = bar.add_task("Searching", total=n_runs, completed=len(scores))
+            # A share of all runs would tell how many they are, which is hidden.
+            total = n_runs if self.constant_time else None
+            task = bar.add_task("Searching", total=total, completed=len(scores))
             while len(scores) < n_runs:
                 batch = range(len(scores), min(len(scores) + step, n_runs))
                 done = map_in_parallel(one, batch, n_jobs=self.n_jobs)
