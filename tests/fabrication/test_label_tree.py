@@ -455,6 +455,25 @@ def test_constraints_are_met() -> None:
             fabricator(constraints=[wrong]).fit(people(50))
 
 
+def test_names_with_spaces_and_truth_values_in_constraints() -> None:
+    known = {"first day": None, "last day": None, "stays + more": None, "smoker": None, "a": None}
+    texts = [
+        "`first day` >= `last day`",
+        "a==`first day`+`stays + more` + smoker",
+        "if smoker == True then `last day` == 3",
+        "if a == 1 then smoker == false",
+    ]
+    found = [(each.kind, each.columns, each.values) for each in parsed(texts, known)]
+    assert found == [
+        ("order", ("last day", "first day"), ()),
+        ("sum", ("a", "first day", "stays + more", "smoker"), ()),
+        ("if", ("smoker", "last day"), (1.0, 3.0)),
+        ("if", ("a", "smoker"), (1.0, 0.0)),
+    ]
+    with pytest.raises(InvalidInputError, match="backticks"):
+        parsed(["first day <= last day"], known)
+
+
 def test_repairs() -> None:
     known = {"a": None, "b": None, "total": None}
     values = {"a": np.array([5.0, 1.0, 9.0]), "b": np.array([2.0, 3.0, 4.0]), "total": np.zeros(3)}

@@ -1,7 +1,7 @@
 """Public constraints between the columns of a table, met by fabricated rows after they are drawn.
 
-Three forms: ``a <= b`` (or ``a >= b``), ``total == a + b``, and ``if a == x then b == y``. A repair
-reads one fabricated row at a time, and nothing else.
+Three forms: ``a <= b`` (or ``a >= b``), ``total == a + b``, and ``if a == x then b == y``; a name
+with spaces stands between backticks. A repair reads one fabricated row at a time, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ __all__ = ["Constraint", "parsed", "repaired"]
 
 Values = dict[str, NDArray[np.float64]]
 
-_ORDER = re.compile(r"\s*(\S+)\s*(<=|>=)\s*(\S+)\s*")
-_SUM = re.compile(r"\s*(\S+)\s*==\s*(\S+(?:\s*\+\s*\S+)+)\s*")
-_IF = re.compile(r"\s*if\s+(\S+)\s*==\s*(.+?)\s+then\s+(\S+)\s*==\s*(.+?)\s*")
+_NAME = r"`[^`]+`|[^\s`]+"
+_ORDER = re.compile(rf"\s*({_NAME})\s*(<=|>=)\s*({_NAME})\s*")
+_SUM = re.compile(rf"\s*({_NAME})\s*==\s*((?:{_NAME})(?:\s*\+\s*(?:{_NAME}))+)\s*")
+_IF = re.compile(rf"\s*if\s+({_NAME})\s*==\s*(.+?)\s+then\s+({_NAME})\s*==\s*(.+?)\s*")
+TRUTH = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
@@ -63,27 +65,32 @@ def parsed(
 
 def _read(text: str, categories: Mapping[str, Sequence[Any] | None]) -> Constraint:
     if match := _IF.fullmatch(text):
-        columns: tuple[str, ...] = (match[1], match[3])
+        columns: tuple[str, ...] = (_bare(match[1]), _bare(match[3]))
         values = tuple(
             _value(text, name, word, categories)
             for name, word in zip(columns, (match[2], match[4]), strict=True)
         )
         return Constraint("if", columns, values)
     if match := _ORDER.fullmatch(text):
-        columns = (match[1], match[3]) if match[2] == "<=" else (match[3], match[1])
-        kind = "order"
+        first, second = _bare(match[1]), _bare(match[3])
+        columns, kind = (first, second) if match[2] == "<=" else (second, first), "order"
     elif match := _SUM.fullmatch(text):
-        columns, kind = (match[1], *re.split(r"\s*\+\s*", match[2].strip())), "sum"
+        parts = re.findall(r"`[^`]+`|[^\s`+]+", match[2])
+        columns, kind = (_bare(match[1]), *map(_bare, parts)), "sum"
     else:
         raise InvalidInputError(
             f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and "
-            "'if a == x then b == y'."
+            "'if a == x then b == y'; a name with spaces stands between backticks."
         )
     for name in columns:
         _require(text, name, categories)
         if categories[name] is not None:
             raise InvalidInputError(f"The constraint {text!r} compares categories of {name!r}.")
     return Constraint(kind, columns)
+
+
+def _bare(name: str) -> str:
+    return name.strip("`")
 
 
 def _require(text: str, name: str, categories: Mapping[str, Any]) -> None:
@@ -96,7 +103,7 @@ def _value(text: str, name: str, word: str, categories: Mapping[str, Any]) -> fl
     listed, plain = categories[name], word.strip("'\"")
     try:
         if listed is None:
-            return float(plain)
+            return TRUTH[plain.lower()] if plain.lower() in TRUTH else float(plain)
         return float([str(each) for each in listed].index(plain))
     except ValueError:
         raise InvalidInputError(
