@@ -136,6 +136,16 @@ def test_what_reads_as_a_number_is_that_number(cell: Any, number: float) -> None
     assert as_number(cell) == number
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
+def test_a_date_that_python_cannot_hold_is_missing(kind: pa.DataType) -> None:
+    """pandas on Arrow cannot hand such a cell over, neither in a table nor as a label."""
+    far = pa.array([0, 2**30 * (1 if kind == pa.date32() else 86_400_000)], f"int{kind.bit_width}")
+    days = pd.Series(far.view(kind), dtype=pd.ArrowDtype(kind))
+    rows = as_rows(pd.DataFrame({"day": days, "size": [1.0, 2.0]}))
+    assert rows[:, 1].tolist() == [1.0, 2.0]
+    assert Bounds(norm=1.0, labels=["a", "b"]).clip_labels(days)[0].tolist() == [0, 0]
+
+
 NUMBERS = st.floats(allow_nan=False, width=64) | st.integers(-(2**70), 2**70) | st.booleans()
 RECORDS = st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=2, max_size=5)
 

@@ -25,7 +25,15 @@ from sklearn.utils.validation import check_array, validate_data
 
 from sfumato.exceptions import InvalidInputError, InvalidTypeError
 
-__all__ = ["as_cells", "as_number", "as_numbers", "as_rows", "checked_rows", "real_text"]
+__all__ = [
+    "as_cells",
+    "as_number",
+    "as_numbers",
+    "as_rows",
+    "cells_of",
+    "checked_rows",
+    "real_text",
+]
 
 TRUTHS = {"true": 1, "false": 0}
 REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
@@ -118,11 +126,46 @@ def as_cells(values: Any) -> NDArray[Any]:
         One-dimensional for a list.
     """
     if not isinstance(values, list | tuple):
-        return np.asarray(values)
+        try:
+            return np.asarray(values)
+        except (OverflowError, ValueError):  # of one cell, such as a date that Python cannot hold
+            return _objects(values)
     cells = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         boxed = isinstance(value, list | tuple) and len(value) == 1
         cells[place] = value[0] if boxed else value
+    return cells
+
+
+def cells_of(column: Any) -> list[Any]:
+    """Give the cells of a column as objects, None for one that Python cannot hold.
+
+    Parameters
+    ----------
+    column : column
+        Of any library.
+
+    Returns
+    -------
+    list
+        The cells.
+    """
+    try:
+        return list(column)
+    except Exception:  # of a date beyond the years of Python, say; then each by itself
+        return [_cell(column, place) for place in range(len(column))]
+
+
+def _cell(column: Any, place: int) -> Any:
+    try:
+        return next(iter(column[place : place + 1]))
+    except Exception:
+        return None
+
+
+def _objects(column: Any) -> NDArray[Any]:
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = cells_of(column)
     return cells
 
 
@@ -179,8 +222,7 @@ def _column_numbers(column: Any) -> Array:
     try:
         cells = np.asarray(column)
     except Exception:  # of types that NumPy lacks, such as whole numbers of 128 bits
-        cells = np.empty(len(column), dtype=object)
-        cells[:] = list(column)
+        cells = _objects(column)
     if cells.ndim != 1:  # a column of sequences, all of one length
         return np.full(len(column), np.nan)
     return as_numbers(cells)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import as_number, real_text
+from sfumato.cells import as_number, cells_of, real_text
 from sfumato.exceptions import InvalidInputError
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "arrow_kind",
     "as_column",
     "as_numbers",
-    "cells_of",
     "codes_of",
     "is_text",
     "read_as",
@@ -166,21 +165,6 @@ def as_column(column: Any) -> Any:
         return column.to_arrow() if library == "polars" else _stored(column)
     except (arrow().ArrowException, TypeError, ValueError, NotImplementedError):
         return texts([text_of(cell) for cell in cells_of(column)])
-
-
-def cells_of(column: Any) -> list[Any]:
-    """Give the cells of a column as objects, None for one that Python cannot hold."""
-    try:
-        return list(column)
-    except Exception:  # of a date beyond the years of Python, say; then each by itself
-        return [_cell(column, place) for place in range(len(column))]
-
-
-def _cell(column: Any, place: int) -> Any:
-    try:
-        return next(iter(column[place : place + 1]))
-    except Exception:
-        return None
 
 
 def _holds_times(dtype: Any) -> bool:

@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.cells import cells_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import (
     arrow,
     as_column,
-    cells_of,
     is_text,
     read_as,
     text_of,
