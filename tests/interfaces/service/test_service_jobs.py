@@ -132,6 +132,11 @@ def test_what_is_wrong_is_told_before_a_row_is_read(
         {"parameters": {"__class__": 1}},
         {"kind": "density", "estimator": "Fabricator"},
         {"kind": "search", "estimator": "PrivateLinearClassifier"},
+        {
+            "kind": "search",
+            "estimator": "PrivateLinearClassifier",
+            "grid": {"n_steps": [*range(20)], "learning_rate": [*range(20)]},
+        },
         {"columns": ["age"]},
         {"epsilon": 1e400},
         {"epsilon": -1},

@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -74,6 +75,7 @@ CLOSED = {
     *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
     *("device", "memory", "resume", "estimator", "param_grid", "scoring", "kernel", "features"),
 }
+MOST_TRIED = 200  # settings of a search, each planned before the charge
 MOST_ITEMS, DEEPEST, LONGEST_TEXT = 1000, 4, 200
 REHEARSED_ROWS = 500
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
@@ -115,6 +117,8 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known or not isinstance(values, list) or not values:
             raise InvalidInputError(f"'grid' must list values of parameters. Got {name!r}.")
         _check_value(name, values, 0)
+    if math.prod(len(values) for values in grid.values()) > MOST_TRIED:
+        raise InvalidInputError(f"'grid' must give at most {MOST_TRIED} combinations of values.")
     columns = list(record.get("columns") or [])
     if columns and kind not in ("density", "curve", "function"):
         raise InvalidInputError("'columns' are chosen for a density, a curve or a function only.")
