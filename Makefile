@@ -110,7 +110,7 @@ linkcheck: $(STAMPS)/docs
 bench: $(STAMPS)/test
 	$(BIN)/python -m benchmarks
 
-# Whether every benchmark still runs: a minute and a half each, within the hour; keeps no numbers.
+# Whether every benchmark still runs: a minute each, within the hour; keeps no numbers.
 bench-quick: $(STAMPS)/test
 	$(BIN)/python -m benchmarks --quick
 
