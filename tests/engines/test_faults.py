@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 
 import sfumato
@@ -208,3 +210,17 @@ def test_a_remote_engine_makes_the_guarantee_conditional(
     assert "workers of the engine" in str(model.guarantee_)
     assert model.fit(tmp_path / "table.parquet").guarantee_.status == "proved"
     assert model.fit(table).guarantee_.status == "proved"
+
+
+def test_errors_of_queries_quote_no_cell(table: pd.DataFrame) -> None:
+    """A cast that fails for one cell names it; the fit tells that the engine gave up."""
+    texts = table.assign(level=["secret", *["1"] * (len(table) - 1)])
+    cast = "SELECT * REPLACE (CAST(level AS INTEGER) AS level) FROM texts"
+    queries = {
+        "DuckDB": duckdb.sql(cast),
+        "Polars": polars.from_pandas(texts).lazy().with_columns(polars.col("level").cast(int)),
+    }
+    for engine, query in queries.items():
+        with pytest.raises(EngineError, match=engine) as error:
+            _model(relation="add_or_remove_one").fit(query)
+        assert "secret" not in str(error.value)

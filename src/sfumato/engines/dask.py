@@ -84,7 +84,9 @@ class FrameParts(DelayedParts):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        super().__init__(frame.to_delayed(), list(map(str, frame.columns)))
+        with reported("Dask"):  # which looks at cells already as it plans
+            parts = frame.to_delayed()
+        super().__init__(parts, list(map(str, frame.columns)))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
         """Read no more than these columns."""

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
+from sfumato.engines.failures import reported
 from sfumato.exceptions import InvalidInputError
 from sfumato.memory import free_memory
 from sfumato.sums.identities import partition_of
@@ -247,8 +248,13 @@ class QueryParts(LocalParts):
         return QueryParts(fewer)._reporting_as(self)
 
     def _batches(self) -> Iterator[Any]:
+        """Compute the rows; an error of the query may quote a cell, and is reported without."""
+        with reported("Polars" if self.library == "polars" else "DuckDB"):
+            yield from self._computed()
+
+    def _computed(self) -> Iterator[Any]:
         table = arrow().Table
-        if library_of(self._query) == "polars":
+        if self.library == "polars":
             for frame in self._query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
                 yield from (
                     table.from_batches([batch]) for batch in frame.to_arrow().to_batches(BATCH_ROWS)
