@@ -2,7 +2,8 @@
 
 Ratios are total variations by those of the private histogram, bands those of 95 %, on the laws and
 budgets of `bench_densities`. Rules are judged by the laws of `TUNED`; the figures of the others are
-for the reader. Run as ``python -m benchmarks.bench_densities_tries [NUMBER ...]``.
+for the reader. Run as ``python -m benchmarks.bench_densities_tries [NUMBER ...]``;
+``keep FILE ...`` takes over what other machines have measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -102,8 +104,12 @@ def main() -> None:
     path = RESULTS / f"{NAME}.json"
     kept = json.loads(path.read_text())["numbers"] if path.exists() else []
     found = {(n["part"], n["tried"]): n for n in kept}
-    for number in map(int, sys.argv[1:] or range(len(TRIES))):
-        each = measured(TRIES[number])
+    asked = sys.argv[1:] or [str(number) for number in range(len(TRIES))]
+    if asked[0] == "keep":  # what other machines have measured
+        made = [n for file in asked[1:] for n in json.loads(Path(file).read_text())["numbers"]]
+    else:
+        made = (measured(TRIES[int(number)]) for number in asked)
+    for each in made:
         found[each["part"], each["tried"]] = each
         order = [(t.part, t.tried) for t in TRIES]
         write(NAME, [found[key] for key in order if key in found], seed=densities.SEED, runs=RUNS)

@@ -3,7 +3,8 @@
 One setting differs from what is taken; `TRIES` names them. Settings are judged on training rows
 alone ("chosen"): fabricated from four fifths of them, learners scored on the fifth. The figures of
 test rows ("shown") are for the reader. One record added or removed, delta 1e-5. Run as
-``python -m benchmarks.bench_fabricated_tries [NUMBER ...]``: numbers of the tries, all by default.
+``python -m benchmarks.bench_fabricated_tries [NUMBER ...]``: numbers of the tries, all by default;
+``keep FILE ...`` takes over what other machines have measured.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -35,7 +37,7 @@ class Try:
     cells: str  # "bins" are public, "knots" released
     tried: str
     constants: dict[str, Any] = field(default_factory=dict)
-    shrunk: bool = True
+    shrunk: str = "chosen"  # by estimated risk; or "always", or "never"
     joined: bool = False  # public bins joined to fewer in pairs, as released ones are
 
 
@@ -47,8 +49,9 @@ EIGHT = {"LEVELS_BY_SIGNAL": ((5000.0, 5), (40.0, 3))}
 FOUR = {"LEVELS_BY_SIGNAL": ((5000.0, 5), (40.0, 2))}
 TRIES = (
     Try(0.1, "bins", "as taken: pairs shrunk, .8 for columns"),
-    Try(0.1, "bins", "pairs as they are, .7 for columns (before)", _shares(0.7), shrunk=False),
-    Try(0.1, "bins", "pairs as they are, .8 for columns", _shares(0.8), shrunk=False),
+    Try(0.1, "bins", "pairs as they are, .7 for columns (before)", _shares(0.7), shrunk="never"),
+    Try(0.1, "bins", "pairs shrunk whatever their risk", shrunk="always"),
+    Try(0.1, "bins", "pairs as they are, .8 for columns", _shares(0.8), shrunk="never"),
     Try(0.1, "bins", "half for columns", _shares(0.5)),
     Try(0.1, "bins", ".7 for columns", _shares(0.7)),
     Try(0.1, "bins", ".9 for columns", _shares(0.9)),
@@ -57,9 +60,10 @@ TRIES = (
     Try(0.1, "bins", "pairs of at most eight cells a column", EIGHT, joined=True),
     Try(0.1, "bins", "pairs of at most four cells a column", FOUR, joined=True),
     Try(0.1, "knots", "as taken"),
-    Try(0.1, "knots", "pairs as they are, .7 for columns (before)", _shares(0.7), shrunk=False),
+    Try(0.1, "knots", "pairs as they are, .7 for columns (before)", _shares(0.7), shrunk="never"),
     Try(1.0, "bins", "as taken: pairs shrunk, half for columns"),
-    Try(1.0, "bins", "pairs as they are (before)", shrunk=False),
+    Try(1.0, "bins", "pairs shrunk whatever their risk", shrunk="always"),
+    Try(1.0, "bins", "pairs as they are (before)", shrunk="never"),
     Try(1.0, "knots", "as taken"),
     Try(1.0, "knots", ".6 for columns", _shares(0.6)),
     Try(1.0, "knots", ".75 for columns", _shares(0.75)),
@@ -75,13 +79,21 @@ def set_up(each: Try) -> ExitStack:
     stack = ExitStack()
     for name, value in each.constants.items():
         stack.enter_context(patch.object(tree_plan, name, value))
-    if not each.shrunk:
+    if each.shrunk == "never":
         stack.enter_context(patch.object(tree_masses, "_shrunk", lambda shares, *_: shares))
+    if each.shrunk == "always":
+        stack.enter_context(patch.object(tree_masses, "_shrunk", _shrunk))
     if each.joined:
         number = table_cells._number
         joined = lambda *facts: replace(number(*facts), is_fine=True)  # noqa: E731
         stack.enter_context(patch.object(table_cells, "_number", joined))
     return stack
+
+
+def _shrunk(shares: np.ndarray, expected: np.ndarray, variance: float) -> np.ndarray:
+    difference = shares - expected
+    length = np.maximum(np.square(difference).sum(axis=(0, 1)), 1e-300)
+    return expected + np.maximum(0.0, 1 - difference[..., 0].size * variance / length) * difference
 
 
 def parts() -> Iterator[tuple[str, Any, Any]]:
@@ -128,8 +140,12 @@ def main() -> None:
     path = RESULTS / f"{NAME}.json"
     kept = json.loads(path.read_text())["numbers"] if path.exists() else []
     found = {(n["epsilon"], n["cells"], n["tried"]): n for n in kept}
-    for number in map(int, sys.argv[1:] or range(len(TRIES))):
-        each = measured(TRIES[number])
+    asked = sys.argv[1:] or [str(number) for number in range(len(TRIES))]
+    if asked[0] == "keep":  # what other machines have measured
+        made = [n for file in asked[1:] for n in json.loads(Path(file).read_text())["numbers"]]
+    else:
+        made = (measured(TRIES[int(number)]) for number in asked)
+    for each in made:
         found[each["epsilon"], each["cells"], each["tried"]] = each
         order = [(t.epsilon, t.cells, t.tried) for t in TRIES]
         write(NAME, [found[key] for key in order if key in found], seed=SEED)

@@ -16,7 +16,13 @@ from sfumato import Bounds, Fabricator, TableBounds, load, save
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.constraints import parsed, repaired
 from sfumato.fabrication.table_cells import MOST_CATEGORIES, ColumnCells, TableCells, public_columns
-from sfumato.fabrication.tree_masses import LabelTree, ReleasedTree, _whole_rows
+from sfumato.fabrication.tree_masses import (
+    LabelTree,
+    ReleasedTree,
+    _masses,
+    _shrunk,
+    _whole_rows,
+)
 from sfumato.fabrication.tree_plan import (
     MOST_COUNTS,
     coarse_sizes,
@@ -640,3 +646,26 @@ def test_atoms_of_whole_numbers_survive() -> None:
     for value in (1, 39, 40, 41, 99):
         assert (made["hours"] == value).mean() == pytest.approx((hours == value).mean(), abs=5e-3)
     assert (late[made["hours"] > 40] == "yes").all()
+
+
+@pytest.mark.parametrize("kind", ["independent", "diagonal"])
+def test_pairs_are_shrunk_where_that_is_nearer_to_the_truth(
+    kind: str, rng: np.random.Generator
+) -> None:
+    """Oracle: the truth. Independent columns under much noise, and columns that say the same."""
+    first, second = rng.dirichlet(np.ones(8)), rng.dirichlet(np.ones(8))
+    if kind == "diagonal":
+        second = first
+    expected = (first[:, None] * second[None, :])[..., None]
+    truth = np.diag(first)[..., None] if kind == "diagonal" else expected
+    errors = []
+    for _ in range(50):
+        noisy = truth + rng.normal(0, 0.01, truth.shape)
+        found = _shrunk(noisy, expected, 0.01**2)
+        errors.append([np.abs(_masses(each) - truth).sum() for each in (found, noisy)])
+    mean_found, mean_noisy = np.mean(errors, axis=0)
+    if kind == "independent":
+        assert mean_found < 0.5 * mean_noisy
+    else:
+        assert mean_found <= 1.01 * mean_noisy
+    np.testing.assert_allclose(_shrunk(truth, expected, 0.0), truth, atol=1e-12)
