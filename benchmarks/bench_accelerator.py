@@ -25,7 +25,7 @@ from joblib import cpu_count
 from benchmarks.bench_frontier import FEATURES, images
 from benchmarks.recording import RESULTS, write
 from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.kernels import arrays, replay
+from sfumato.kernels import arrays
 from sfumato.linear import fit as linear_fit
 from sfumato.linear import private
 from sfumato.mechanisms import gaussian, sampling
@@ -77,25 +77,21 @@ def linear(runs: int) -> Iterator[dict[str, Any]]:
         bounds = Bounds(norm=1.0, labels=range(N_CLASSES))
         return PrivateLinearClassifier(fit_intercept=False, bounds=bounds, **words).fit(rows, y)
 
-    is_recorded = replay.is_accelerated
-    for what in ("as it is", "steps not recorded"):
-        replay.is_accelerated = is_recorded if what == "as it is" else lambda _: False
-        fitted()  # loads the libraries
-        walls, accuracies = [], []
-        for _ in range(runs):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            model = fitted()
-            torch.cuda.synchronize()
-            walls.append(round(time.perf_counter() - start, 3))
-            accuracies.append(float(np.mean(model.predict(queries) == y_test)))
-        yield {
-            "what": what,
-            "fit_wall_s": round(float(np.mean(walls)), 3),
-            "each": walls,
-            "accuracy": round(float(np.mean(accuracies)), 4),
-        }
-    replay.is_accelerated = is_recorded
+    fitted()  # loads the libraries
+    walls, accuracies = [], []
+    for _ in range(runs):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        model = fitted()
+        torch.cuda.synchronize()
+        walls.append(round(time.perf_counter() - start, 3))
+        accuracies.append(float(np.mean(model.predict(queries) == y_test)))
+    yield {
+        "what": "as it is",
+        "fit_wall_s": round(float(np.mean(walls)), 3),
+        "each": walls,
+        "accuracy": round(float(np.mean(accuracies)), 4),
+    }
     yield {"what": "seconds of its parts, one inside the other", **parts_of(fitted)}
 
 

@@ -46,9 +46,9 @@ def _frontier(numbers: list[dict[str, Any]]) -> str:
         [
             [
                 *key,
-                *(found[e]["accuracy"] for e in epsilons),
-                found[epsilons[0]]["runs"],
-                found[epsilons[0]]["fit_wall_s"],
+                *(found[e]["accuracy"] if e in found else "" for e in epsilons),
+                " and ".join(map(str, sorted({each["runs"] for each in found.values()}))),
+                found[min(found)]["fit_wall_s"],
             ]
             for key, found in rows.items()
         ],
@@ -181,7 +181,11 @@ def _margins_peers(numbers: list[dict[str, Any]]) -> str:
         + rows_of(
             ["classifier", *(f"epsilon {e:g}" for e in epsilons), "fit s"],
             [
-                [name, *(found[e]["accuracy"] for e in epsilons), found[epsilons[-1]]["fit_wall_s"]]
+                [
+                    name,
+                    *(found[e]["accuracy"] if e in found else "" for e in epsilons),
+                    found[max(found)]["fit_wall_s"],
+                ]
                 for name, found in rows.items()
             ],
         )

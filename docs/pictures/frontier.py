@@ -88,7 +88,8 @@ def colour() -> tuple[dict[str, Curve], dict[str, Curve]]:
     added = {"relation": "add_or_remove_one"}
     ours = {
         "linear, both features": curve(rows, features="best", **added),
-        "linear, both, replace": curve(rows, features="best", relation="replace_one"),
+        "linear, both, net's coarse grids": curve(rows, features="best, coarse grids", **added),
+        "the same, replace": curve(rows, features="best, coarse grids", relation="replace_one"),
         "linear, random-process net": curve(rows, features="random-process", **added),
         "linear, scattering": curve(rows, features="mirrored", **added),
     }

@@ -27,7 +27,6 @@ from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.singles import ScoreWeights, SingleRows
 from sfumato.sums.statistics import Statistic
-from sfumato.sums.there import RowsThere
 
 __all__ = [
     "LARGEST_STEP",
@@ -148,21 +147,12 @@ class GradientSum(Statistic):
         """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
-    def add_up(self, rows: Array | SingleRows | RowsThere, codes: Array) -> Array:
+    def add_up(self, rows: Array | SingleRows, codes: Array) -> Array:
         """Add up clipped slopes times rows."""
         if isinstance(rows, SingleRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
-        if isinstance(rows, RowsThere):
-            there = rows.rows  # no more than that is kept by what is recorded
-            if self.class_weights is None:
-                key = self.loss, self.max_gradient_norm, self.slope_bits
-                return rows.repeated(key, lambda at: self._sum_at(at, there, codes), self.weights)
-            rows = there
-        return self._sum_at(like(rows, self.weights), rows, codes)
-
-    def _sum_at(self, weights: Array, rows: Array, codes: Array) -> Array:
-        xp = namespace_of(weights)
+        xp, weights = namespace_of(rows), like(rows, self.weights)
         slopes = self._slopes(rows @ xp.matrix_transpose(weights), codes)
         return xp.matrix_transpose(slopes) @ rows
 

@@ -46,7 +46,6 @@ from sfumato.sums.persons import (
 )
 from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
-from sfumato.sums.there import RowsThere
 
 __all__ = ["ArrayRecords", "Block", "Records", "cached_rows", "rows_for_objective"]
 
@@ -306,7 +305,7 @@ class Records(ABC):
                 if not is_from_another_library(coarse):
                     yield SingleRows.of(coarse), codes, size
                 elif self.person is None:  # classes go along, and not on each pass
-                    yield RowsThere(by_columns(coarse)), like(coarse, codes), size
+                    yield by_columns(coarse), like(coarse, codes), size
                 else:
                     yield coarse, codes, size
 
@@ -556,6 +555,4 @@ def _readable(rows: Array, statistic: Statistic) -> Array:
     """Give rows in double precision, unless the statistic can read those in single precision."""
     if isinstance(rows, SingleRows):
         return rows if statistic.takes_singles else rows.doubles()
-    if isinstance(rows, RowsThere):
-        return rows if statistic.takes_singles else rows.rows
     return rows if is_from_another_library(rows) else rows.astype(np.float64, copy=False)

@@ -37,8 +37,7 @@ class Statistic(ABC):
     """
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
-    # Whether `add_up` reads rows held as `SingleRows` or as `RowsThere`.
-    takes_singles: ClassVar[bool] = False
+    takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `SingleRows`
 
     @property
     @abstractmethod
