@@ -125,7 +125,7 @@ def _densities_tries(numbers: list[dict[str, Any]]) -> str:
         [
             each["part"],
             each["tried"],
-            each["mean_ratio_of_tuned_laws"],
+            each.get("mean_ratio_of_tuned_laws", ""),
             each["mean_ratio"],
             "; ".join(f"{law}, {n}, {e:g}: {r}" for law, n, e, r in each["above_the_histogram"]),
             " to ".join(map(str, each.get("band_cover_from_to", []))),
