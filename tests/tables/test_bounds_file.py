@@ -56,7 +56,7 @@ def test_the_file_explains_itself() -> None:
 
 def test_nothing_is_used_before_it_is_confirmed() -> None:
     BOUNDS.require_confirmed()
-    with pytest.raises(MissingBoundsError, match="confirmed = true"):
+    with pytest.raises(MissingBoundsError, match="sfumato confirm"):
         replace(BOUNDS, confirmed=False).require_confirmed()
 
 

@@ -46,7 +46,6 @@ class Outcome:
             "printed text": self.printed,
             "warning filters": self.filters,
             "list of functions at exit": self.at_exit,
-            "content of the files": self.files,
         }
 
     def warn_again(self) -> None:

@@ -104,6 +104,10 @@ def _compare(first: _Fit, second: _Fit) -> None:
             f"The {way} of fit depends on the rows: {words!r} and {second.outcome.said()[way]!r}.",
         )
     require(
+        first.outcome.files == second.outcome.files,
+        "The content of the files that fit writes depends on the rows.",
+    )
+    require(
         len(first.tape.releases) == len(second.tape.releases),
         "The number of releases depends on the rows.",
     )
