@@ -95,7 +95,8 @@ def test_a_pilot_of_a_number_forecasts_near_the_truth() -> None:
 
 @pytest.mark.parametrize(
     ("task", "model"),
-    [("label", name) for name in CLASSIFIERS] + [("number", name) for name in REGRESSORS],
+    [("label", name) for name in CLASSIFIERS if curves.has_curves("label", name)]
+    + [("number", name) for name in REGRESSORS],
 )
 def test_forecasts_hold_for_sets_that_are_left_out(
     task: str, model: str, monkeypatch: pytest.MonkeyPatch
@@ -179,3 +180,15 @@ def test_a_number_is_planned_in_its_own_units(tmp_path: Path) -> None:
     assert "the mean" in told
     assert "833" in told  # a sixth of the range: what the mean of the target is off by
     assert run(*words, "--accuracy", 0.9).exit_code == 2
+
+
+@pytest.mark.usefixtures("noise")
+def test_hulls_are_planned_from_simulated_rows_alone() -> None:
+    found = plan(400, 4, epsilon=4.0, delta=1e-5, models=["hull"])
+    (model,) = found.models
+    assert model.interval[0] + 0.2 > 0.5
+    assert model.interval[0] <= model.accuracy <= model.interval[1]
+    assert "Of hull no curves were measured" in found.made
+    X, y = simulated(Shape(50, 3), 0.9, 7)
+    with pytest.raises(InvalidInputError, match="'model' must be of"):
+        pilot(X, y, bounds=Bounds(norm=1.5, labels=[0, 1]), epsilon=1.0, model="hull")

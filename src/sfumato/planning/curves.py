@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SHARES", "Forecast", "forecast", "scores", "skills"]
+__all__ = ["SHARES", "Forecast", "forecast", "has_curves", "scores", "skills"]
 
 FILE = Path(__file__).parent / "curves.json"
 SHARES = {"pilot": 0.1, "fit": 0.07, "score": 0.03}  # of mu²
 WIDTHS = np.array([0.1, 0.7, 0.7])  # of score, log(n mu), log(columns): how far curves speak
+FEWEST_CURVES = 5
 LEAST_SPREAD = 0.01  # what two runs differ by anyway
 COVERED = 0.9  # of sets that made no curve
 PRIOR_WEIGHT = 1.0  # of how all gains differ, beside curves nearby: one pair's at the same place
@@ -163,6 +164,11 @@ def _factor(task: str, model: str) -> float:
         ratios.append(abs(gain - mean) / spread)
     n_sets = len(set(pairs.sets.tolist()))
     return float(np.quantile(ratios, min(1.0, math.ceil(COVERED * (n_sets + 1)) / n_sets)))
+
+
+def has_curves(task: str, model: str) -> bool:
+    """Tell whether learning curves of a model were measured, on enough sets to foretell others."""
+    return len(_curves(task, model)) >= FEWEST_CURVES
 
 
 def _curves(task: str, model: str) -> list[dict[str, Any]]:

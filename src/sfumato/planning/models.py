@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.functions import PrivateKernelClassifier, PrivateKernelRegressor
 from sfumato.linear import PrivateLinearClassifier, PrivateLinearRegressor
 from sfumato.moments import PrivateGaussianClassifier
@@ -16,6 +17,7 @@ CLASSIFIERS: dict[str, Any] = {
     "gaussian": PrivateGaussianClassifier,
     "additive": PrivateAdditiveClassifier,
     "kernel": PrivateKernelClassifier,
+    "hull": PrivateAffineHullClassifier,
 }
 REGRESSORS: dict[str, Any] = {
     "linear": PrivateLinearRegressor,

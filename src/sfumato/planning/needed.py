@@ -43,7 +43,7 @@ def epsilon_needed(
         Labels.
     scenario : {"hard", "typical", "easy"}, default="typical"
         How separable the classes are taken to be.
-    model : {"linear", "gaussian", "additive", "kernel"}, default="linear"
+    model : {"linear", "gaussian", "additive", "kernel", "hull"}, default="linear"
         Which model.
     seed : int, default=0
         Of the simulated rows.
@@ -84,7 +84,7 @@ def rows_needed(
         Labels.
     scenario : {"hard", "typical", "easy"}, default="typical"
         How separable the classes are taken to be.
-    model : {"linear", "gaussian", "additive", "kernel"}, default="linear"
+    model : {"linear", "gaussian", "additive", "kernel", "hull"}, default="linear"
         Which model.
     seed : int, default=0
         Of the simulated rows.

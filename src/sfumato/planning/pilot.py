@@ -14,7 +14,7 @@ from sfumato.accounting.receipt import prepay
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.planning.curves import SHARES, forecast
+from sfumato.planning.curves import SHARES, forecast, has_curves
 from sfumato.planning.models import CLASSIFIERS, REGRESSORS
 from sfumato.search.candidates import planned_events
 from sfumato.search.scores import ScoreSum, row_scores, scorer_for
@@ -94,7 +94,9 @@ def pilot(
     was within .02 for half of them only, and no design that was tried does much better
     (benchmarks/results/planning.json and planning_designs.json).
     """
-    known = CLASSIFIERS if target_bounds is None else REGRESSORS
+    task = "label" if target_bounds is None else "number"
+    every = CLASSIFIERS if target_bounds is None else REGRESSORS
+    known = {name: kind for name, kind in every.items() if has_curves(task, name)}
     if model not in known:
         raise InvalidInputError(f"'model' must be of {', '.join(known)}. Got {model!r}.")
     if target_bounds is None and isinstance(bounds, Bounds) and bounds.labels is None:
@@ -119,7 +121,7 @@ def pilot(
     score, deviation = float(total) / n_rows, math.sqrt(mechanism.variance()) / n_rows
     left = epsilon_from_mu(mu * math.sqrt(1 - SHARES["pilot"]), delta)
     found = forecast(
-        "label" if target_bounds is None else "number",
+        task,
         model,
         level=n_rows * fit_mu,
         n_features=_width(X, bounds),

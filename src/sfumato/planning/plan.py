@@ -12,7 +12,7 @@ import numpy as np
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.planning.curves import scores, skills
+from sfumato.planning.curves import has_curves, scores, skills
 from sfumato.planning.models import CLASSIFIERS, REGRESSORS
 from sfumato.planning.simulation import SCENARIOS, Shape, simulated, simulated_numbers
 
@@ -166,7 +166,11 @@ def plan(
         _planned(name, shape, epsilon, delta, relation, scenario, seed) for name in chosen
     )
     plain = simulated_scores("linear", _cut(shape), math.inf, delta, SCENARIOS[scenario], seed)
-    n_sets = len(skills("number" if shape.n_classes == 0 else "label", "linear", 1.0))
+    task = "number" if shape.n_classes == 0 else "label"
+    n_sets = len(skills(task, "linear", 1.0))
+    bare = [name for name in chosen if not has_curves(task, name)]
+    told = MADE.format(sets=n_sets, scenario=scenario, separability=SCENARIOS[scenario])
+    told += f" Of {', '.join(bare)} no curves were measured: simulated rows alone." if bare else ""
     return Plan(
         shape=shape,
         epsilon=float(epsilon),
@@ -176,7 +180,7 @@ def plan(
         without_privacy=float(np.mean(plain)),
         models=planned,
         column_noise=_column_noise(ranges or {}, n_rows, epsilon, delta),
-        made=MADE.format(sets=n_sets, scenario=scenario, separability=SCENARIOS[scenario]),
+        made=told,
     )
 
 
@@ -218,9 +222,10 @@ def _planned(
     }
     every = np.concatenate(list(found.values()))
     ends = [float(every.min()), float(every.max())]
-    if math.isfinite(level):
-        is_number = shape.n_classes == 0
-        gained = skills("number" if is_number else "label", name, level)
+    is_number = shape.n_classes == 0
+    task = "number" if is_number else "label"
+    if math.isfinite(level) and has_curves(task, name):
+        gained = skills(task, name, level)
         ends += (shape.majority + np.quantile(gained, [0.05, 0.95]) * (1 - shape.majority)).tolist()
         if is_number:  # nor does a shape tell how much of its range a number takes
             ends += scores("number", name, level).tolist()
