@@ -18,7 +18,7 @@ NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"
 SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.
-NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
+NOT_HERE = ("SFUMATO_DATA", "SFUMATO_TABLES", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
 TIME_WAS_UP = ("SIGXCPU", "SIGKILL")  # of a process that the script had started
 REPRODUCTIONS = "reproduce_"  # shown on a page of their own
 

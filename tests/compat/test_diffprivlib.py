@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -33,8 +34,10 @@ MODELS = [
 
 
 @pytest.fixture(autouse=True)
-def nobody_pays_by_default() -> None:
+def nobody_pays_by_default() -> Iterator[None]:
     dp.BudgetAccountant.pop_default()
+    yield
+    dp.BudgetAccountant.pop_default()  # nor in the tests that follow in this process
 
 
 # Their documented examples ----------------------------------------------------------------------

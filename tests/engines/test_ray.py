@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import warnings
@@ -27,6 +28,7 @@ def cluster() -> Iterator[None]:
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
         yield
         ray.shutdown()
+        gc.collect()  # Ray leaves files open; no later test should hear of them
 
 
 @pytest.fixture(scope="module")
