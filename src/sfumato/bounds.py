@@ -308,12 +308,8 @@ class Bounds:
 def check_persons(person_rows: Any, per_person: Any) -> None:
     """Check what is declared about persons.
 
-    Parameters
-    ----------
-    person_rows : int or None
-        The most rows of a person.
-    per_person : str
-        How they are added up.
+    person_rows (int or None): The most rows of a person.
+    per_person (str): How they are added up.
     """
     if per_person not in WAYS:
         allowed = ", ".join(map(repr, WAYS))
@@ -335,17 +331,9 @@ def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     compared as texts, then as numbers if they read as such: one odd label turns an array of
     numbers into one of texts, so the type of `y` decides nothing.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_classes,)
-        The set, in ascending order.
-    y : array-like of shape (n_samples,)
-        Labels; any value.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Places.
+    labels (n_classes,): The set, in ascending order.
+    y (n_samples,): Labels; any value.
+    Returns (n_samples,): Places.
     """
     given = as_cells(y)
     if labels.dtype.kind in REAL_KINDS:

@@ -46,15 +46,8 @@ Array = NDArray[np.float64]
 def as_number(cell: Any) -> float:
     """Give one cell as a double, NaN for what is no number; never raises.
 
-    Parameters
-    ----------
-    cell : object
-        Anything.
-
-    Returns
-    -------
-    float
-        The number, or NaN.
+    cell: Anything.
+    Returns: The number, or NaN.
     """
     if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
         cell = cell.decode("utf-8", "replace")
@@ -75,15 +68,8 @@ def real_text(text: str) -> str:
 
     A library writes all numbers of a column so beside one that is complex.
 
-    Parameters
-    ----------
-    text : str
-        Any text.
-
-    Returns
-    -------
-    str
-        The text of the real number, or the text itself.
+    text: Any text.
+    Returns: The text of the real number, or the text itself.
     """
     found = COMPLEX.fullmatch(text) if text.endswith(("j", "j)")) else None
     return (found[1] or "0") if found else text
@@ -92,15 +78,8 @@ def real_text(text: str) -> str:
 def as_numbers(cells: Any) -> Array:
     """Give an array of cells as doubles, each by itself.
 
-    Parameters
-    ----------
-    cells : ndarray
-        Of any type and shape.
-
-    Returns
-    -------
-    ndarray of float64
-        Of the same shape; no copy where it has this type already.
+    cells (ndarray): Of any type and shape.
+    Returns: Of the same shape; no copy where it has this type already.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of beyond-double numbers, and of strange objects
@@ -115,15 +94,8 @@ def as_numbers(cells: Any) -> Array:
 def as_cells(values: Any) -> NDArray[Any]:
     """Give a sequence as an array of one cell each; a typed one keeps its type.
 
-    Parameters
-    ----------
-    values : array-like
-        A list stays a list of objects: NumPy would turn numbers beside one text into texts.
-
-    Returns
-    -------
-    ndarray
-        One-dimensional for a list.
+    values: A list stays a list of objects: NumPy would turn numbers beside one text into texts.
+    Returns: One-dimensional for a list.
     """
     if not isinstance(values, list | tuple):
         try:
@@ -140,15 +112,7 @@ def as_cells(values: Any) -> NDArray[Any]:
 def cells_of(column: Any) -> list[Any]:
     """Give the cells of a column as objects, None for one that Python cannot hold.
 
-    Parameters
-    ----------
-    column : column
-        Of any library.
-
-    Returns
-    -------
-    list
-        The cells.
+    column (column): Of any library.
     """
     try:
         return list(column)
@@ -172,18 +136,12 @@ def _objects(column: Any) -> NDArray[Any]:
 def as_rows(X: Any, n_features: int | None = None) -> Array:
     """Give records as rows of doubles; no value makes it raise.
 
-    Parameters
-    ----------
-    X : array-like or table
-        Records: an array, a table of pandas, polars or Arrow, or a sequence of sequences.
-    n_features : int, optional
-        The public number of features. A sequence of sequences without it has as many features as
-        most of its records have cells; other records are missing.
-
-    Returns
-    -------
-    ndarray of shape (n_records, n_features)
-        Rows; NaN where a cell is no number. An array of single precision is given as it is.
+    X (array-like or table): Records: an array, a table of pandas, polars or Arrow, or a sequence of
+        sequences.
+    n_features: The public number of features. A sequence of sequences without it has as many
+        features as most of its records have cells; other records are missing.
+    Returns (n_records, n_features): Rows; NaN where a cell is no number. An array of single
+        precision is given as it is.
     """
     columns = _columns_of(X)
     if columns is not None:
@@ -283,23 +241,12 @@ def checked_rows(
 ) -> NDArray[np.float64]:
     """Give rows of doubles, and note or check the number and the names of their features.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Whose rows they are.
-    X : array-like
-        Records, see `as_rows`; no value raises.
-    reset : bool
-        Whether the features are noted, as in `fit`, or checked.
-    n_features : int, optional
-        See `as_rows`.
-    may_be_empty : bool, default=False
-        Whether there may be no row at all.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-        Rows.
+    estimator: Whose rows they are.
+    X: Records, see `as_rows`; no value raises.
+    reset: Whether the features are noted, as in `fit`, or checked.
+    n_features: See `as_rows`.
+    may_be_empty: Whether there may be no row at all.
+    Returns (n_samples, n_features): Rows.
     """
     try:
         if issparse(X):

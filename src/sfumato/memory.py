@@ -26,13 +26,9 @@ GROUP = Path("/sys/fs/cgroup")
 def require_memory(n_numbers: float, what: str) -> None:
     """Refuse what needs more memory than is free, before anything is charged.
 
-    Parameters
-    ----------
-    n_numbers : float
-        Doubles that exist at once; known from public numbers alone, for an error about a number
-        that is secret would tell it.
-    what : str
-        What they are for, as the subject of a sentence.
+    n_numbers: Doubles that exist at once; known from public numbers alone, for an error about a
+        number that is secret would tell it.
+    what: What they are for, as the subject of a sentence.
     """
     needed, free = NUMBER * n_numbers, free_memory()
     if needed > free:
@@ -46,10 +42,7 @@ def require_memory(n_numbers: float, what: str) -> None:
 def fits_in_memory(n_bytes: float) -> bool:
     """Tell whether so much may be kept to save time; the answer changes no number and no error.
 
-    Parameters
-    ----------
-    n_bytes : float
-        What would be kept; a secret number of rows may be part of it.
+    n_bytes: What would be kept; a secret number of rows may be part of it.
     """
     return n_bytes <= free_memory() / 2
 

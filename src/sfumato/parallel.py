@@ -27,13 +27,7 @@ def map_in_parallel(
     Threads are preferred, since the work is in BLAS; `joblib.parallel_config` chooses another
     backend. Several workers share the cores instead of each starting a BLAS thread per core.
 
-    Parameters
-    ----------
-    task : callable
-    items : sequence
-    n_jobs : int or None
-    progress : str, optional
-        Title of a progress bar on standard error.
+    progress: Title of a progress bar on standard error.
     """
     n_workers = min(effective_n_jobs(n_jobs), len(items))
     limits = threadpool_limits(max(1, cpu_count() // n_workers)) if n_workers > 1 else nullcontext()

@@ -65,14 +65,19 @@ def changed(tables: Tables, number: int) -> Tables:
     return first, second if number < 4 else others[1]
 
 
-@pytest.mark.parametrize("number", range(5))
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(
+    ("library", "number"),
+    [
+        (library, number)
+        for library in ("pandas", "polars", "pyarrow")
+        for number in range(5)
+        if library == "pandas" or number != 2  # the odd column is no column of Arrow
+    ],
+)
 def test_a_person_changes_one_record(number: int, library: str) -> None:
     pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     tables = clinic(40)
     other = changed(tables, number)
-    if library != "pandas" and number == 2:
-        pytest.skip("the odd column is no column of Arrow")
     give = {
         "pandas": lambda table: table,
         "polars": pl.from_pandas,

@@ -124,15 +124,8 @@ def _bounded(
 def percent(share: float) -> str:
     """Write a share in percent, rounded up to three digits.
 
-    Parameters
-    ----------
-    share : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    str
-        Such as "55.4 %".
+    share: Between 0 and 1.
+    Returns: Such as "55.4 %".
     """
     if share <= 0:
         return "0 %"

@@ -34,12 +34,8 @@ def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
     ``(1 - exp((x - epsilon) / 2))² / (1 - exp(-epsilon))`` for ``|x| <= epsilon``: the supremum
     over where the interval of length epsilon may lie. It is the curve of one pair of laws.
 
-    Parameters
-    ----------
-    epsilon : float
-        Length of the interval.
-    losses : array-like
-        Where to give the curve.
+    epsilon: Length of the interval.
+    losses: Where to give the curve.
     """
     x = np.asarray(losses, dtype=np.float64)
     inside = np.clip(x, -epsilon, epsilon)
@@ -50,10 +46,7 @@ def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
 def concentration(event: Event) -> float:
     """Give rho such that the release is rho-zCDP; infinite where none follows from the event.
 
-    Parameters
-    ----------
-    event : Event
-        One release.
+    event: One release.
     """
     if isinstance(event, GaussianEvent):
         return 0.5 / event.noise_multiplier**2
@@ -70,12 +63,8 @@ def concentrated_epsilon(counts: Mapping[Event, int], delta: float) -> float:
     ``epsilon = rho a + (log(1/delta) + a log(1 - 1/a) - log(a - 1)) / (a - 1)`` holds for every
     order a > 1 (Canonne, Kamath & Steinke 2020), so the order found need not be the best.
 
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        The releases and how often each was made.
-    delta : float
-        The delta at which epsilon is asked for.
+    counts: The releases and how often each was made.
+    delta: The delta at which epsilon is asked for.
     """
     rho = sum(count * concentration(event) for event, count in counts.items())
     return epsilon_from_rho(rho, delta)
@@ -84,12 +73,8 @@ def concentrated_epsilon(counts: Mapping[Event, int], delta: float) -> float:
 def epsilon_from_rho(rho: float, delta: float) -> float:
     """Epsilon at `delta` of rho-zCDP, by the formula of `concentrated_epsilon`.
 
-    Parameters
-    ----------
-    rho : float
-        The concentration of all releases together.
-    delta : float
-        The delta at which epsilon is asked for.
+    rho: The concentration of all releases together.
+    delta: The delta at which epsilon is asked for.
     """
     if not (math.isfinite(rho) and delta > 0):
         return math.inf

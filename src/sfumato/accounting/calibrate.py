@@ -80,18 +80,11 @@ def least_noise_multiplier(
 ) -> float:
     """Find the least noise multiplier at which ``events_of(multiplier)`` keeps the budget.
 
-    Parameters
-    ----------
-    events_of : callable
-        Gives the events of a run with that multiplier; their cost must fall with it.
-    epsilon, delta : float
-        The budget.
-    relation : Relation
-        The neighbours.
-    tolerance : float
-        Relative width at which the search stops.
-    advice : str
-        What to do where no noise is enough; ends the message of the error.
+    events_of: Gives the events of a run with that multiplier; their cost must fall with it.
+    epsilon, delta: The budget.
+    relation: The neighbours.
+    tolerance: Relative width at which the search stops.
+    advice: What to do where no noise is enough; ends the message of the error.
     """
 
     def keeps(multiplier: float) -> bool:
@@ -128,21 +121,11 @@ def gaussian_mu_beside(
 ) -> float:
     """Find the mu of all Gaussian releases that keep the budget beside `events`.
 
-    Parameters
-    ----------
-    events : tuple of Event
-        Releases of bounded range that are made as well; without any, the whole budget is left.
-    epsilon, delta : float
-        The budget.
-    relation : Relation
-        The neighbours.
-    tolerance : float, default=2e-4
-        Relative width at which the search stops.
-
-    Returns
-    -------
-    float
-        A mu that keeps the budget, however it is divided among Gaussian releases.
+    events: Releases of bounded range that are made as well; without any, the whole budget is left.
+    epsilon, delta: The budget.
+    relation: The neighbours.
+    tolerance: Relative width at which the search stops.
+    Returns: A mu that keeps the budget, however it is divided among Gaussian releases.
     """
     whole = mu_from_budget(epsilon, delta)
     if not events:

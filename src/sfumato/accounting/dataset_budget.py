@@ -92,12 +92,8 @@ class RecordsOfPersons:
     replacing one is 2k. Releases for relation "replace_one" have a public number of rows, which one
     person can change, so they are refused.
 
-    Parameters
-    ----------
-    budget : DatasetBudget
-        Of unit "person".
-    person_rows : int
-        The most rows k of a person.
+    budget: Of unit "person".
+    person_rows: The most rows k of a person.
     """
 
     budget: DatasetBudget
@@ -108,17 +104,9 @@ class RecordsOfPersons:
     ) -> Receipt:
         """Pay what `events` cost a person, or refuse them all.
 
-        Parameters
-        ----------
-        *events : Event
-            What will be released, as it is for a record.
-        unit, relation : str, optional
-            Must be "record" and "add_or_remove_one".
-
-        Returns
-        -------
-        Receipt
-            For the events of a record.
+        *events: What will be released, as it is for a record.
+        unit, relation: Must be "record" and "add_or_remove_one".
+        Returns: For the events of a record.
         """
         total = self.budget.total
         words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
@@ -157,17 +145,9 @@ class DatasetBudget:
     def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
         """Give a handle to the same budget whose charges say what they are for, and who asked.
 
-        Parameters
-        ----------
-        purpose : str, optional
-            What the releases are for, as an officer would read it.
-        by : str, optional
-            Who asks for them.
-
-        Returns
-        -------
-        DatasetBudget
-            For `ledger` of an estimator.
+        purpose: What the releases are for, as an officer would read it.
+        by: Who asks for them.
+        Returns: For `ledger` of an estimator.
 
         Examples
         --------
@@ -196,31 +176,18 @@ class DatasetBudget:
 
         Call it before the noise is drawn: what is charged stays charged, whatever happens next.
 
-        Parameters
-        ----------
-        *events : Event
-            What will be released.
-        unit, relation : str, optional
-            What the release protects; refused if it is not what the budget counts.
-        purpose, by : str, optional
-            What the release is for and who asks for it; kept in the line, and so in the chain.
-        reference : str, optional
-            A name by which whoever charges finds the line again.
-        also : callable, optional
-            A further condition, such as a quota, inside the same transaction: takes it and the
+        *events: What will be released.
+        unit, relation: What the release protects; refused if it is not what the budget counts.
+        purpose, by: What the release is for and who asks for it; kept in the line, and so in the
+            chain.
+        reference: A name by which whoever charges finds the line again.
+        also: A further condition, such as a quota, inside the same transaction: takes it and the
             position of the first new line, and raises to refuse.
-
-        Returns
-        -------
-        Receipt
-            Stands in for the ledger when the noise is drawn, once for each event.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the composed epsilon at the budget's delta would pass the budget.
-        LedgerUncertainError
-            If a server did not confirm. The same charge, made again, is counted once.
+        Returns: Stands in for the ledger when the noise is drawn, once for each event.
+        Raises BudgetExceededError: If the composed epsilon at the budget's delta would pass the
+            budget.
+        Raises LedgerUncertainError: If a server did not confirm. The same charge, made again, is
+            counted once.
         """
         note = Note(purpose or self._note.purpose, by or self._note.by, reference)
         texts = [encode_event(event, note) for event in events]
@@ -269,12 +236,8 @@ class DatasetBudget:
 
         For releases of which a part is paid for elsewhere or later.
 
-        Parameters
-        ----------
-        *events : Event
-            What would be released.
-        unit, relation : str, optional
-            What the release protects.
+        *events: What would be released.
+        unit, relation: What the release protects.
         """
         budget, history = self._looked_at()
         refuse_other_words(f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation)
@@ -285,15 +248,8 @@ class DatasetBudget:
     def for_records(self, person_rows: int) -> RecordsOfPersons:
         """Give a payer for releases that protect records, charged by what they cost a person.
 
-        Parameters
-        ----------
-        person_rows : int
-            The most rows of a person; whoever asks vouches for it.
-
-        Returns
-        -------
-        RecordsOfPersons
-            As estimators take it for `ledger`.
+        person_rows: The most rows of a person; whoever asks vouches for it.
+        Returns: As estimators take it for `ledger`.
         """
         return RecordsOfPersons(self, person_rows)
 

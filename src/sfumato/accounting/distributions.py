@@ -242,12 +242,8 @@ def _selection(event: SelectionEvent | CurveEvent, interval: float) -> Any:
 def profile_of(event: Event, interval: float) -> tuple[np.ndarray, np.ndarray]:
     """Give epsilons, multiples of `interval` from 0 on, and bounds on delta there.
 
-    Parameters
-    ----------
-    event : Event
-        A selection, or a subsampled Gaussian release: both directions are bounded at once.
-    interval : float
-        The grid; coarser steps of it are taken where the curve is wide.
+    event: A selection, or a subsampled Gaussian release: both directions are bounded at once.
+    interval: The grid; coarser steps of it are taken where the curve is wide.
     """
     width = _range(event) / 2
     step = interval * max(1, math.floor(width / (PROFILE_POINTS * interval)))

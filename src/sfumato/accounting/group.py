@@ -138,17 +138,9 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
 def group_event(event: Event, size: int) -> Event:
     """Give the event that a release is for a group of `size` records.
 
-    Parameters
-    ----------
-    event : Event
-        What it is for one record.
-    size : int
-        Records of a group.
-
-    Returns
-    -------
-    Event
-        An event of at least the group's privacy curve.
+    event: What it is for one record.
+    size: Records of a group.
+    Returns: An event of at least the group's privacy curve.
     """
     if size == 1 or isinstance(event, NonPrivateEvent):
         return event

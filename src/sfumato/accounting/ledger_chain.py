@@ -98,14 +98,9 @@ class Budget:
 class Note:
     """What a charge was for, and who asked for it; part of its line, and so of the chain.
 
-    Parameters
-    ----------
-    purpose : str, optional
-        What the release is for, as an officer would read it.
-    by : str, optional
-        Who asked for it.
-    reference : str, optional
-        A name by which whoever made the charge finds it again.
+    purpose: What the release is for, as an officer would read it.
+    by: Who asked for it.
+    reference: A name by which whoever made the charge finds it again.
     """
 
     purpose: str | None = None

@@ -137,12 +137,8 @@ class Losses:
 def losses_of(event: Event, interval: float) -> Losses:
     """Give a measure that bounds one release, on a grid of `interval` or a coarser one.
 
-    Parameters
-    ----------
-    event : Event
-        The release; a Gaussian one has its closed form instead.
-    interval : float
-        Distance of the losses, a power of 2.
+    event: The release; a Gaussian one has its closed form instead.
+    interval: Distance of the losses, a power of 2.
     """
     handler = _by_profile if isinstance(event, CurveEvent) else _HANDLERS.get(type(event))
     if handler is None:

@@ -19,17 +19,9 @@ ROUNDING = 1e-14  # more than doubles lose on the way from points to masses
 def profile_masses(losses: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """Give losses, masses on them and the mass at infinity whose curve is nowhere below.
 
-    Parameters
-    ----------
-    losses : ndarray of shape (n,)
-        Increasing, the first is 0.
-    deltas : ndarray of shape (n,)
-        Bounds on delta at these epsilons, in both directions.
-
-    Returns
-    -------
-    tuple of ndarray, ndarray and float
-        All losses ``-l_n, ..., 0, ..., l_n`` that carry mass, their masses, and the mass at
+    losses (n,): Increasing, the first is 0.
+    deltas (n,): Bounds on delta at these epsilons, in both directions.
+    Returns: All losses ``-l_n, ..., 0, ..., l_n`` that carry mass, their masses, and the mass at
         infinity.
     """
     known = np.minimum(np.minimum.accumulate(deltas), 1.0)

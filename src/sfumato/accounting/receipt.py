@@ -144,15 +144,10 @@ def prepay(
 ) -> Receipt:
     """Charge `events` in one transaction and return the receipt that their releases draw on.
 
-    Parameters
-    ----------
-    ledger : DatasetBudget, Receipt or None
-        Who pays. None: nobody keeps count, and the receipt only checks that what is drawn is
+    ledger: Who pays. None: nobody keeps count, and the receipt only checks that what is drawn is
         what was declared.
-    *events : Event
-        Everything that will be released.
-    unit, relation : str, optional
-        What the releases protect; a budget of another unit or relation refuses them.
+    *events: Everything that will be released.
+    unit, relation: What the releases protect; a budget of another unit or relation refuses them.
     """
     if ledger is None:
         return Receipt(events, unit=unit, relation=relation)

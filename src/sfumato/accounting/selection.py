@@ -45,15 +45,8 @@ NEGLIGIBLE = 1e-2  # share of delta that the cut of K may cost
 def worst_options(options: tuple[tuple[Event, ...], ...]) -> tuple[tuple[Event, ...], ...]:
     """Give fewer options that cost as much: of Gaussian ones, the one with the least noise.
 
-    Parameters
-    ----------
-    options : tuple of tuple of Event
-        The releases of each kind of run.
-
-    Returns
-    -------
-    tuple of tuple of Event
-        Options of which one costs at least as much as any that was left out.
+    options: The releases of each kind of run.
+    Returns: Options of which one costs at least as much as any that was left out.
     """
     others, largest = [], 0.0
     for option in dict.fromkeys(options):
@@ -79,15 +72,8 @@ def _mu(option: tuple[Event, ...]) -> float:
 def selection_divergence(event: SelectionEvent) -> np.ndarray:
     """Give the Rényi divergence of the winner at each of `ORDERS`, before K is cut.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The search.
-
-    Returns
-    -------
-    ndarray
-        Divergences, never below the truth.
+    event: The search.
+    Returns: Divergences, never below the truth.
     """
     runs = [renyi_divergence(option) for option in event.options]
     one = np.max(runs, axis=0)
@@ -118,17 +104,8 @@ def _deltas(options: tuple[tuple[Event, ...], ...], one: np.ndarray) -> np.ndarr
 def selection_delta(event: SelectionEvent, epsilon: float) -> float:
     """Give the least delta proved at `epsilon`, the cut of K included.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The search.
-    epsilon : float
-        At least 0.
-
-    Returns
-    -------
-    float
-        Delta.
+    event: The search.
+    epsilon: At least 0.
     """
     tail = cut_probability(event)
     if tail and epsilon > LARGEST_EXPONENT:
@@ -140,17 +117,9 @@ def selection_delta(event: SelectionEvent, epsilon: float) -> float:
 def selection_epsilon(event: SelectionEvent, delta: float) -> float:
     """Give the least epsilon proved at `delta`.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The search.
-    delta : float
-        At least 0.
-
-    Returns
-    -------
-    float
-        Epsilon; infinite where nothing is proved.
+    event: The search.
+    delta: At least 0.
+    Returns: Epsilon; infinite where nothing is proved.
     """
     tail, divergence = cut_probability(event), selection_divergence(event)
     epsilon = epsilon_from_renyi(divergence, delta)
@@ -168,17 +137,9 @@ def selection_epsilon(event: SelectionEvent, delta: float) -> float:
 def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
     """Give the largest mu of a run at which a search over Gaussian runs keeps the budget.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The law of K; its options are not looked at.
-    epsilon, delta : float
-        The budget of the whole search.
-
-    Returns
-    -------
-    float
-        Mu of each run.
+    event: The law of K; its options are not looked at.
+    epsilon, delta: The budget of the whole search.
+    Returns: Mu of each run.
     """
 
     def keeps(mu: float) -> bool:
@@ -203,15 +164,8 @@ def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
 def run_probabilities(event: SelectionEvent) -> np.ndarray:
     """Give ``P(K = 1), P(K = 2), ...``, the last one with all that is cut.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The law of K.
-
-    Returns
-    -------
-    ndarray
-        Probabilities, `max_runs` of them where that is set.
+    event: The law of K.
+    Returns: Probabilities, `max_runs` of them where that is set.
     """
     most = MOST_RUNS if event.max_runs is None else event.max_runs
     logs = _log_probabilities(event, most)
@@ -223,17 +177,9 @@ def run_probabilities(event: SelectionEvent) -> np.ndarray:
 def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> SelectionEvent:
     """Cut K where the rest costs a negligible share of delta.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The law of K.
-    delta, epsilon : float
-        The budget of the whole search.
-
-    Returns
-    -------
-    SelectionEvent
-        The same law, cut.
+    event: The law of K.
+    delta, epsilon: The budget of the whole search.
+    Returns: The same law, cut.
     """
     allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, 700.0)))
     logs = _log_probabilities(event, MOST_RUNS)
@@ -250,15 +196,8 @@ def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> Select
 def cut_probability(event: SelectionEvent) -> float:
     """Give ``P(K > max_runs)``, and more than doubles change the law of K.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The law of K.
-
-    Returns
-    -------
-    float
-        The probability, rounded up; 0 where K is not cut.
+    event: The law of K.
+    Returns: The probability, rounded up; 0 where K is not cut.
     """
     if event.max_runs is None:
         return 0.0

@@ -94,14 +94,9 @@ class Holding:
 class Payer:
     """A shared budget as estimators take it for `ledger`: charges name who asked and what for.
 
-    Parameters
-    ----------
-    budget : SharedBudget
-        Who pays.
-    by, purpose : str
-        Whose quota is charged, and what for.
-    reference : str, optional
-        A name by which the charge is found again.
+    budget: Who pays.
+    by, purpose: Whose quota is charged, and what for.
+    reference: A name by which the charge is found again.
     """
 
     budget: SharedBudget
@@ -114,17 +109,9 @@ class Payer:
     ) -> Receipt:
         """Pay for `events` in one transaction, or refuse them all.
 
-        Parameters
-        ----------
-        *events : Event
-            What will be released.
-        unit, relation : str, optional
-            What the release protects.
-
-        Returns
-        -------
-        Receipt
-            For the draws.
+        *events: What will be released.
+        unit, relation: What the release protects.
+        Returns: For the draws.
         """
         return self.budget.charge(
             *events,

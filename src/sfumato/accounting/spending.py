@@ -62,10 +62,7 @@ class Scale:
     def of(cls, epsilon: float, delta: float) -> Scale:
         """Choose the grid for a budget.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget.
+        epsilon, delta: The budget.
         """
         finest = min(LARGEST_INTERVAL, 2.0 ** math.floor(math.log2(epsilon)) * FINEST)
         return cls(max(finest, 2.0**-60), TAIL_SHARE * delta)

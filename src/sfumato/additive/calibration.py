@@ -37,16 +37,10 @@ FARTHEST_SCORE = 16.0  # spreads of the target
 class Calibration:
     """``place = intercept + slope * score`` of the target, and how far it is off.
 
-    Parameters
-    ----------
-    intercept, slope : float
-        From scores to places in the public range of the target.
-    spread : float
-        Standard deviation of the residuals, as a share of the range.
-    least, most : float
-        Places at the ends of the reach in which scores were looked at.
-    doubt : float
-        Relative deviation of the slope by the noise of its release.
+    intercept, slope: From scores to places in the public range of the target.
+    spread: Standard deviation of the residuals, as a share of the range.
+    least, most: Places at the ends of the reach in which scores were looked at.
+    doubt: Relative deviation of the slope by the noise of its release.
     """
 
     intercept: float
@@ -65,21 +59,10 @@ def release_calibration(
     Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
     shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
 
-    Parameters
-    ----------
-    records : Records
-        Cells, and the place of the target beside them.
-    scores : AdditiveScores
-        What was released so far.
-    plan : AdditivePlan
-        Whose last releases are made.
-    receipt : Receipt
-        Proof that they were paid for.
-
-    Returns
-    -------
-    Calibration
-        The line.
+    records: Cells, and the place of the target beside them.
+    scores: What was released so far.
+    plan: Whose last releases are made.
+    receipt: Proof that they were paid for.
     """
     assert plan.scores is not None  # noqa: S101 - for the type checker
     assert plan.calibration is not None  # noqa: S101 - for the type checker
@@ -109,12 +92,8 @@ def release_calibration(
 def _looked_at(scores: AdditiveScores, noise: float) -> tuple[float, float]:
     """Range of the target, as places, in which its mean is looked for: public and released facts.
 
-    Parameters
-    ----------
-    scores : AdditiveScores
-        With the released median and spread of the target.
-    noise : float
-        Deviation of the noise of a mean, for a target from -1 to 1.
+    scores: With the released median and spread of the target.
+    noise: Deviation of the noise of a mean, for a target from -1 to 1.
     """
     reach = max(FEWEST_SPREADS, LEVEL_NOISE / noise if noise else math.inf) * scores.scale
     return max(scores.centre - reach, 0.0), min(scores.centre + reach, 1.0)
@@ -130,14 +109,9 @@ def _middle_and_half(octiles: Array) -> tuple[float, float]:
 def _line(moments: Array, noise: float, steepest: float) -> tuple[float, float, float, float]:
     """Level and slope of the target over g, the deviation of what is left, doubt of the slope.
 
-    Parameters
-    ----------
-    moments : ndarray of shape (3, 3)
-        Noisy second moments of ``[1, g, target]``.
-    noise : float
-        Deviation of the noise on their diagonal.
-    steepest : float
-        Largest slope that is believed.
+    moments (3, 3): Noisy second moments of ``[1, g, target]``.
+    noise: Deviation of the noise on their diagonal.
+    steepest: Largest slope that is believed.
     """
     n_rows = max(float(moments[0, 0]), 1.0)
     noise = noise / n_rows
@@ -157,10 +131,7 @@ def _line(moments: Array, noise: float, steepest: float) -> tuple[float, float, 
 class ScorePlaces:
     """``cells and t -> place of the score``, 1/2 where it is 0 and from 0 to 1 within ±16.
 
-    Parameters
-    ----------
-    scores : AdditiveScores
-        What was released so far.
+    scores: What was released so far.
     """
 
     scores: AdditiveScores
@@ -181,14 +152,9 @@ class ScoreAndTarget:
 
     A row has length 1 at most, and 0 where the target is missing.
 
-    Parameters
-    ----------
-    scores : AdditiveScores
-        What was released so far.
-    middle, reach : float
-        ``g = (score - middle) / reach``.
-    low, high : float
-        Places of the target that become -1 and 1; those outside are clipped.
+    scores: What was released so far.
+    middle, reach: ``g = (score - middle) / reach``.
+    low, high: Places of the target that become -1 and 1; those outside are clipped.
     """
 
     scores: AdditiveScores

@@ -23,16 +23,11 @@ Array = NDArray[np.float64]
 class PublicColumns:
     """Names, ranges and categories of the columns.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of all columns.
-    lower, upper : tuple of float
-        Range of each column of numbers; of a column of categories 0 and their number.
-    categories : tuple
-        The categories of each column, or None for numbers; what is true or false has two.
-    units : tuple of str
-        What the numbers of each column are: "log", "log1p", "day" since 1970, or "" as they stand.
+    names: Of all columns.
+    lower, upper: Range of each column of numbers; of a column of categories 0 and their number.
+    categories: The categories of each column, or None for numbers; what is true or false has two.
+    units: What the numbers of each column are: "log", "log1p", "day" since 1970, or "" as they
+        stand.
     """
 
     names: tuple[str, ...]
@@ -45,12 +40,8 @@ class PublicColumns:
     def of(cls, bounds: Bounds | TableBounds, names: tuple[str, ...]) -> Self:
         """Read them from the bounds of a table, or from a box: all columns are numbers then.
 
-        Parameters
-        ----------
-        bounds : Bounds or TableBounds
-            What is public.
-        names : tuple of str
-            Names of the columns of an array; a table has its own.
+        bounds: What is public.
+        names: Names of the columns of an array; a table has its own.
         """
         if isinstance(bounds, TableBounds):
             features = bounds.features
@@ -82,12 +73,7 @@ class PublicColumns:
     def values(self, column: int, places: Array) -> tuple[Any, ...]:
         """Give places of a column of numbers in the units of the table; of dates, the days.
 
-        Parameters
-        ----------
-        column : int
-            The column.
-        places : ndarray
-            From 0 to 1 in its public range.
+        places: From 0 to 1 in its public range.
         """
         low, high = self.lower[column], self.upper[column]
         numbers = low + places * (high - low)
@@ -107,15 +93,8 @@ class PublicColumns:
 
         A category stays its number. What is missing, infinite or no category is NaN.
 
-        Parameters
-        ----------
-        cells : ndarray of shape (n, n_columns)
-            Numbers, and numbers of categories.
-
-        Returns
-        -------
-        ndarray of shape (n, n_columns)
-            The places.
+        cells (n, n_columns): Numbers, and numbers of categories.
+        Returns (n, n_columns): The places.
         """
         found = np.where(np.isfinite(cells), cells, np.nan)
         for i, categories in enumerate(self.categories):

@@ -214,31 +214,16 @@ def explained(
 ) -> Explanation:
     """Make the curves from released numbers.
 
-    Parameters
-    ----------
-    columns : PublicColumns
-        The columns.
-    slices : tuple of slice
-        Where the hats of each column stand.
-    knots : ndarray of shape (n_numeric, n_knots)
-        Places of the knots.
-    coef : ndarray of shape (n_scores, n_hats)
-        Weights of the hats.
-    factor : ndarray of shape (n_hats, n_hats)
-        B, where ``B Bᵀ`` bounds the covariance of the noise in a row of `coef`.
-    means : ndarray of shape (n_hats,)
-        Means of the hats.
-    scores : tuple of str
-        Names of the scores.
-    coverage : float
-        Of the band of a column.
-    doubt : float
-        Relative deviation of a noisy factor of all curves.
-
-    Returns
-    -------
-    Explanation
-        The curves, the most important first.
+    slices: Where the hats of each column stand.
+    knots (n_numeric, n_knots): Places of the knots.
+    coef (n_scores, n_hats): Weights of the hats.
+    factor (n_hats, n_hats): B, where ``B Bᵀ`` bounds the covariance of the noise in a row of
+        `coef`.
+    means (n_hats,): Means of the hats.
+    scores: Names of the scores.
+    coverage: Of the band of a column.
+    doubt: Relative deviation of a noisy factor of all curves.
+    Returns: The curves, the most important first.
     """
     numeric = iter(knots)
     curves = []
@@ -284,27 +269,14 @@ def explained_pairs(
 ) -> tuple[PairTerm, ...]:
     """Say what pairs add, from released numbers.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Of the columns.
-    pairs : ndarray of shape (n_pairs, 2)
-        Places of the columns.
-    coef : ndarray of shape (n_scores, n_pairs)
-        Weights of the products.
-    noise : ndarray of shape (n_pairs, n_noise)
-        Factor of the covariance of their noise.
-    means, deviations : ndarray of shape (n_pairs,)
-        Of the products, over the records.
-    coverage : float
-        Of the bands of all pairs together.
-    doubt : float
-        Relative deviation of a noisy factor of all weights.
-
-    Returns
-    -------
-    tuple of PairTerm
-        The most important first.
+    names: Of the columns.
+    pairs (n_pairs, 2): Places of the columns.
+    coef (n_scores, n_pairs): Weights of the products.
+    noise (n_pairs, n_noise): Factor of the covariance of their noise.
+    means, deviations (n_pairs,): Of the products, over the records.
+    coverage: Of the bands of all pairs together.
+    doubt: Relative deviation of a noisy factor of all weights.
+    Returns: The most important first.
     """
     times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(pairs)))))
     terms = []

@@ -65,25 +65,15 @@ class Places:
 class AdditiveScores:
     """What a fit released, as weights of hats; everything in it is public.
 
-    Parameters
-    ----------
-    rows : PairRows
-        The encoding with its knots and pairs.
-    coef : ndarray of shape (n_scores, width)
-        Weight of each hat of height 1, and of each product of a pair.
-    intercept : ndarray of shape (n_scores,)
-        Weight of the constant.
-    factor : ndarray of shape (width, width)
-        The noise of `coef` has covariance ``factor factorᵀ`` at most.
-    means : ndarray of shape (width,)
-        Released mean of each hat of height 1 and of each product.
-    covariance : ndarray of shape (width, width)
-        Released covariance of the same.
-    counts : ndarray of shape (n_classes,)
-        Released, or public, numbers of records.
-    centre, scale : float
-        Released median and spread of the target, as places in its public range; scores are in
-        these units.
+    rows: The encoding with its knots and pairs.
+    coef (n_scores, width): Weight of each hat of height 1, and of each product of a pair.
+    intercept (n_scores,): Weight of the constant.
+    factor (width, width): The noise of `coef` has covariance ``factor factorᵀ`` at most.
+    means (width,): Released mean of each hat of height 1 and of each product.
+    covariance (width, width): Released covariance of the same.
+    counts (n_classes,): Released, or public, numbers of records.
+    centre, scale: Released median and spread of the target, as places in its public range; scores
+        are in these units.
     """
 
     rows: PairRows
@@ -115,27 +105,13 @@ def fit_scores(
 ) -> AdditiveScores:
     """Learn private additive scores.
 
-    Parameters
-    ----------
-    records : Records
-        Cells, and beside them what the loss needs.
-    plan : AdditivePlan
-        What is released.
-    gradient : callable
-        Gives the statistic of a step from weights and the released counts.
-    receipt : Receipt
-        Proof that it was paid for.
-    n_scores : int
-        Scores of a row.
-    score_noise : float
-        By how much noise alone moves the score of a row of length 1, which gives the step.
-    curvature : float
-        Largest second derivative of the loss of a row; it bounds the step.
-
-    Returns
-    -------
-    AdditiveScores
-        The scores.
+    records: Cells, and beside them what the loss needs.
+    plan: What is released.
+    gradient: Gives the statistic of a step from weights and the released counts.
+    receipt: Proof that it was paid for.
+    n_scores: Scores of a row.
+    score_noise: By how much noise alone moves the score of a row of length 1, which gives the step.
+    curvature: Largest second derivative of the loss of a row; it bounds the step.
     """
     has_target = records.width > len(plan.columns)
     counted = _counted(records, plan, receipt)

@@ -28,12 +28,8 @@ class HatRows:
     adds 1 at most to the sum of all, and the row has length 1 at most. A missing cell has no hat:
     since the hats of a column add up to 1 otherwise, that is an indicator of its own.
 
-    Parameters
-    ----------
-    columns : PublicColumns
-        What is public of the columns.
-    knots : ndarray of shape (n_numeric, n_knots)
-        Ascending places from 0 to 1, of the columns of numbers.
+    columns: What is public of the columns.
+    knots (n_numeric, n_knots): Ascending places from 0 to 1, of the columns of numbers.
     """
 
     columns: PublicColumns

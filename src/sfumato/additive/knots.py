@@ -56,10 +56,7 @@ class PlaceCounts(Statistic):
     removing one moves the counts of a column by 1 in sum, replacing one by 2. Counts are whole
     numbers: no rounding as they become doubles.
 
-    Parameters
-    ----------
-    columns : tuple of int
-        Which columns of a row of places.
+    columns: Which columns of a row of places.
     """
 
     columns: tuple[int, ...]
@@ -85,19 +82,10 @@ class PlaceCounts(Statistic):
     def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
         """Give the distance of neighbours; one part is one column, which moves by 2 or 1.
 
-        Parameters
-        ----------
-        relation : {"replace_one", "add_or_remove_one"}
-            The neighbours.
-        most_rows : int
-            The public number of records, or a public bound on it.
-        norm : {1, 2, "part"}, default=2
-            The sum of magnitudes, the Euclidean norm, or the sum over one column.
-
-        Returns
-        -------
-        float
-            The distance.
+        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
+        most_rows: The public number of records, or a public bound on it.
+        norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one
+            column.
         """
         if norm == "part":
             return self._in_a_column(Relation(relation))
@@ -124,10 +112,7 @@ class PlaceTree(Statistic):
     record adds 1 to one cell of each level of each column, or nothing where its place is missing:
     √(3k) for k columns (add or remove), √(6k) where one is replaced. Counts are whole numbers.
 
-    Parameters
-    ----------
-    columns : tuple of int
-        Which columns of a row of places.
+    columns: Which columns of a row of places.
     """
 
     columns: tuple[int, ...]
@@ -160,17 +145,10 @@ FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
 def cuts_by_counts(nodes: Array, n_levels: int) -> Array:
     """Cut columns into parts of about equal counts by released counts of a `PlaceTree`.
 
-    Parameters
-    ----------
-    nodes : ndarray of shape (n_columns, n_nodes)
-        Released counts.
-    n_levels : int
-        Each column is cut into ``2**n_levels`` parts.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2**n_levels - 1)
-        First cells above the cuts, ascending; NaN where two cuts fall together.
+    nodes (n_columns, n_nodes): Released counts.
+    n_levels: Each column is cut into ``2**n_levels`` parts.
+    Returns (n_columns, 2**n_levels - 1): First cells above the cuts, ascending; NaN where two cuts
+        fall together.
     """
     n_cells = len(EDGES) + 1
     below = np.cumsum(_agreeing(nodes)[:, :n_cells], axis=1)
@@ -205,23 +183,13 @@ def release_cuts(
 ) -> Array:
     """Cut columns into ``2**n_levels`` parts of about equal counts.
 
-    Parameters
-    ----------
-    records : Records
-        Rows of places.
-    columns : tuple of int
-        The columns of numbers.
-    mechanism : QuantileMechanism or GaussianMechanism
-        Whose cuts are made, or whose noise is on the counts that are cut.
-    n_levels : int
-        How often each column is halved.
-    receipt : Receipt
-        Proof that they were paid for.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2**n_levels - 1)
-        First cells above the cuts, ascending; NaN for what was not cut.
+    records: Rows of places.
+    columns: The columns of numbers.
+    mechanism: Whose cuts are made, or whose noise is on the counts that are cut.
+    n_levels: How often each column is halved.
+    receipt: Proof that they were paid for.
+    Returns (n_columns, 2**n_levels - 1): First cells above the cuts, ascending; NaN for what was
+        not cut.
     """
     if isinstance(mechanism, QuantileMechanism):
         return records.release(PlaceCounts(columns), mechanism, receipt)  # [N4] the only release
@@ -238,23 +206,12 @@ def release_knots(
 ) -> Array:
     """Release the knots of columns.
 
-    Parameters
-    ----------
-    records : Records
-        Rows of places.
-    columns : tuple of int
-        The columns of numbers.
-    mechanism : QuantileMechanism or GaussianMechanism
-        See `release_cuts`.
-    n_levels : int
-        How often each column is halved.
-    receipt : Receipt
-        Proof that they were paid for.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2**n_levels + 1)
-        Ascending places from 0 to 1.
+    records: Rows of places.
+    columns: The columns of numbers.
+    mechanism: See `release_cuts`.
+    n_levels: How often each column is halved.
+    receipt: Proof that they were paid for.
+    Returns (n_columns, 2**n_levels + 1): Ascending places from 0 to 1.
     """
     return knots_at(release_cuts(records, columns, mechanism, n_levels, receipt))
 
@@ -262,15 +219,8 @@ def release_knots(
 def knots_at(cuts: Array) -> Array:
     """Give the knots of released cuts; a part that was not cut is divided evenly.
 
-    Parameters
-    ----------
-    cuts : ndarray of shape (n_columns, 2**n_levels - 1)
-        First cells above the cuts, or NaN.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2**n_levels + 1)
-        Ascending places from 0 to 1.
+    cuts (n_columns, 2**n_levels - 1): First cells above the cuts, or NaN.
+    Returns (n_columns, 2**n_levels + 1): Ascending places from 0 to 1.
     """
     known = ~np.isnan(cuts)
     places = np.full(cuts.shape, np.nan)
@@ -290,17 +240,9 @@ def public_knots(columns: PublicColumns, n_levels: int) -> Array:
     They are even in a column that may have negative numbers. Else they are squares of even places:
     most numbers of a long tail lie far below its public end.
 
-    Parameters
-    ----------
-    columns : PublicColumns
-        The columns, of which those of numbers have knots.
-    n_levels : int
-        How often each range is halved.
-
-    Returns
-    -------
-    ndarray of shape (n_numeric, 2**n_levels + 1)
-        Ascending places from 0 to 1.
+    columns: The columns, of which those of numbers have knots.
+    n_levels: How often each range is halved.
+    Returns (n_numeric, 2**n_levels + 1): Ascending places from 0 to 1.
     """
     even = np.linspace(0.0, 1.0, 2**n_levels + 1)
     rows = [even if columns.lower[i] < 0 else even**2 for i in columns.numeric]

@@ -57,14 +57,8 @@ class HatSums(Statistic):
     without one adds nothing. Adding or removing a record moves the sum by ``|z| <= 1``. Replacing
     one moves two classes by 1 each, or one by ``|z - v| <= √2``: hats are not negative.
 
-    Parameters
-    ----------
-    n_classes : int
-        Classes.
-    width : int
-        Numbers of a row of hats.
-    has_target : bool
-        Whether one number more stands in a row, the target.
+    width: Numbers of a row of hats.
+    has_target: Whether one number more stands in a row, the target.
     """
 
     n_classes: int
@@ -92,22 +86,12 @@ class HatSums(Statistic):
 def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Array]:
     """Give the number of each hat, from -1 to 1, and the strength of each column.
 
-    Parameters
-    ----------
-    hats : HatRows
-        The encoding.
-    sums : ndarray of shape (n_classes, width)
-        Released sums of the hats of each class.
-    noise : float
-        Deviation of their noise.
-
-    Returns
-    -------
-    orders : ndarray of shape (width,)
-        Of a column of numbers, the place among its knots; of categories, their order by the share
-        of the class, or the mixture of classes, in which they differ most.
-    strengths : ndarray of shape (n_columns,)
-        How much classes differ along each column.
+    hats: The encoding.
+    sums (n_classes, width): Released sums of the hats of each class.
+    noise: Deviation of their noise.
+    Returns orders (width,): Of a column of numbers, the place among its knots; of categories, their
+        order by the share of the class, or the mixture of classes, in which they differ most.
+    Returns strengths (n_columns,): How much classes differ along each column.
     """
     orders, strengths = np.empty(hats.width), np.empty(len(hats.columns))
     for i, part in enumerate(hats.slices):
@@ -133,16 +117,10 @@ def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Arra
 class Sides:
     """``hats and target -> sides``: 1 where the place of a column is above its middle, else 0.
 
-    Parameters
-    ----------
-    hats : HatRows
-        The encoding; its rows are mapped.
-    orders : ndarray of shape (width of the hats,)
-        A number from -1 to 1 for each hat.
-    columns : tuple of int
-        Which columns.
-    has_target : bool
-        Whether a target stands after the hats; it is the last number then, from -1 to 1.
+    hats: The encoding; its rows are mapped.
+    orders (width of the hats,): A number from -1 to 1 for each hat.
+    columns: Which columns.
+    has_target: Whether a target stands after the hats; it is the last number then, from -1 to 1.
     """
 
     hats: HatRows
@@ -172,10 +150,7 @@ class SideMeans(Statistic):
     where its target is missing. So it moves P pairs by √2 each: √(2P) (add or remove). Replacing
     it moves a pair by 2 at most: two cells by √2 each, or one target by 2.
 
-    Parameters
-    ----------
-    n_columns : int
-        Columns of sides.
+    n_columns: Columns of sides.
     """
 
     n_columns: int
@@ -218,17 +193,9 @@ def pair_tables(n_columns: int, n_classes: int) -> CountTables | SideMeans:
 def clear_means(means: Array, noise: float) -> Array:
     """Tell by how many deviations two sides change the mean together, beyond each alone.
 
-    Parameters
-    ----------
-    means : ndarray of shape (n_pairs, 2, 2, 2)
-        Released numbers and sums.
-    noise : float
-        Deviation of their noise.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
-        Deviations, of sampling and of noise.
+    means (n_pairs, 2, 2, 2): Released numbers and sums.
+    noise: Deviation of their noise.
+    Returns (n_pairs,): Deviations, of sampling and of noise.
     """
     counts = np.maximum(means[..., 0], 1.0 + noise)
     mean = np.clip(means[..., 1] / counts, -1.0, 1.0)
@@ -240,17 +207,9 @@ def clear_means(means: Array, noise: float) -> Array:
 def clear_odds(tables: list[Array], noise: float) -> Array:
     """Tell by how many deviations two sides change the odds of a class together.
 
-    Parameters
-    ----------
-    tables : list of ndarray of shape (2, 2, n_classes)
-        Released counts of each pair.
-    noise : float
-        Deviation of their noise.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
-        Deviations, of sampling and of noise, of the class in which they are most.
+    tables (2, 2, n_classes): Released counts of each pair.
+    noise: Deviation of their noise.
+    Returns (n_pairs,): Deviations, of sampling and of noise, of the class in which they are most.
     """
     clear = []
     for counts in tables:
@@ -269,17 +228,9 @@ def clear_odds(tables: list[Array], noise: float) -> Array:
 def kept_pairs(columns: tuple[int, ...], clear: Array) -> NDArray[np.intp]:
     """Keep the clearest pairs.
 
-    Parameters
-    ----------
-    columns : tuple of int
-        Places of the columns.
-    clear : ndarray of shape (n_pairs,)
-        Deviations of each pair.
-
-    Returns
-    -------
-    ndarray of shape (n_kept, 2)
-        Places of the columns of each pair.
+    columns: Places of the columns.
+    clear (n_pairs,): Deviations of each pair.
+    Returns (n_kept, 2): Places of the columns of each pair.
     """
     order = np.argsort(-clear, kind="stable")[:MOST_PAIRS]
     kept = [k for k in order if clear[k] > CLEAR]
@@ -294,14 +245,9 @@ class PairRows:
     ``s_i = sum_k orders_k h_k`` over the hats h of column i, from -1 to 1, and 0 where the cell is
     missing. P products have length √P at most.
 
-    Parameters
-    ----------
-    hats : HatRows
-        The encoding of columns.
-    orders : ndarray of shape (width of the hats,)
-        A number from -1 to 1 for each hat.
-    pairs : ndarray of shape (P, 2)
-        Places of the columns of each pair.
+    hats: The encoding of columns.
+    orders (width of the hats,): A number from -1 to 1 for each hat.
+    pairs (P, 2): Places of the columns of each pair.
     """
 
     hats: HatRows

@@ -27,20 +27,12 @@ SCORE_LEVELS = 3  # octiles of the scores
 class Shares:
     """How ``mu²`` is divided; the gradients get what is left.
 
-    Parameters
-    ----------
-    knots : float
-        Of the quantiles; 0 where knots are public.
-    moment : float
-        Of the second moment of the hats.
-    count : float
-        Of the number of records, or of the size of each class; 0 where it is not needed.
-    calibration : float
-        Of the last look at scores beside targets or labels.
-    scores : float
-        Of the quantiles of the scores before that look.
-    pairs : float
-        Of the choice of pairs.
+    knots: Of the quantiles; 0 where knots are public.
+    moment: Of the second moment of the hats.
+    count: Of the number of records, or of the size of each class; 0 where it is not needed.
+    calibration: Of the last look at scores beside targets or labels.
+    scores: Of the quantiles of the scores before that look.
+    pairs: Of the choice of pairs.
     """
 
     knots: float
@@ -60,15 +52,10 @@ class Shares:
 class KnotRule:
     """Where knots lie, by public and released numbers alone.
 
-    Parameters
-    ----------
-    share : float
-        Share of mu² for the quantiles; 0 where knots are public.
-    n_levels, public_levels : int
-        How often ranges are halved, by quantiles and by public places.
-    enough_rows : float
-        Number of records from which on knots are private; where their number is secret, it is
-        released first.
+    share: Share of mu² for the quantiles; 0 where knots are public.
+    n_levels, public_levels: How often ranges are halved, by quantiles and by public places.
+    enough_rows: Number of records from which on knots are private; where their number is secret, it
+        is released first.
     """
 
     share: float
@@ -95,15 +82,11 @@ class KnotRule:
 class PairRule:
     """Whether pairs of columns are looked at.
 
-    Parameters
-    ----------
-    orders, crossed : float
-        Shares of the Gaussian part for the order of categories and for the counts of pairs; 0 where
-        there are no pairs.
-    most : int
-        The largest number of pairs that are kept.
-    enough_rows : float
-        Number of records from which on pairs are used, where their number is released first.
+    orders, crossed: Shares of the Gaussian part for the order of categories and for the counts of
+        pairs; 0 where there are no pairs.
+    most: The largest number of pairs that are kept.
+    enough_rows: Number of records from which on pairs are used, where their number is released
+        first.
     """
 
     orders: float = 0.0
@@ -156,30 +139,16 @@ class AdditivePlan:
     ) -> Self:
         """Divide the budget.
 
-        Parameters
-        ----------
-        records : Records
-            Only what is public of them is read.
-        columns : PublicColumns
-            The columns.
-        gradient : Statistic
-            The sum that is released in each step, at any weights.
-        shares : Shares
-            How the budget is divided.
-        cut : tuple of int
-            Places of the columns whose quantiles are released, perhaps of the target too.
-        knots : KnotRule
-            Where knots lie.
-        pairs : PairRule
-            Whether pairs of columns are looked at.
-        n_classes : int
-            Classes, 1 for a regression.
-        n_steps : int
-            Gradients.
-        last_look : Statistic
-            What is released last: scores beside targets or labels.
-        epsilon, delta : float
-            The budget.
+        records: Only what is public of them is read.
+        gradient: The sum that is released in each step, at any weights.
+        shares: How the budget is divided.
+        cut: Places of the columns whose quantiles are released, perhaps of the target too.
+        knots: Where knots lie.
+        pairs: Whether pairs of columns are looked at.
+        n_classes: Classes, 1 for a regression.
+        n_steps: Gradients.
+        last_look: What is released last: scores beside targets or labels.
+        epsilon, delta: The budget.
         """
         quantiles = _quantiles(records, cut, shares.knots, knots.n_levels, epsilon, delta)
         scored = (0,) if shares.scores else ()

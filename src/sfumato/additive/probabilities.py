@@ -46,10 +46,7 @@ def score_table(n_classes: int) -> CountTables:
 class ScoreBins:
     """``cells -> bin``: of the score for two classes; else of the margin, and what is predicted.
 
-    Parameters
-    ----------
-    scores : AdditiveScores
-        What was released so far.
+    scores: What was released so far.
     """
 
     scores: AdditiveScores
@@ -85,23 +82,12 @@ def release_probabilities(
     Where all records seem to have the first label by these counts, a warning says so: labels that
     are not in the public set are the first one.
 
-    Parameters
-    ----------
-    records : Records
-        Cells, with their labels.
-    scores : AdditiveScores
-        What was released so far.
-    plan : AdditivePlan
-        Whose last release is made.
-    receipt : Receipt
-        Proof that it was paid for.
-    class_weights : tuple of float, optional
-        By which classes were weighted; probabilities are those of weighted records.
-
-    Returns
-    -------
-    factor, shift : float
-        ``factor * score + shift``; the shift is 0 for more than two classes.
+    records: Cells, with their labels.
+    scores: What was released so far.
+    plan: Whose last release is made.
+    receipt: Proof that it was paid for.
+    class_weights: By which classes were weighted; probabilities are those of weighted records.
+    Returns: ``factor * score + shift``; the shift is 0 for more than two classes.
     """
     assert plan.calibration is not None  # noqa: S101 - for the type checker
     statistic = score_table(plan.n_classes)
@@ -136,14 +122,9 @@ def _warn_if_one_label(table: Array, noise: float) -> None:
 def _line(right: Array, wrong: Array, noise: float, *, shifted: bool) -> tuple[float, float]:
     """The most likely factor and shift for the counts of each bin, drawn towards the usual ones.
 
-    Parameters
-    ----------
-    right, wrong : ndarray of shape (n_bins,)
-        Counts of the class, and of the other.
-    noise : float
-        Deviation of their noise.
-    shifted : bool
-        Whether a shift is looked for.
+    right, wrong (n_bins,): Counts of the class, and of the other.
+    noise: Deviation of their noise.
+    shifted: Whether a shift is looked for.
     """
     both = right + wrong
     # A bin of n records with noise of variance v says as much as n²/(n + v) records would.

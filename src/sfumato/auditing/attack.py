@@ -40,23 +40,14 @@ class Estimate:
 class MembershipAttack:
     """How well members can be told from others by one threshold.
 
-    Parameters
-    ----------
-    auc : Estimate
-        Chance that a member's number is below another row's; 0.5 for an attacker who guesses.
-    balanced_accuracy : Estimate
-        Mean of true-positive and true-negative rate, threshold chosen on one half of the rows and
-        judged on the other.
-    true_positive_rates : dict of float to Estimate
-        At each false-positive rate.
-    curve : tuple of ndarray
-        False-positive and true-positive rates of the ROC curve.
-    observation : str
-        What was thresholded.
-    confidence : float
-        Of the intervals.
-    n_members, n_non_members : int
-        Rows on either side.
+    auc: Chance that a member's number is below another row's; 0.5 for an attacker who guesses.
+    balanced_accuracy: Mean of true-positive and true-negative rate, threshold chosen on one half of
+        the rows and judged on the other.
+    true_positive_rates: At each false-positive rate.
+    curve: False-positive and true-positive rates of the ROC curve.
+    observation: What was thresholded.
+    confidence: Of the intervals.
+    n_members, n_non_members: Rows on either side.
     """
 
     auc: Estimate
@@ -156,21 +147,11 @@ def attack_from_values(
 ) -> MembershipAttack:
     """Run the threshold attack on numbers that are there, small for members.
 
-    Parameters
-    ----------
-    members, non_members : array-like of shape (n_rows,)
-        The numbers.
-    observation : str
-        Their name.
-    rates, confidence, random_state
-        See `membership_attack`.
-    repeats : int, default=1
-        How often each row stands in the numbers; intervals count every row once.
-
-    Returns
-    -------
-    MembershipAttack
-        ROC curve and figures with confidence intervals.
+    members, non_members (n_rows,): The numbers.
+    observation: Their name.
+    rates, confidence, random_state: See `membership_attack`.
+    repeats: How often each row stands in the numbers; intervals count every row once.
+    Returns: ROC curve and figures with confidence intervals.
     """
     check_confidence(confidence)
     inside, outside = (_values(n, v) for n, v in (("members", members), ("others", non_members)))

@@ -37,19 +37,12 @@ BLOCK = 256  # rows whose kernel values fit into the cache
 class DensityDifference:
     """The result of `density_difference`.
 
-    Parameters
-    ----------
-    value : float
-        Estimate of ``integral (f_a - f_b)²``; its unit is 1 / unit of the samples (to the power of
-        their dimension). Corrected for sampling noise, so it may fall a little below zero.
-    standard_error : float
-        Standard error of `value` from sampling.
-    width, penalty : float
-        s and p, chosen by cross-validation.
-    n_samples : tuple of int
-        Sizes of the two samples.
-    centres, weights : ndarray
-        c and t of the fitted difference.
+    value: Estimate of ``integral (f_a - f_b)²``; its unit is 1 / unit of the samples (to the power
+        of their dimension). Corrected for sampling noise, so it may fall a little below zero.
+    standard_error: Standard error of `value` from sampling.
+    width, penalty: s and p, chosen by cross-validation.
+    n_samples: Sizes of the two samples.
+    centres, weights: c and t of the fitted difference.
     """
 
     value: float
@@ -63,9 +56,7 @@ class DensityDifference:
     def difference(self, x: ArrayLike) -> Array:
         """Give the fitted ``f_a(x) - f_b(x)``.
 
-        Parameters
-        ----------
-        x : array-like of shape (n,) or (n, d)
+        x: (n,) or (n, d).
         """
         points = _samples("x", x)
         if points.shape[1] != self.centres.shape[1]:

@@ -36,12 +36,8 @@ CLEARLY = 0.3  # by so much must a set of bins win: it is chosen from very many
 class Counts:
     """How often an event was met, under the data that make it likely and under the others.
 
-    Parameters
-    ----------
-    hits, trials : int or ndarray
-        Under the data that make the event likely.
-    hits_other, trials_other : int or ndarray
-        Under the others.
+    hits, trials: Under the data that make the event likely.
+    hits_other, trials_other: Under the others.
     """
 
     hits: NDArray[np.int_] | int
@@ -57,16 +53,11 @@ Bound = Callable[[Counts], Array]
 class LikelierEvent:
     """The event ``f(score) >= threshold``, or its complement, and under which data it is likely.
 
-    Parameters
-    ----------
-    threshold : float
-        Where the event begins.
-    complement : bool
-        Whether the event is ``f(score) < threshold``.
-    swapped : bool
-        Whether D' makes it more likely than D.
-    edges, ratios : ndarray, optional
-        f looks up the log-ratio of the bin in which a score falls; the identity without them.
+    threshold: Where the event begins.
+    complement: Whether the event is ``f(score) < threshold``.
+    swapped: Whether D' makes it more likely than D.
+    edges, ratios: f looks up the log-ratio of the bin in which a score falls; the identity without
+        them.
     """
 
     threshold: float

@@ -47,24 +47,15 @@ Array = NDArray[np.float64]
 class EmpiricalEpsilon:
     """A certified lower bound on epsilon.
 
-    Parameters
-    ----------
-    epsilon : float
-        With the stated confidence, the true epsilon at `delta` is not below this figure.
-    delta, confidence : float
-        At this delta, with this confidence.
-    method : {"clopper_pearson", "gaussian"}
-        Whether the bound holds for any mechanism, or for Gaussian noise only.
-    n_runs : int
-        Runs on each of the two data sets.
-    largest : float
-        The largest epsilon that so many runs could ever certify by `method`.
-    mu : float, optional
-        The bound on mu, for the method "gaussian".
-    claimed : float, optional
-        The epsilon that was promised.
-    hits, hits_other : tuple of int
-        How often the event was met, and in how many runs, under either data set.
+    epsilon: With the stated confidence, the true epsilon at `delta` is not below this figure.
+    delta, confidence: At this delta, with this confidence.
+    method ({"clopper_pearson", "gaussian"}): Whether the bound holds for any mechanism, or for
+        Gaussian noise only.
+    n_runs: Runs on each of the two data sets.
+    largest: The largest epsilon that so many runs could ever certify by `method`.
+    mu: The bound on mu, for the method "gaussian".
+    claimed: The epsilon that was promised.
+    hits, hits_other: How often the event was met, and in how many runs, under either data set.
     """
 
     epsilon: float
@@ -206,17 +197,8 @@ def epsilon_from_outputs(
 ) -> EmpiricalEpsilon:
     """Certify a lower bound on epsilon from outputs that are there, one per row.
 
-    Parameters
-    ----------
-    outputs, outputs_prime : array-like of shape (n_runs,) or (n_runs, ...)
-        Outputs of independent runs on D and on D'.
-    delta, confidence, method, threshold, claimed
-        See `empirical_epsilon`.
-
-    Returns
-    -------
-    EmpiricalEpsilon
-        The bound.
+    outputs, outputs_prime (n_runs,) or (n_runs, ...): Outputs of independent runs on D and on D'.
+    delta, confidence, method, threshold, claimed: See `empirical_epsilon`.
     """
     risk = 1 - check_confidence(confidence)
     _check_method(method, delta)
@@ -244,12 +226,8 @@ def largest_certifiable(
 
     About ``log(n_runs / log(2 / (1 - confidence)))`` for the method "clopper_pearson".
 
-    Parameters
-    ----------
-    n_runs : int
-        Certifying runs: half of all, unless the threshold was fixed beforehand.
-    delta, confidence, method
-        See `empirical_epsilon`.
+    n_runs: Certifying runs: half of all, unless the threshold was fixed beforehand.
+    delta, confidence, method: See `empirical_epsilon`.
 
     Examples
     --------

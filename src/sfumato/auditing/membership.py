@@ -23,16 +23,11 @@ DIAGNOSTIC = (
 class MembershipScore:
     """Squared distance of the densities of a model's observation on members and on others.
 
-    Parameters
-    ----------
-    value, standard_error : float
-        The score and its standard error, in units of 1 / unit of the observation.
-    observation : str
-        What the model shows of a row; see `sfumato.auditing.observed`.
-    difference : DensityDifference
-        The fit behind it.
-    members, non_members : ndarray
-        The observations.
+    value, standard_error: The score and its standard error, in units of 1 / unit of the
+        observation.
+    observation: What the model shows of a row; see `sfumato.auditing.observed`.
+    difference: The fit behind it.
+    members, non_members: The observations.
     """
 
     value: float

@@ -32,16 +32,10 @@ SMALLEST = 1e-12  # of a probability
 def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> Array:
     """Give the number of each row.
 
-    Parameters
-    ----------
-    model : fitted estimator
-        With the method that the observation needs.
-    X : array-like of shape (n_rows, n_features)
-        Rows.
-    y : array-like, optional
-        Their labels, for "loss" and "margin".
-    observation : str
-        One of `OBSERVATIONS`.
+    model (fitted estimator): With the method that the observation needs.
+    X (n_rows, n_features): Rows.
+    y: Their labels, for "loss" and "margin".
+    observation: One of `OBSERVATIONS`.
     """
     if observation in ("loss", "margin") and y is None:
         raise InvalidInputError(f"The observation {observation!r} needs the labels of the rows.")

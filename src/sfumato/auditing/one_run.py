@@ -35,18 +35,11 @@ LARGEST = 40.0
 class OneRun:
     """A certified lower bound on epsilon from one run.
 
-    Parameters
-    ----------
-    epsilon : float
-        With the stated confidence, the true epsilon at `delta` is not below this figure.
-    delta, confidence : float
-        At this delta, with this confidence.
-    n_canaries, n_guesses, n_right : int
-        Coins, guesses and right guesses.
-    largest : float
-        The bound if every guess had been right.
-    claimed : float, optional
-        The epsilon that was promised.
+    epsilon: With the stated confidence, the true epsilon at `delta` is not below this figure.
+    delta, confidence: At this delta, with this confidence.
+    n_canaries, n_guesses, n_right: Coins, guesses and right guesses.
+    largest: The bound if every guess had been right.
+    claimed: The epsilon that was promised.
     """
 
     epsilon: float
@@ -148,12 +141,8 @@ def audit_in_one_run(
 def p_value(n_canaries: int, n_guesses: int, n_right: int, epsilon: float, delta: float) -> float:
     """Bound the chance of at least `n_right` right guesses against an (epsilon, delta) promise.
 
-    Parameters
-    ----------
-    n_canaries, n_guesses, n_right : int
-        Coins, guesses and right guesses.
-    epsilon, delta : float
-        The promise.
+    n_canaries, n_guesses, n_right: Coins, guesses and right guesses.
+    epsilon, delta: The promise.
     """
     chance = 1 / (1 + math.exp(-epsilon))
     pure = float(binom.sf(n_right - 1, n_guesses, chance))

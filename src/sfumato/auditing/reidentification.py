@@ -23,20 +23,12 @@ METRICS = ("manhattan", "euclidean")
 class Reidentification:
     """How often the nearest row is the source of a released row.
 
-    Parameters
-    ----------
-    rate : Estimate
-        Share of released rows whose nearest row is their source.
-    chance : float
-        The share that a blind guess would have.
-    median_rank : float
-        Median place of the source among all rows, by distance; 1 is the nearest.
-    n_rows, n_released : int
-        Rows that could be the source, rows released.
-    metric : str
-        The distance.
-    closeness : MembershipAttack, optional
-        Whether rows that were in the data lie nearer to the release than rows that were not.
+    rate: Share of released rows whose nearest row is their source.
+    chance: The share that a blind guess would have.
+    median_rank: Median place of the source among all rows, by distance; 1 is the nearest.
+    n_rows, n_released: Rows that could be the source, rows released.
+    metric: The distance.
+    closeness: Whether rows that were in the data lie nearer to the release than rows that were not.
     """
 
     rate: Estimate

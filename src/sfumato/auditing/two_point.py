@@ -63,16 +63,10 @@ FEWEST = 20  # runs on each side, however long they take
 class TwoPoint:
     """What an audit of a private estimator on two neighbours has found.
 
-    Parameters
-    ----------
-    guarantee : Guarantee
-        What the estimator promises.
-    bound : EmpiricalEpsilon
-        What was certified.
-    leak : str or None
-        What the taint test says: None if nothing after the releases reads the rows.
-    attacked : {"released values", "learned values"}
-        What the bound was found on.
+    guarantee: What the estimator promises.
+    bound: What was certified.
+    leak: What the taint test says: None if nothing after the releases reads the rows.
+    attacked ({"released values", "learned values"}): What the bound was found on.
     """
 
     guarantee: Guarantee
@@ -99,22 +93,15 @@ def two_point(
 ) -> TwoPoint:
     """Certify a lower bound on the epsilon of a private estimator; see `sfumato.auditing.audit`.
 
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        With a finite epsilon; it is cloned, and no ledger is charged.
-    X, y : array-like, optional
-        Public rows around the changed one; by default a pattern made from the bounds.
-    edge : array-like, optional
-        Rows to try in the place of the changed one.
-    n_runs : int, optional
-        Runs on each data set; by default 5,000 where noise alone must be drawn again, 400 where
+    estimator (PrivateEstimator): With a finite epsilon; it is cloned, and no ledger is charged.
+    X, y: Public rows around the changed one; by default a pattern made from the bounds.
+    edge: Rows to try in the place of the changed one.
+    n_runs: Runs on each data set; by default 5,000 where noise alone must be drawn again, 400 where
         later statistics depend on earlier releases, so that each run is a fit; but no more than
         `seconds` allow.
-    seconds : float, default=20.0
-        Where `n_runs` is not given: about the time that all runs may take, judged by the first.
-    confidence, n_jobs, verbose
-        See `empirical_epsilon`.
+    seconds: Where `n_runs` is not given: about the time that all runs may take, judged by the
+        first.
+    confidence, n_jobs, verbose: See `empirical_epsilon`.
     """
     model = _fixed(estimator)
     model._check_promise()
@@ -330,16 +317,11 @@ N_ROWS = 24
 class Neighbourhood:
     """Data sets that differ in their last row or person, by an estimator's relation and unit.
 
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Its bounds, unit, relation and entry bound say what a neighbour is.
-    X : ndarray
-        Rows around the changed ones; the last, or those of the last person, are replaced.
-    y : ndarray, optional
-        Labels or targets.
-    edge : ndarray, optional
-        Rows to put in the last place; by default rows on the edge of the bounds.
+    estimator (PrivateEstimator): Its bounds, unit, relation and entry bound say what a neighbour
+        is.
+    X: Rows around the changed ones; the last, or those of the last person, are replaced.
+    y: Labels or targets.
+    edge: Rows to put in the last place; by default rows on the edge of the bounds.
     """
 
     estimator: Any
@@ -419,12 +401,8 @@ CERTAIN = 1e3  # stands for an infinite log-ratio
 def log_ratio(here: Sequence[Released], there: Sequence[Released]) -> float:
     """Sum the log-ratios of all releases of a run; exact for the laws of this library.
 
-    Parameters
-    ----------
-    here : sequence of Released
-        The releases of a run on D: exact statistics and outputs.
-    there : sequence of Released
-        The same outputs played back to a run on D', for the exact statistics there.
+    here: The releases of a run on D: exact statistics and outputs.
+    there: The same outputs played back to a run on D', for the exact statistics there.
     """
     return sum(
         _of_one(mine, mine.output, theirs.statistic)

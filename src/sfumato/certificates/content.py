@@ -177,17 +177,9 @@ def code_fingerprint() -> str:
 def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[str, str]:
     """Give the HMAC of a file of records under the owner's key.
 
-    Parameters
-    ----------
-    data : path-like
-        The file.
-    key : bytes
-        The secret.
-
-    Returns
-    -------
-    dict
-        The algorithm and the value.
+    data: The file.
+    key: The secret.
+    Returns: The algorithm and the value.
     """
     if key is None or len(key) < SHORTEST_KEY:
         raise InvalidInputError(

@@ -38,13 +38,7 @@ class CertificateError(SfumatoError):
 
 
 def schema() -> dict[str, Any]:
-    """Give the published JSON schema of certificates.
-
-    Returns
-    -------
-    dict
-        The schema.
-    """
+    """Give the published JSON schema of certificates."""
     text = files("sfumato.certificates").joinpath("schema-1.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found

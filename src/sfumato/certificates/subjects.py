@@ -23,17 +23,9 @@ INSIDE = (".parquet", ".feather", ".arrow")
 def subject_of(file: str | os.PathLike[str], *, is_foreign: bool = False) -> dict[str, str]:
     """Name a file and its content, without a certificate that it may carry.
 
-    Parameters
-    ----------
-    file : path-like
-        A model, or a fabricated table.
-    is_foreign : bool, default=False
-        Whether another program made the file; then all its bytes count.
-
-    Returns
-    -------
-    dict
-        The name, the kind, and the SHA-256 of the content.
+    file: A model, or a fabricated table.
+    is_foreign: Whether another program made the file; then all its bytes count.
+    Returns: The name, the kind, and the SHA-256 of the content.
     """
     path = Path(file)
     if is_foreign:
@@ -70,15 +62,8 @@ def _of_table(path: Path) -> str:
 def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
     """Give class, guarantee and bounds that a file states.
 
-    Parameters
-    ----------
-    file : path-like
-        A model, or a fabricated table.
-
-    Returns
-    -------
-    dict
-        Plain JSON values.
+    file: A model, or a fabricated table.
+    Returns: Plain JSON values.
     """
     path = Path(file)
     if not path.is_file():

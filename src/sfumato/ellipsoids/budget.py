@@ -32,26 +32,15 @@ LEAST_CONVEXITY = 1e-3  # of the rule, for budgets that leave hardly any noise
 class LargeMarginBudget:
     """What the releases depend on; all of it is public.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget; delta 0 asks for pure epsilon.
-    relation : Relation
-        The neighbours.
-    loss : MarginLoss
-        The loss of a record.
-    n_classes : int
-        C.
-    order : int
-        Rows of one matrix Φ, one more than the features that are classified in.
-    pca_share : float
-        Share of ``mu²`` for the principal components; 0 without them.
-    regularization : float or None
-        Λ; None for the public rule.
-    n_rows : int
-        The public number of rows, or a public bound on it.
-    n_features : int
-        Numbers of a row.
+    epsilon, delta: The budget; delta 0 asks for pure epsilon.
+    relation: The neighbours.
+    loss: The loss of a record.
+    n_classes: C.
+    order: Rows of one matrix Φ, one more than the features that are classified in.
+    pca_share: Share of ``mu²`` for the principal components; 0 without them.
+    regularization: Λ; None for the public rule.
+    n_rows: The public number of rows, or a public bound on it.
+    n_features: Numbers of a row.
     """
 
     epsilon: float

@@ -71,12 +71,8 @@ class MarginLoss:
 class MixtureLoss:
     """Several ellipsoids a class: ``sum_{c != y} l(1 - (softmin_{k in c} s_k - s_own))``.
 
-    Parameters
-    ----------
-    width : float
-        Rounding of the hinge.
-    starts : ndarray of shape (n_classes,)
-        First ellipsoid of each class; those of a class stand together.
+    width: Rounding of the hinge.
+    starts (n_classes,): First ellipsoid of each class; those of a class stand together.
     """
 
     width: float

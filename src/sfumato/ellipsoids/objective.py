@@ -72,18 +72,11 @@ def _weights(order: int) -> Array:
 class LargeMarginObjective:
     """``L(W) = weight * sum_i loss(scores of row i)`` for ellipsoids W in svec coordinates.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, order), or MappedRows
-        Extended rows a.
-    own : ndarray of shape (n_rows,)
-        The ellipsoid that each row belongs to.
-    n_ellipsoids : int
-        Rows of W.
-    loss : ScoreLoss
-        What the scores of a row cost.
-    weight : float
-        1 for the sum over rows, 1 / n_rows for the mean.
+    rows (n_rows, order): Extended rows a.
+    own (n_rows,): The ellipsoid that each row belongs to.
+    n_ellipsoids: Rows of W.
+    loss: What the scores of a row cost.
+    weight: 1 for the sum over rows, 1 / n_rows for the mean.
     """
 
     rows: Any = field(repr=False)

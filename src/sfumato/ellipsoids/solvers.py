@@ -118,13 +118,8 @@ class PerturbableSum(LargeMarginObjective):
 class MarginLimits:
     """What holds for all data of a public size.
 
-    Parameters
-    ----------
-    loss : MarginLoss
-    n_classes, n_rows : int
-        C, and the number of rows or a bound on it.
-    n_features : int
-        Numbers of one matrix in svec coordinates.
+    n_classes, n_rows: C, and the number of rows or a bound on it.
+    n_features: Numbers of one matrix in svec coordinates.
     """
 
     loss: MarginLoss

@@ -30,12 +30,8 @@ PERSON = "sfumato person"  # name of a column while rows are moved
 class DelayedParts(ListedParts):
     """Parts that Dask computes when they are needed.
 
-    Parameters
-    ----------
-    parts : sequence of Delayed or Future
-        Each a batch, or a list of batches.
-    columns : sequence of str or int
-        Names of the columns, or their number where they have none.
+    parts (sequence of Delayed or Future): Each a batch, or a list of batches.
+    columns (sequence of str or int): Names of the columns, or their number where they have none.
     """
 
     library = "pandas"
@@ -43,15 +39,8 @@ class DelayedParts(ListedParts):
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to every part, where Dask puts it.
 
-        Parameters
-        ----------
-        task : callable
-            See `Partitions.map`.
-
-        Yields
-        ------
-        object
-            What the task gave.
+        task: See `Partitions.map`.
+        Yields: What the task gave.
         """
         client = _client()
         calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
@@ -76,10 +65,7 @@ class DelayedParts(ListedParts):
 class FrameParts(DelayedParts):
     """The partitions of a Dask DataFrame.
 
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame
-        The table.
+    frame (dask.dataframe.DataFrame): The table.
     """
 
     def __init__(self, frame: Any) -> None:
@@ -105,10 +91,7 @@ class FrameParts(DelayedParts):
 class ClusterFiles(DelayedParts):
     """Files that every worker of a cluster can read under the same path or URL, a part each.
 
-    Parameters
-    ----------
-    files : LocalParts
-        The files as this process would read them: `FileParts.of`, or `UrlParts`.
+    files: The files as this process would read them: `FileParts.of`, or `UrlParts`.
     """
 
     library = "pyarrow"
@@ -126,12 +109,8 @@ class ClusterFiles(DelayedParts):
 class ArrayParts(DelayedParts):
     """The chunks of a Dask array, with labels and IDs beside them.
 
-    Parameters
-    ----------
-    rows : dask.array.Array of shape (n, width)
-        Rows.
-    labels, groups : dask.array.Array of shape (n,), optional
-        Labels or targets, and IDs of persons.
+    rows: (n, width).
+    labels, groups (n,): Labels or targets, and IDs of persons.
     """
 
     def __init__(self, rows: Any, labels: Any = None, groups: Any = None) -> None:

@@ -14,10 +14,7 @@ __all__ = ["reported"]
 def reported(engine: str) -> Iterator[None]:
     """Raise an `EngineError` for whatever an engine raises; our own messages hold no cell.
 
-    Parameters
-    ----------
-    engine : str
-        Its name.
+    engine: Its name.
     """
     try:
         yield

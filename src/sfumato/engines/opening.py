@@ -25,15 +25,8 @@ QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("po
 def lies_elsewhere(X: object) -> bool:
     """Tell whether `X` names or describes a table that is not in memory.
 
-    Parameters
-    ----------
-    X : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        Whether it is a path, a query, a table of a cluster, a `Partitions` or a federation.
+    X: Anything.
+    Returns: Whether it is a path, a query, a table of a cluster, a `Partitions` or a federation.
     """
     if isinstance(X, str | os.PathLike | Partitions | RecordsElsewhere):
         return True
@@ -45,19 +38,12 @@ def lies_elsewhere(X: object) -> bool:
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
     """Open a table that is not in memory.
 
-    Parameters
-    ----------
-    X : path, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Dask array, Partitions
+    X (path, DuckDB relation, Polars LazyFrame, Dask or Spark DataFrame, Dask array, Partitions):
         The table. A path may name a file, a folder of files, or be a glob.
-    y, groups : str or None
-        Names of the columns of the target and of IDs; Dask arrays beside a Dask array.
-
-    Returns
-    -------
-    parts : Partitions
-        The table in parts.
-    y, groups : str or None
-        The names of columns that are left to be found.
+    y, groups (str or None): Names of the columns of the target and of IDs; Dask arrays beside a
+        Dask array.
+    Returns parts: The table in parts.
+    Returns y, groups: The names of columns that are left to be found.
     """
     if _is_dask_array(X):
         from sfumato.engines.dask import ArrayParts  # here, because it needs Dask
@@ -95,15 +81,8 @@ def _is_dask_array(X: object) -> bool:
 def unknown_record(columns: Sequence[str] | int) -> Any:
     """Give one made-up record of which nothing is known: what is public can be read off it.
 
-    Parameters
-    ----------
-    columns : sequence of str or int
-        Names of columns, or their number.
-
-    Returns
-    -------
-    table or tuple
-        A batch of one record.
+    columns: Names of columns, or their number.
+    Returns (table or tuple): A batch of one record.
     """
     if isinstance(columns, int):
         return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)

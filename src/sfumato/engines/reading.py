@@ -17,14 +17,9 @@ __all__ = ["BatchReader"]
 class BatchReader:
     """How an estimator reads a batch of a table that lies elsewhere, each record by itself.
 
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Unfitted, without a ledger.
-    method : str
-        Its method that gives rows and codes.
-    y, groups : str or None
-        Names of the columns of the target and of IDs.
+    estimator (PrivateEstimator): Unfitted, without a ledger.
+    method: Its method that gives rows and codes.
+    y, groups: Names of the columns of the target and of IDs.
     """
 
     estimator: Any

@@ -23,10 +23,8 @@ PERSON = "sfumato_person"  # name of a column while rows are moved
 class SparkParts(Partitions):
     """The partitions of a Spark DataFrame.
 
-    Parameters
-    ----------
-    frame : pyspark.sql.DataFrame
-        The table; it must give the same rows in the same partitions on every pass.
+    frame (pyspark.sql.DataFrame): The table; it must give the same rows in the same partitions on
+        every pass.
     """
 
     def __init__(self, frame: Any) -> None:
@@ -52,15 +50,8 @@ class SparkParts(Partitions):
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to every partition, where Spark puts it.
 
-        Parameters
-        ----------
-        task : callable
-            See `Partitions.map`.
-
-        Yields
-        ------
-        object
-            What the task gave, as bytes.
+        task: See `Partitions.map`.
+        Yields: What the task gave, as bytes.
         """
         with reported("Spark"):
             rows = self._frame.mapInArrow(_Applied(task, self._opening), SCHEMA).collect()

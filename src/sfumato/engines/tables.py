@@ -157,10 +157,7 @@ class FileParts(LocalParts):
 def files_named(path: str | os.PathLike[str]) -> list[str]:
     """List the files that a path or a glob names; none at all are an error.
 
-    Parameters
-    ----------
-    path : path-like
-        The path or the glob.
+    path: The path or the glob.
     """
     text = os.fspath(path)
     found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
@@ -171,13 +168,7 @@ def files_named(path: str | os.PathLike[str]) -> list[str]:
 
 
 class FolderParts(LocalParts):
-    """The files of a folder and of the folders in it, whose names may hold cells.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    """
+    """The files of a folder and of the folders in it, whose names may hold cells."""
 
     def __init__(self, folder: Path) -> None:
         files = sorted(
@@ -270,10 +261,7 @@ class QueryParts(LocalParts):
 class KeptBlocks:
     """Blocks of rows in memory and, where they are many, in a file without a name.
 
-    Parameters
-    ----------
-    most_bytes : float
-        Bytes that may stay in memory.
+    most_bytes: Bytes that may stay in memory.
     """
 
     def __init__(self, most_bytes: float) -> None:

@@ -22,23 +22,14 @@ PARQUET, FEATHER = (".parquet", ".pq"), (".feather", ".arrow")
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path begins with a scheme.
-
-    Parameters
-    ----------
-    path : path-like
-        The path.
-    """
+    """Tell whether a path begins with a scheme."""
     return bool(URL.match(os.fspath(path)))
 
 
 class UrlParts(LocalParts):
     """Files that a URL names, a part each; read again on every pass.
 
-    Parameters
-    ----------
-    url : path-like
-        Of a file, of a folder, or a glob in the last part of it: ``s3://clinic/visits/*.parquet``.
+    url: Of a file, of a folder, or a glob in the last part of it: ``s3://clinic/visits/*.parquet``.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:

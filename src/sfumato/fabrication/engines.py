@@ -68,16 +68,10 @@ LABEL_SHARE = 0.5  # of epsilon, in the local method
 class BranchedRows:
     """Rows cut into branches, each of one class.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-        Private rows.
-    places : list of ndarray
-        Which rows make each branch.
-    classes : list of int
-        Class code of each branch.
-    usual_passes : int
-        Smoothing passes that the public rule gives for this noise.
+    rows (n_rows, n_features): Private rows.
+    places: Which rows make each branch.
+    classes: Class code of each branch.
+    usual_passes: Smoothing passes that the public rule gives for this noise.
     """
 
     rows: NDArray[np.float64]

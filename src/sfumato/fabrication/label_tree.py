@@ -70,19 +70,10 @@ class Coarse:
 def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> ReleasedTree:
     """Draw the releases of a plan.
 
-    Parameters
-    ----------
-    records : Records
-        Places of the records, one number per column (`ColumnCells.places`).
-    plan : TreePlan
-        What is released.
-    receipt : Receipt
-        Proof that all of it was paid for.
-
-    Returns
-    -------
-    ReleasedTree
-        The released numbers.
+    records: Places of the records, one number per column (`ColumnCells.places`).
+    plan: What is released.
+    receipt: Proof that all of it was paid for.
+    Returns: The released numbers.
     """
     n_columns, n_classes = len(plan.columns), plan.n_classes
     cuts = np.empty((0, 1))

@@ -39,12 +39,8 @@ ENTRY_ROUNDING = 2.0**-49
 class PublicScale:
     """Rows in a box are seen in the unit cube, ``(x - lower) / width``; others as they are.
 
-    Parameters
-    ----------
-    bounds : Bounds
-        Public bounds of the rows.
-    n_features : int
-        Numbers of a row.
+    bounds: Public bounds of the rows.
+    n_features: Numbers of a row.
     """
 
     bounds: Bounds

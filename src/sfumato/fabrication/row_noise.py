@@ -25,14 +25,9 @@ Codes = NDArray[np.intp]
 class EntryNoise:
     """Entry noise on every number, scaled to the unit cube; labels as they are.
 
-    Parameters
-    ----------
-    mechanism : EntryMechanism
-        The noise.
-    scale : PublicScale
-        How entries are scaled.
-    entry_bound : float or None
-        The change that is protected.
+    mechanism: The noise.
+    scale: How entries are scaled.
+    entry_bound: The change that is protected.
     """
 
     mechanism: EntryMechanism
@@ -56,14 +51,9 @@ class EntryNoise:
 class LocalNoise:
     """Gaussian noise on every row in the unit ball, randomised response on its label.
 
-    Parameters
-    ----------
-    gaussian : GaussianMechanism
-        The noise on rows.
-    response : RandomizedResponseMechanism or None
-        The noise on labels; None where there are none.
-    scale : PublicScale
-        How rows are scaled.
+    gaussian: The noise on rows.
+    response: The noise on labels; None where there are none.
+    scale: How rows are scaled.
     """
 
     gaussian: GaussianMechanism

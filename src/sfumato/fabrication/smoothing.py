@@ -57,14 +57,10 @@ class Stop:
     ``error_M`` is the sum of the distances from the rows to their images in pass M; pass 1 sees
     the rows as they came.
 
-    Parameters
-    ----------
-    passes : int, default=2
-        The most passes M; the last of them gives the images. Public.
-    ratio : float, optional
-        A public share of ``error_1`` as the threshold.
-    threshold : float, optional
-        The threshold itself. The paper takes it from the raw rows (88), which is not private.
+    passes: The most passes M; the last of them gives the images. Public.
+    ratio: A public share of ``error_1`` as the threshold.
+    threshold: The threshold itself. The paper takes it from the raw rows (88), which is not
+        private.
     """
 
     passes: int = 2
@@ -84,16 +80,11 @@ def fabricate_rows(
 ) -> Fabricated:
     """Smooth rows and give the images of the smoothed ones (89).
 
-    Parameters
-    ----------
-    rows : array of shape (N, p)
-        Private rows, in double precision; NumPy or PyTorch.
-    n_components : int
-        Subspace dimension n of each pass, capped by the rank.
-    stop : Stop
-        When to stop.
-    dtype : {"float64", "float32"}, default="float64"
-        "float32" saves more than half of the time; rows agree to about 1e-4.
+    rows (N, p): Private rows, in double precision; NumPy or PyTorch.
+    n_components: Subspace dimension n of each pass, capped by the rank.
+    stop: When to stop.
+    dtype ({"float64", "float32"}): "float32" saves more than half of the time; rows agree to about
+        1e-4.
     """
     first_error = math.inf
     for number, step in enumerate(_passes(rows, n_components, dtype), start=1):
@@ -114,18 +105,11 @@ def fabricate_groups(
 ) -> list[Fabricated]:
     """Fabricate each group of rows by itself (Remark 4).
 
-    Parameters
-    ----------
-    groups : sequence of arrays of shape (N_s, p)
-    n_components : int
-    stops : sequence of Stop
-        One for each group.
-    dtype : {"float32", "float64"}, default="float32"
-        As in `fabricate_rows`.
-    n_jobs : int or None
-        Workers, see joblib; one on an accelerator.
-    verbose : bool, default=False
-        Show a progress bar.
+    groups: (N_s, p).
+    stops: One for each group.
+    dtype ({"float32", "float64"}): As in `fabricate_rows`.
+    n_jobs: Workers, see joblib; one on an accelerator.
+    verbose: Show a progress bar.
     """
     workers = 1 if is_accelerated(groups[0]) else n_jobs
     return map_in_parallel(

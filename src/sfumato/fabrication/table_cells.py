@@ -39,24 +39,14 @@ PARTS = 33  # points of a cell at which its distribution function is known; stra
 class ColumnCells:
     """What is public about the cells of one column.
 
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    n_categories : int
-        Categories, or 0 for numbers.
-    lower, upper : float
-        Range of numbers; whole numbers reach half a unit further on both sides.
-    is_whole : bool
-        Whether its numbers are whole.
-    edges : tuple of float or None
-        Public edges of the cells, from `lower` to `upper`; None where they are to be released.
-    may_be_missing : bool
-        Whether a missing cell is kept as missing.
-    weights : tuple of float or None
-        Public weights of its categories, by which those that share a cell are redrawn.
-    is_fine : bool
-        Whether its cells are counted finely by themselves and joined to fewer in pairs.
+    name: Name of the column.
+    n_categories: Categories, or 0 for numbers.
+    lower, upper: Range of numbers; whole numbers reach half a unit further on both sides.
+    is_whole: Whether its numbers are whole.
+    edges: Public edges of the cells, from `lower` to `upper`; None where they are to be released.
+    may_be_missing: Whether a missing cell is kept as missing.
+    weights: Public weights of its categories, by which those that share a cell are redrawn.
+    is_fine: Whether its cells are counted finely by themselves and joined to fewer in pairs.
     """
 
     name: str
@@ -122,12 +112,8 @@ def public_columns(
 ) -> tuple[ColumnCells, ...]:
     """Give the cells of the columns of a table from what is public about them.
 
-    Parameters
-    ----------
-    bounds : TableBounds
-        Types, ranges and categories, and which columns may be missing.
-    bins : mapping of str to sequence of float, optional
-        Public edges of the cells of columns of numbers, in the units of the table.
+    bounds: Types, ranges and categories, and which columns may be missing.
+    bins: Public edges of the cells of columns of numbers, in the units of the table.
     """
     asked = dict(bins or {})
     found = []
@@ -181,12 +167,8 @@ def _edges(
 class TableCells:
     """The cells of all columns, once all edges are known.
 
-    Parameters
-    ----------
-    columns : tuple of ColumnCells
-        What is public about each column.
-    edges : tuple
-        Edges of the cells of each column of numbers, None for categories.
+    columns: What is public about each column.
+    edges: Edges of the cells of each column of numbers, None for categories.
     """
 
     columns: tuple[ColumnCells, ...]
@@ -213,12 +195,8 @@ class TableCells:
     def joined(self, masses: Sequence[Array], n_parts: int) -> TableCells:
         """Join neighbouring cells of columns that are counted finely.
 
-        Parameters
-        ----------
-        masses : sequence of ndarray
-            Released masses of the cells of each column.
-        n_parts : int
-            About so many cells of equal mass are left, and those of more mass by themselves.
+        masses: Released masses of the cells of each column.
+        n_parts: About so many cells of equal mass are left, and those of more mass by themselves.
         """
         edges = [
             _joined_edges(cuts, mass[: len(cuts) - 1], n_parts)
@@ -275,12 +253,8 @@ class TableCells:
         Numbers follow a monotone cubic through the cumulative masses, which are those of `fine`
         where these cells were joined from finer ones.
 
-        Returns
-        -------
-        values : ndarray
-            Values; whole numbers are whole.
-        missing : ndarray of bool
-            Which are missing.
+        Returns values: Values; whole numbers are whole.
+        Returns missing: Which are missing.
         """
         each, edges = self.columns[column], self.edges[column]
         last = self.sizes[column] - 1 - each.may_be_missing

@@ -34,26 +34,17 @@ SECOND_ROUNDS = 30  # of three tables at a time
 class ReleasedTree:
     """What was released of a table: edges of cells, counts of columns, pairs and their counts.
 
-    Parameters
-    ----------
-    cuts : ndarray of shape (n_cut, n_cuts)
-        Released cuts, see `sfumato.additive.knots`.
-    margins, pairs : ndarray
-        Noisy counts of all columns, and of all pairs of the tree, one table after the other.
-    tree : ndarray of shape (n_columns - 1, 2)
-        The pairs.
-    noise : ndarray of shape (2,)
-        Standard deviations of the noise of one count of a column, and of a pair.
-    n_rows : int or None
-        The number of rows where it is public.
-    seconds : ndarray of shape (n_seconds, 2)
-        Columns with a second parent, and that parent; a neighbour of the first one in the tree.
-    more_pairs : ndarray
-        Noisy counts of all pairs of `seconds`, one table after the other.
-    n_parts : int
-        Cells to which fine columns are joined in pairs; 0 where they are not.
-    most_values : int
-        Whole numbers of a range of at most so many have a cell each.
+    cuts (n_cut, n_cuts): Released cuts, see `sfumato.additive.knots`.
+    margins, pairs: Noisy counts of all columns, and of all pairs of the tree, one table after the
+        other.
+    tree (n_columns - 1, 2): The pairs.
+    noise (2,): Standard deviations of the noise of one count of a column, and of a pair.
+    n_rows: The number of rows where it is public.
+    seconds (n_seconds, 2): Columns with a second parent, and that parent; a neighbour of the first
+        one in the tree.
+    more_pairs: Noisy counts of all pairs of `seconds`, one table after the other.
+    n_parts: Cells to which fine columns are joined in pairs; 0 where they are not.
+    most_values: Whole numbers of a range of at most so many have a cell each.
     """
 
     cuts: Array
@@ -85,14 +76,8 @@ class Node(NamedTuple):
 class LabelTree:
     """Masses along the tree, from released counts alone.
 
-    Parameters
-    ----------
-    fine : TableCells
-        The cells of each column in which it is counted by itself.
-    n_classes : int
-        Classes.
-    released : ReleasedTree
-        The counts.
+    fine: The cells of each column in which it is counted by itself.
+    released: The counts.
     """
 
     fine: TableCells
@@ -260,23 +245,11 @@ class LabelTree:
     ) -> tuple[Codes, Codes]:
         """Draw cells of all columns, and classes; conditions fix cells of columns or the class.
 
-        Parameters
-        ----------
-        n_rows : int
-            Rows to draw.
-        generator : RandomState
-            Public randomness.
-        given : mapping of int to int, optional
-            Cell of some columns.
-        given_class : int, optional
-            The class.
-
-        Returns
-        -------
-        cells : ndarray of shape (n_rows, n_columns)
-            Numbers of cells.
-        classes : ndarray of shape (n_rows,)
-            Numbers of classes.
+        n_rows: Rows to draw.
+        generator: Public randomness.
+        given: Cell of some columns.
+        Returns cells (n_rows, n_columns): Numbers of cells.
+        Returns classes (n_rows,): Numbers of classes.
         """
         tables, weights = self._conditioned(given or {}, given_class)
         sizes = _whole_rows(weights, n_rows, generator)
@@ -306,18 +279,9 @@ class LabelTree:
     ) -> None:
         """Draw one column of some rows anew, in place, given all others of their row.
 
-        Parameters
-        ----------
-        cells, classes : ndarray
-            As `draw` gives them.
-        column : int
-            The column.
-        rows : ndarray of int
-            The rows.
-        generator : RandomState
-            Public randomness.
-        keep_last : bool, default=True
-            Whether the last cell, that of missing values, may be drawn.
+        cells, classes: As `draw` gives them.
+        generator: Public randomness.
+        keep_last: Whether the last cell, that of missing values, may be drawn.
         """
         mine, here = cells[rows], classes[rows]
         chances = np.ones((len(rows), self.cells.sizes[column]))

@@ -58,19 +58,10 @@ def is_tree_worthwhile(
 ) -> bool:
     """Tell whether counts stand out from their noise, or columns are mostly categories.
 
-    Parameters
-    ----------
-    n_rows : int
-        The public number of rows.
-    n_columns, n_numbers : int
-        Columns, and those of numbers among them.
-    epsilon, delta : float
-        The budget.
-
-    Returns
-    -------
-    bool
-        False where Gaussians of the classes serve better.
+    n_rows: The public number of rows.
+    n_columns, n_numbers: Columns, and those of numbers among them.
+    epsilon, delta: The budget.
+    Returns: False where Gaussians of the classes serve better.
     """
     if 2 * n_numbers < n_columns or not math.isfinite(epsilon) or n_columns < 2:
         return True
@@ -85,17 +76,9 @@ def _rows_per_noise(n_rows: int | None, noise: float) -> float:
 def usual_levels(n_rows: int | None, noise: float) -> int:
     """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns.
 
-    Parameters
-    ----------
-    n_rows : int or None
-        The number of rows where it is public.
-    noise : float
-        Standard deviation of the noise of a count of a pair of columns.
-
-    Returns
-    -------
-    int
-        Levels.
+    n_rows: The number of rows where it is public.
+    noise: Standard deviation of the noise of a count of a pair of columns.
+    Returns: Levels.
     """
     signal = _rows_per_noise(n_rows, noise)
     return next((levels for least, levels in LEVELS_BY_SIGNAL if signal >= least), 2)
@@ -104,19 +87,9 @@ def usual_levels(n_rows: int | None, noise: float) -> int:
 def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     """Choose how many columns get a second parent: none where noise would eat what they give.
 
-    Parameters
-    ----------
-    n_rows : int or None
-        The number of rows where it is public.
-    noise : float
-        Standard deviation of the noise of a count of a pair of columns.
-    n_columns : int
-        Columns.
-
-    Returns
-    -------
-    int
-        At most the number of columns less two.
+    n_rows: The number of rows where it is public.
+    noise: Standard deviation of the noise of a count of a pair of columns.
+    Returns: At most the number of columns less two.
     """
     signal = _rows_per_noise(n_rows, noise)
     share = next((share for least, share in SECONDS_BY_SIGNAL if signal >= least), 0.0)
@@ -126,17 +99,9 @@ def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
 def usual_values(n_rows: int | None, noise: float) -> int:
     """Choose how many whole numbers of a range have a cell each: fewer where noise would win.
 
-    Parameters
-    ----------
-    n_rows : int or None
-        The number of rows where it is public.
-    noise : float
-        Standard deviation of the noise of a count of a column.
-
-    Returns
-    -------
-    int
-        32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
+    n_rows: The number of rows where it is public.
+    noise: Standard deviation of the noise of a count of a column.
+    Returns: 32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
     """
     most = _rows_per_noise(n_rows, ROWS_OF_A_VALUE * noise)
     return int(min(max(most, MOST_VALUES), MOST_FINE_VALUES))
@@ -145,17 +110,9 @@ def usual_values(n_rows: int | None, noise: float) -> int:
 def usual_margin_share(n_rows: int | None, noise: float) -> float:
     """Choose the share of counts of single columns: larger where pairs are mostly noise.
 
-    Parameters
-    ----------
-    n_rows : int or None
-        The number of rows where it is public.
-    noise : float
-        Standard deviation of the noise of a count of a pair of columns.
-
-    Returns
-    -------
-    float
-        A share of the Gaussian part of the budget.
+    n_rows: The number of rows where it is public.
+    noise: Standard deviation of the noise of a count of a pair of columns.
+    Returns: A share of the Gaussian part of the budget.
     """
     signal = _rows_per_noise(n_rows, noise)
     return MARGIN_SHARE if signal >= NOISY_SIGNAL else NOISY_MARGIN_SHARE
@@ -164,17 +121,8 @@ def usual_margin_share(n_rows: int | None, noise: float) -> float:
 def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
     """Give the cells of each column with which pairs are compared: fewer for wide tables.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Cells of each column.
-    n_classes : int
-        Classes.
-
-    Returns
-    -------
-    tuple of int
-        At most as many.
+    sizes: Cells of each column.
+    Returns: At most as many.
     """
     most = max(sizes)
     while most > 2:
@@ -221,16 +169,8 @@ class TreePlan:
     ) -> TreePlan:
         """Divide the budget.
 
-        Parameters
-        ----------
-        records : Records
-            Only what is public of them is read.
-        columns : tuple of ColumnCells
-            The columns.
-        n_classes : int
-            Classes.
-        epsilon, delta : float
-            The budget.
+        records: Only what is public of them is read.
+        epsilon, delta: The budget.
         """
         n_columns = len(columns)
         n_edges = n_columns - 1
@@ -324,15 +264,8 @@ class TreePlan:
 def counted_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     """Give the cells of each column with which pairs are compared by noisy counts: few.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Cells of each column.
-
-    Returns
-    -------
-    tuple of int
-        At most as many.
+    sizes: Cells of each column.
+    Returns: At most as many.
     """
     return tuple(min(size, MOST_COUNTED_CELLS) for size in sizes)
 

@@ -26,14 +26,9 @@ Codes = NDArray[np.intp]
 class DeclaredTable:
     """What is public about a table that is fabricated by a label tree.
 
-    Parameters
-    ----------
-    bounds : TableBounds
-        The public facts.
-    columns : tuple of ColumnCells
-        Cells of the columns.
-    constraints : tuple of Constraint
-        What fabricated rows must meet.
+    bounds: The public facts.
+    columns: Cells of the columns.
+    constraints: What fabricated rows must meet.
     """
 
     bounds: TableBounds

@@ -99,10 +99,7 @@ class Traffic:
     def note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply]) -> None:
         """Count what was carried.
 
-        Parameters
-        ----------
-        requests, replies : mapping of str to Request and Reply
-            By party.
+        requests, replies: By party.
         """
         sizes: dict[int, int] = {}  # one request may go to all
         for name, request in requests.items():
@@ -128,21 +125,11 @@ def _bytes_of(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> i
 def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:
     """Give the first request to a party: who is there, and what is public about its rows.
 
-    Parameters
-    ----------
-    task : str
-        Name of the work.
-    relation : str
-        The neighbours.
-    trust : str
-        What the coordinator may see.
-    bounds : Bounds or TableBounds
-        Of rows, or of tables.
-
-    Returns
-    -------
-    Request
-        It costs nothing.
+    task: Name of the work.
+    relation: The neighbours.
+    trust: What the coordinator may see.
+    bounds: Of rows, or of tables.
+    Returns: It costs nothing.
     """
     is_table = isinstance(bounds, TableBounds)
     settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}

@@ -66,16 +66,10 @@ def run_task(
 ) -> FederatedResult:
     """Run all rounds of a task and make the global model.
 
-    Parameters
-    ----------
-    task : HullTask or LinearTask
-        What is learned.
-    ask : callable
-        Carries a request to all parties and gives what came back.
-    min_parties : int, default=1
-        With fewer usable replies a round fails with `FederationError`.
-    conditions : tuple of str
-        What else must hold for the promises, such as how a simulation dealt its rows.
+    task: What is learned.
+    ask: Carries a request to all parties and gives what came back.
+    min_parties: With fewer usable replies a round fails with `FederationError`.
+    conditions: What else must hold for the promises, such as how a simulation dealt its rows.
     """
     rounds: list[Round] = []
 

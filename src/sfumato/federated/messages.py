@@ -34,16 +34,10 @@ HEADER = "header"
 class Request:
     """What the coordinator asks every party in one round.
 
-    Parameters
-    ----------
-    task : str
-        Name of the task; a party makes the release of one task and phase once.
-    phase : str
-        What is asked for, such as "hulls.fit".
-    settings : mapping
-        Public settings, as JSON.
-    arrays : mapping of str to ndarray
-        Public arrays: an estimator to fit, a basis, query points.
+    task: Name of the task; a party makes the release of one task and phase once.
+    phase: What is asked for, such as "hulls.fit".
+    settings: Public settings, as JSON.
+    arrays: Public arrays: an estimator to fit, a basis, query points.
     """
 
     task: str
@@ -71,16 +65,10 @@ class Request:
 class Reply:
     """What a party sends back: facts and released arrays, or the sentence why it refuses.
 
-    Parameters
-    ----------
-    party : str
-        Who answers.
-    facts : mapping
-        Public facts, as JSON: the guarantee, the classes, the number of rows where it is public.
-    arrays : mapping of str to ndarray
-        What was released.
-    refusal : str, optional
-        Why nothing is sent.
+    party: Who answers.
+    facts: Public facts, as JSON: the guarantee, the classes, the number of rows where it is public.
+    arrays: What was released.
+    refusal: Why nothing is sent.
     """
 
     party: str

@@ -28,10 +28,7 @@ __all__ = ["ReleaseStore"]
 class ReleaseStore:
     """A folder of releases and a log of messages.
 
-    Parameters
-    ----------
-    folder : path-like
-        Made if it does not exist; one per party.
+    folder: Made if it does not exist; one per party.
 
     Notes
     -----

@@ -57,18 +57,11 @@ def require_safe(
 ) -> None:
     """Refuse maps and statistics for which the stated sensitivity would not hold.
 
-    Parameters
-    ----------
-    maps : iterable of RowMap
-        Maps of rows, in their order.
-    statistic : Statistic
-        What is added up of the mapped rows.
-    bounds : Bounds or None
-        The bounds on which the party agreed: the maps must be made from them.
-    relation : Relation
-        The neighbours for which sensitivities are asked.
-    n_classes : int, optional
-        Classes of the records, where they are known.
+    maps: Maps of rows, in their order.
+    statistic (Statistic): What is added up of the mapped rows.
+    bounds: The bounds on which the party agreed: the maps must be made from them.
+    relation: The neighbours for which sensitivities are asked.
+    n_classes: Classes of the records, where they are known.
     """
     listed = list(maps)
     if not isinstance(statistic, STATISTICS):

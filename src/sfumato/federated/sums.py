@@ -45,25 +45,15 @@ STEPS = ("advertise", "share", "mask", "confirm", "reveal")
 class PartySums:
     """The part of a party that answers about sums.
 
-    Parameters
-    ----------
-    name : str
-        The party.
-    load : callable
-        Gives rows and labels.
-    store : ReleaseStore
-        Where replies are kept.
-    ledger : DatasetBudget or None
-        Who pays.
-    terms : Terms
-        What the party agreed to.
-    identity : Identity, optional
-        Its key, for secure sums; by default a new one.
-    registered : mapping of str to str, optional
-        Keys of the other parties; by default those of the agreement are believed, which is for
-        simulations only.
-    table : callable, optional
-        Gives the table itself, where the party has one.
+    name: The party.
+    load: Gives rows and labels.
+    store: Where replies are kept.
+    ledger (DatasetBudget or None): Who pays.
+    terms: What the party agreed to.
+    identity: Its key, for secure sums; by default a new one.
+    registered: Keys of the other parties; by default those of the agreement are believed, which is
+        for simulations only.
+    table: Gives the table itself, where the party has one.
     """
 
     def __init__(
@@ -95,15 +85,7 @@ class PartySums:
     def answer(self, request: Request) -> Reply:
         """Answer one request.
 
-        Parameters
-        ----------
-        request : Request
-            Of a phase that begins with "sums.".
-
-        Returns
-        -------
-        Reply
-            The answer.
+        request: Of a phase that begins with "sums.".
         """
         settings = request.settings
         if request.phase == DESCRIBE:

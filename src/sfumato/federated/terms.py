@@ -152,15 +152,8 @@ class Terms:
 def labels_of(bounds: Bounds | TableBounds) -> Any:
     """Give the label set that bounds declare, None without one.
 
-    Parameters
-    ----------
-    bounds : Bounds or TableBounds
-        Of rows or of a table.
-
-    Returns
-    -------
-    sequence, "public" or None
-        The labels.
+    bounds: Of rows or of a table.
+    Returns (sequence, "public" or None): The labels.
     """
     if isinstance(bounds, Bounds):
         return bounds.labels

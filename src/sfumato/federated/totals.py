@@ -31,10 +31,7 @@ Found = tuple[NDArray[np.float64], dict[str, Any]]
 class TotalsFolder:
     """A folder of released totals.
 
-    Parameters
-    ----------
-    folder : path-like
-        Made if it does not exist.
+    folder: Made if it does not exist.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -44,17 +41,9 @@ class TotalsFolder:
     def find(self, asked: Sequence[Any], shape: tuple[int, ...]) -> Found | None:
         """Give the total that was released for exactly this, and what was written about it.
 
-        Parameters
-        ----------
-        asked : sequence
-            Task, number and digest of the sum, as plain JSON.
-        shape : tuple of int
-            Of the total.
-
-        Returns
-        -------
-        tuple or None
-            The total and the facts.
+        asked: Task, number and digest of the sum, as plain JSON.
+        shape: Of the total.
+        Returns: The total and the facts.
         """
         path = self._path(asked)
         if not path.exists():
@@ -74,14 +63,9 @@ class TotalsFolder:
     def keep(self, asked: Sequence[Any], total: NDArray[np.float64], facts: dict[str, Any]) -> None:
         """Write a total down.
 
-        Parameters
-        ----------
-        asked : sequence
-            As in `find`.
-        total : ndarray
-            What was released.
-        facts : dict
-            Who was in it and what was seen, as plain JSON.
+        asked: As in `find`.
+        total: What was released.
+        facts: Who was in it and what was seen, as plain JSON.
         """
         file = io.BytesIO()
         np.savez(file, total=total, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8))

@@ -103,12 +103,8 @@ _DEEPEST = 12
 def packed(value: Any, arrays: Arrays) -> Any:
     """Give a value as JSON; its arrays are put aside under the names that stand in the JSON.
 
-    Parameters
-    ----------
-    value : object
-        A statistic, a map, a mechanism, or a list of them.
-    arrays : dict
-        Where arrays are put.
+    value: A statistic, a map, a mechanism, or a list of them.
+    arrays: Where arrays are put.
     """
     if value is None or isinstance(value, bool | str) or type(value) is int:
         return str(value) if isinstance(value, StrEnum) else value
@@ -137,12 +133,8 @@ def packed(value: Any, arrays: Arrays) -> Any:
 def unpacked(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Build what `packed` gave, or refuse it.
 
-    Parameters
-    ----------
-    record : object
-        The JSON.
-    arrays : mapping
-        The arrays that it names.
+    record: The JSON.
+    arrays: The arrays that it names.
     """
     try:
         return _unpacked(record, arrays, 0)

@@ -34,14 +34,9 @@ def as_points(X: ArrayLike, n_features: int) -> Array:
 class Domain:
     """A box with ``2**bits + 1`` equally spaced points along each axis.
 
-    Parameters
-    ----------
-    bounds : Bounds
-        A box, or a ball, which stands for the cube around it.
-    n_features : int
-        Number of axes.
-    bits : int, default=20
-        Fineness of the lattice.
+    bounds: A box, or a ball, which stands for the cube around it.
+    n_features: Number of axes.
+    bits: Fineness of the lattice.
     """
 
     def __init__(self, bounds: Bounds, n_features: int, bits: int = 20) -> None:

@@ -57,19 +57,9 @@ TELLS_APART = 5.0  # standard deviations by which a peak must rise above its sur
 def usual_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
     """Choose the cells along each axis from public numbers alone.
 
-    Parameters
-    ----------
-    epsilon : float
-        The budget.
-    n_rows : int or None
-        The number of rows where it is public.
-    n_features : {1, 2}
-        Axes.
-
-    Returns
-    -------
-    int
-        Cells along each axis.
+    epsilon: The budget.
+    n_rows: The number of rows where it is public.
+    n_features ({1, 2}): Axes.
     """
     factor, power = CELLS_ON_A_LINE if n_features == 1 else CELLS_IN_THE_PLANE
     most = MOST_CELLS[n_features]
@@ -82,15 +72,10 @@ def usual_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
 class Cells:
     """Rows of a box as the numbers of their cells, equal along each axis: a public map.
 
-    Parameters
-    ----------
-    lower, upper : tuple of float
-        Corners of the box.
-    shape : tuple of int
-        Cells along each axis.
-    may_be_missing : bool, default=False
-        Whether a row without one of its numbers has a place of its own, after the last cell of each
-        axis.
+    lower, upper: Corners of the box.
+    shape: Cells along each axis.
+    may_be_missing: Whether a row without one of its numbers has a place of its own, after the last
+        cell of each axis.
     """
 
     lower: tuple[float, ...]
@@ -185,19 +170,10 @@ class GridPlan:
 def release_cells(records: Records, plan: GridPlan, receipt: Receipt) -> Array:
     """Release the counts of a plan.
 
-    Parameters
-    ----------
-    records : Records
-        Rows inside the box.
-    plan : GridPlan
-        What is released.
-    receipt : Receipt
-        Proof that it was paid for.
-
-    Returns
-    -------
-    ndarray of shape (n_cells, ..., n_classes)
-        The noisy counts of rows that have all their numbers.
+    records: Rows inside the box.
+    plan: What is released.
+    receipt: Proof that it was paid for.
+    Returns (n_cells, ..., n_classes): The noisy counts of rows that have all their numbers.
     """
     counted = records.mapped(plan.cells)  # [S1] cells of each row
     noisy = counted.release(plan.statistic, plan.mechanism, receipt)  # [S2] the only release
@@ -212,23 +188,15 @@ def release_cells(records: Records, plan: GridPlan, receipt: Receipt) -> Array:
 class Smoothed:
     """Shares of cells and the linear filter that was chosen for them.
 
-    Parameters
-    ----------
-    shares : ndarray
-        Released shares of the rows.
-    variance : float
-        Of the noise of one share.
-    widths : tuple of float
-        Of the filter along each axis, in sides of the box.
-    response : ndarray
-        The filter, on cosine coefficients.
-    apart : ndarray of bool
-        Cells that are not smoothed: they stand out.
-    known : float, default=0.0
-        One by the number of cells of all classes, where their total is public: its noise was
+    shares: Released shares of the rows.
+    variance: Of the noise of one share.
+    widths: Of the filter along each axis, in sides of the box.
+    response: The filter, on cosine coefficients.
+    apart: Cells that are not smoothed: they stand out.
+    known: One by the number of cells of all classes, where their total is public: its noise was
         taken off all of them.
-    blocks : ndarray of int, optional
-        On a line: the block of each cell, if averages over blocks are taken instead of a filter.
+    blocks: On a line: the block of each cell, if averages over blocks are taken instead of a
+        filter.
     """
 
     shares: Array
@@ -305,21 +273,10 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     standard deviation of the least. Cells that stand out by far are set apart first, if the
     estimate says that the rest can be smoothed enough to pay for their noise.
 
-    Parameters
-    ----------
-    shares : ndarray
-        Released counts divided by the number of rows.
-    variance : float
-        Variance of the noise of one share.
-    n_rows : float
-        Public or released number of rows, for the variance of sampling.
-    known : float, default=0.0
-        See `Smoothed`.
-
-    Returns
-    -------
-    Smoothed
-        The smoothed shares.
+    shares: Released counts divided by the number of rows.
+    variance: Variance of the noise of one share.
+    n_rows: Public or released number of rows, for the variance of sampling.
+    known: See `Smoothed`.
     """
     bank = _Filters.of(shares.shape)
     variances = np.full(shares.shape, variance + 1 / (n_rows * shares.size))
@@ -433,16 +390,10 @@ def _filled(shares: Array, apart: NDArray[np.bool_]) -> Array:
 class GridDensity:
     """The density that released counts of cells give, of each class and of all.
 
-    Parameters
-    ----------
-    cells : Cells
-        Where the counts come from.
-    counts : ndarray of shape (n_cells, ..., n_classes)
-        The release.
-    noise_variance : float
-        Of each count.
-    n_rows : int or None
-        The number of rows where it is public.
+    cells: Where the counts come from.
+    counts (n_cells, ..., n_classes): The release.
+    noise_variance: Of each count.
+    n_rows: The number of rows where it is public.
     """
 
     cells: Cells

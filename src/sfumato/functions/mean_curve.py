@@ -338,16 +338,8 @@ class SmoothedCurves:
 
     Each curve by itself: products are exact, so that it has the same coordinates among any others.
 
-    Parameters
-    ----------
-    features : KnotFeatures
-        Functions spanned by the kernel at the public points.
-    middle, half : ndarray of shape (n_points,)
-        Middle and half of the public range of the values.
-    smoothing : float
-        λ.
-    norm : float
-        τ.
+    features: Functions spanned by the kernel at the public points.
+    middle, half (n_points,): Middle and half of the public range of the values.
     """
 
     features: KnotFeatures
@@ -398,13 +390,9 @@ class CurveSum(Statistic):
     Replacing a curve moves it by at most 2, for w stays. Adding or removing one moves it by at most
     ``sqrt(1 + w²)``.
 
-    Parameters
-    ----------
-    width : int
-        Numbers of a row.
-    weight : float, default=0.0
-        w, a multiple of ``2**-COUNT_BITS`` up to 1; 0 where the number of curves is public, which
-        is not added up then.
+    width: Numbers of a row.
+    weight: w, a multiple of ``2**-COUNT_BITS`` up to 1; 0 where the number of curves is public,
+        which is not added up then.
     """
 
     width: int
@@ -436,18 +424,9 @@ def smoothing_weights(
     ``f_i = argmin_f (1/m_i) sum_seen (f(t_j) - y_ij)² + λ ||f||²`` has ``(K + λ m_i I) a_i = y_i``
     on the m_i points at which it was seen, and no weight elsewhere.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    points : ndarray of shape (n_points, 1)
-    values : ndarray of shape (n_curves, n_points)
-    seen : ndarray of bool, of the same shape
-    smoothing : float
-        λ.
-
-    Returns
-    -------
-    ndarray of shape (n_curves, n_points)
+    points: (n_points, 1).
+    values: (n_curves, n_points).
+    Returns: (n_curves, n_points).
     """
     gram = kernel(points, points)
     weights = np.zeros_like(values)

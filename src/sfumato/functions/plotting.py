@@ -24,17 +24,10 @@ LINE, PLANE = 500, 120  # points drawn along an axis
 def plot_density(model: Any, *, ax: Any, raw: bool) -> Any:
     """Draw a released density: a curve for one feature, a colour map for two.
 
-    Parameters
-    ----------
-    model : PrivateDensity
-        Fitted on rows with one or two features.
-    ax : matplotlib axes or None
-    raw : bool
-        Add the release itself, which may be negative; for one feature.
-
-    Returns
-    -------
-    matplotlib axes
+    model (PrivateDensity): Fitted on rows with one or two features.
+    ax: (matplotlib axes or None).
+    raw: Add the release itself, which may be negative; for one feature.
+    Returns: (matplotlib axes).
     """
     domain = Domain(model.row_bounds, model.n_features_in_)
     if domain.n_features == 1:
@@ -85,15 +78,9 @@ def _map(model: Any, domain: Domain, ax: Any) -> Any:
 def plot_curve(model: Any, *, ax: Any) -> Any:
     """Draw a released mean curve with a band of two standard deviations of its noise.
 
-    Parameters
-    ----------
-    model : PrivateMeanCurve
-        Fitted.
-    ax : matplotlib axes or None
-
-    Returns
-    -------
-    matplotlib axes
+    model (PrivateMeanCurve): Fitted.
+    ax: (matplotlib axes or None).
+    Returns: (matplotlib axes).
     """
     ax = _axes(ax)
     t = np.linspace(model.points_[0], model.points_[-1], LINE)
@@ -122,12 +109,8 @@ def can_draw() -> bool:
 def draw_function(model: Any, path: Path) -> None:
     """Write the picture of a released function to a file, by the ending of its name.
 
-    Parameters
-    ----------
-    model : PrivateDensity or PrivateMeanCurve
-        Fitted.
-    path : Path
-        Ends in .png, .svg or .pdf.
+    model (PrivateDensity or PrivateMeanCurve): Fitted.
+    path: Ends in .png, .svg or .pdf.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

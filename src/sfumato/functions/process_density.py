@@ -19,18 +19,11 @@ Array = NDArray[np.float64]
 class ProcessDensity:
     """``g max(f - τ, 0)`` for released coordinates of f, one column per class.
 
-    Parameters
-    ----------
-    space : GaussianSpace or SobolevSpace
-        Where the coordinates live.
-    coefficients : ndarray
-        The release.
-    scale : float
-        Makes the release a density estimate.
-    threshold, gain : float
-        τ and g.
-    masses : ndarray of shape (n_nodes, n_classes)
-        Mass of the density around public nodes.
+    space: Where the coordinates live.
+    coefficients: The release.
+    scale: Makes the release a density estimate.
+    threshold, gain: τ and g.
+    masses (n_nodes, n_classes): Mass of the density around public nodes.
     """
 
     space: GaussianSpace | SobolevSpace

@@ -29,10 +29,7 @@ class Nodes:
 
     Middles of equal cells in up to three dimensions, a Sobol sequence above.
 
-    Parameters
-    ----------
-    domain : Domain
-        The box.
+    domain: The box.
     """
 
     def __init__(self, domain: Domain) -> None:

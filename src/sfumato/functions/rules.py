@@ -47,16 +47,10 @@ class Rule(ABC):
 class MarkovRule(Rule):
     """The exponential kernel on a line: the two neighbours decide, found in O(log i).
 
-    Parameters
-    ----------
-    function : callable
-        The raw function; only its values at the points asked are kept, in memory.
-    domain : Domain
-        A line with its lattice.
-    kernel : ExponentialKernel
-        The covariance.
-    noise : CoordinateNoise
-        Noise of the release.
+    function: The raw function; only its values at the points asked are kept, in memory.
+    domain: A line with its lattice.
+    kernel: The covariance.
+    noise: Noise of the release.
     """
 
     def __init__(
@@ -118,16 +112,10 @@ class DenseRule(Rule):
     Each point carries independent noise of variance τ on top of the process, which keeps the
     factor stable and is part of the answer.
 
-    Parameters
-    ----------
-    function : callable
-        The raw function; only its coordinates at the points asked are kept, in memory.
-    domain : Domain
-        The box with its lattice.
-    kernel : Kernel
-        The covariance.
-    noise : CoordinateNoise
-        Noise of the release.
+    function: The raw function; only its coordinates at the points asked are kept, in memory.
+    domain: The box with its lattice.
+    kernel: The covariance.
+    noise: Noise of the release.
     """
 
     def __init__(
@@ -180,14 +168,8 @@ class DenseRule(Rule):
 class FeatureRule(Rule):
     """All coordinates were released at the start; each answer is ``φ(x)·c``, O(rank).
 
-    Parameters
-    ----------
-    features : FeatureMap
-        φ.
-    coordinates : ndarray of shape (size,)
-        The released coordinates c.
-    domain : Domain
-        The box with its lattice.
+    coordinates (size,): The released coordinates c.
+    domain: The box with its lattice.
     """
 
     def __init__(self, features: FeatureMap, coordinates: Array, domain: Domain) -> None:
@@ -212,12 +194,8 @@ BLOCK = 256  # rows
 class GrowingFactor:
     """L, extended by one point or by many.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        K.
-    n_features : int
-        Numbers of a point.
+    kernel: K.
+    n_features: Numbers of a point.
     """
 
     def __init__(self, kernel: Kernel, n_features: int) -> None:

@@ -55,21 +55,12 @@ def minimiser_sensitivity(
 ) -> float:
     """``M κ / (λ n) + 2 sqrt(gap / λ)`` for ``argmin (1/n) sum loss(g(x_i), y_i) + λ ||g||²``.
 
-    Parameters
-    ----------
-    relation : Relation
-        Adding or removing a record (the divisor n stays what it is) moves the exact minimiser by
-        half as much as replacing it.
-    lipschitz : float
-        M, of the loss in the scores (Euclidean norm for several scores).
-    feature_norm : float
-        κ, the largest ``sqrt(k(x, x))``.
-    regularization : float
-        λ.
-    n_rows : int
-        n, a public number.
-    gap : float, default=0.0
-        What the objective at the computed point may exceed its minimum by. Strong convexity puts
+    relation: Adding or removing a record (the divisor n stays what it is) moves the exact minimiser
+        by half as much as replacing it.
+    lipschitz: M, of the loss in the scores (Euclidean norm for several scores).
+    feature_norm: κ, the largest ``sqrt(k(x, x))``.
+    n_rows: n, a public number.
+    gap: What the objective at the computed point may exceed its minimum by. Strong convexity puts
         that point within ``sqrt(gap / λ)`` of the minimiser.
     """
     moved = lipschitz * feature_norm / (regularization * n_rows)
@@ -103,17 +94,9 @@ _LIPSCHITZ = math.sqrt(5 / (16 * math.sqrt(math.pi)) + math.exp(-1) / (2 * math.
 def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> float:
     """Norm by which one record moves ``sum_i prod_j N(x_j; x_ij, 1)`` in the tensor Sobolev space.
 
-    Parameters
-    ----------
-    relation : Relation
-        The neighbours.
-    widths : sequence of float
-        Sides of the box that holds all rows, in bandwidths.
-
-    Returns
-    -------
-    float
-        An upper bound, within 1 % of the supremum in one dimension: the largest norm is
+    relation: The neighbours.
+    widths: Sides of the box that holds all rows, in bandwidths.
+    Returns: An upper bound, within 1 % of the supremum in one dimension: the largest norm is
         searched by bisection of the box, and cells are discarded by a Lipschitz bound only.
     """
     lengths = [min(float(width), WIDEST) for width in widths]

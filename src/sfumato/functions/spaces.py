@@ -69,13 +69,8 @@ def public_features(
 class GaussianSpace:
     """Sums of ``exp(-½ (x - x_i)ᵀ H⁻¹ (x - x_i))`` as a finite vector.
 
-    Parameters
-    ----------
-    kernel : GaussianKernel
-    features : FeatureMap
-        Public features of the kernel.
-    domain : Domain
-        The box of the rows.
+    features: Public features of the kernel.
+    domain: The box of the rows.
     """
 
     def __init__(self, kernel: GaussianKernel, features: FeatureMap, domain: Domain) -> None:
@@ -121,12 +116,8 @@ class SobolevSpace:
 
     Between grid points the released function is interpolated linearly.
 
-    Parameters
-    ----------
-    bandwidths : ndarray of shape (n_features,)
-        h; the exponential kernel of axis j has the rate ``1 / h_j``.
-    domain : Domain
-        The box of the rows.
+    bandwidths (n_features,): h; the exponential kernel of axis j has the rate ``1 / h_j``.
+    domain: The box of the rows.
     """
 
     def __init__(self, bandwidths: Array, domain: Domain) -> None:

@@ -48,12 +48,8 @@ _NAMES = "SELECT name FROM sfumato_functions ORDER BY name"
 class AnswerStore:
     """The online releases kept in one database.
 
-    Parameters
-    ----------
-    path_or_url : str or Path
-        A SQLite file, made when it is not there, or a postgresql:// URL.
-    timeout : float, default=60.0
-        Seconds to wait for another writer.
+    path_or_url: A SQLite file, made when it is not there, or a postgresql:// URL.
+    timeout: Seconds to wait for another writer.
     """
 
     def __init__(self, path_or_url: str | os.PathLike[str], *, timeout: float = 60.0) -> None:
@@ -95,12 +91,8 @@ class AnswerStore:
 class AnswerBook:
     """The answers of one release, read and extended inside write transactions.
 
-    Parameters
-    ----------
-    database : Database
-        Where it is kept.
-    name : str
-        The release.
+    database: Where it is kept.
+    name: The release.
     """
 
     def __init__(self, database: Database, name: str) -> None:
@@ -158,10 +150,7 @@ class AnswerBook:
         Other writers of this release wait until it ends. What was added is safe on disk then;
         after an exception nothing of it is.
 
-        Parameters
-        ----------
-        answer : callable
-            Takes the answers that are new since the last time, and gives those to add and
+        answer: Takes the answers that are new since the last time, and gives those to add and
             whether they are of a seed.
         """
 

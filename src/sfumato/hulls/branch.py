@@ -83,17 +83,14 @@ def fit_branch(
 ) -> Branch:
     """Fit a deep hull (Definition 3) on `rows`, or a stack of them at once.
 
-    Parameters
-    ----------
-    rows : array of shape (..., N, p)
-    n_components, n_layers : int
-        Subspace dimension n and number of layers L, capped by the rank of the rows.
-    dtype : {"float64", "float32"}
-        Precision of the stored arrays; the fit itself is in double precision.
-    mask : array of shape (..., N, 1), optional
-        Ones for rows, zeros for padding, when branches of different sizes are stacked.
-    quick : bool, default=False
-        Solve long branches in single precision too, to about 1e-4; for one layer, whose basis is
+    rows: (..., N, p).
+    n_components, n_layers: Subspace dimension n and number of layers L, capped by the rank of the
+        rows.
+    dtype ({"float64", "float32"}): Precision of the stored arrays; the fit itself is in double
+        precision.
+    mask (..., N, 1): Ones for rows, zeros for padding, when branches of different sizes are
+        stacked.
+    quick: Solve long branches in single precision too, to about 1e-4; for one layer, whose basis is
         then that of the rows.
     """
     rows = cast(rows, "float64")

@@ -43,18 +43,9 @@ def partition_rows(
 ) -> NDArray[np.intp]:
     """Give each row the number of its branch, ``S = ceil(N / branch_size)`` branches at most.
 
-    Parameters
-    ----------
-    rows : array of shape (N, p)
-    branch_size : int
-    partition : {"kmeans", "random"}
-        "random" cuts a random order of the rows into equal parts.
-    random_state : RandomState
-
-    Returns
-    -------
-    ndarray of shape (N,)
-        Numbers from 0 without gaps; a cluster that ran empty is dropped.
+    rows: (N, p).
+    partition ({"kmeans", "random"}): "random" cuts a random order of the rows into equal parts.
+    Returns (N,): Numbers from 0 without gaps; a cluster that ran empty is dropped.
     """
     n_rows = int(rows.shape[0])
     n_branches = math.ceil(n_rows / branch_size)
@@ -76,19 +67,10 @@ def partition_groups(
 ) -> list[NDArray[np.intp]]:
     """Partition each group by itself: one after the other, or on an accelerator all at once.
 
-    Parameters
-    ----------
-    groups : sequence of arrays
-        Rows of each group.
-    branch_size, partition, random_state
-        As for `partition_rows`.
-    stacked : bool, optional
-        All at once; by default on an accelerator, where groups are not too long for one stack.
-
-    Returns
-    -------
-    list of ndarray
-        Of each group what `partition_rows` gives.
+    groups: Rows of each group.
+    branch_size, partition, random_state: As for `partition_rows`.
+    stacked: All at once; by default on an accelerator, where groups are not too long for one stack.
+    Returns: Of each group what `partition_rows` gives.
     """
     sizes = [int(rows.shape[0]) for rows in groups]
     if stacked is None:

@@ -17,19 +17,12 @@ MARGIN = 0.15
 def plot_distance(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
     """Draw the distance of a hull of 2-D rows, or the least of a classifier, as a colour map.
 
-    Parameters
-    ----------
-    hull : KernelAffineHull, DeepAffineHull, WideAffineHull or AffineHullClassifier
-        Fitted on rows with two features.
-    rows : array-like of shape (n_samples, 2)
-        Rows to mark; they also set the frame.
-    ax : matplotlib axes, optional
-    n_grid : int, default=200
-        Points of the grid along each side.
-
-    Returns
-    -------
-    matplotlib axes
+    hull (KernelAffineHull, DeepAffineHull, WideAffineHull or AffineHullClassifier): Fitted on rows
+        with two features.
+    rows (n_samples, 2): Rows to mark; they also set the frame.
+    ax: (matplotlib axes).
+    n_grid: Points of the grid along each side.
+    Returns: (matplotlib axes).
     """
     points, ax = _plane(rows), _axes(ax)
     x, y, grid = _grid(points, n_grid)
@@ -47,19 +40,11 @@ def plot_distance(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 2
 def plot_image(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
     """Draw where a hull of 2-D rows sends the points of a grid around them.
 
-    Parameters
-    ----------
-    hull : KernelAffineHull, DeepAffineHull or WideAffineHull
-        Fitted on rows with two features.
-    rows : array-like of shape (n_samples, 2)
-        Rows to mark; they also set the frame.
-    ax : matplotlib axes, optional
-    n_grid : int, default=200
-        Points of the grid along each side.
-
-    Returns
-    -------
-    matplotlib axes
+    hull (KernelAffineHull, DeepAffineHull or WideAffineHull): Fitted on rows with two features.
+    rows (n_samples, 2): Rows to mark; they also set the frame.
+    ax: (matplotlib axes).
+    n_grid: Points of the grid along each side.
+    Returns: (matplotlib axes).
     """
     points, ax = _plane(rows), _axes(ax)
     *_, grid = _grid(points, n_grid)

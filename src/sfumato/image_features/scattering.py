@@ -309,14 +309,9 @@ def _envelope(
 def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
     """Give features of length 1, projected to `n_kept` numbers where that is asked for.
 
-    Parameters
-    ----------
-    features : array of shape (n, m)
-        Features; each row is treated alone.
-    n_kept : int or None
-        At most m; None keeps them as they are.
-    seed : int
-        Public seed, see `projected`.
+    features (n, m): Features; each row is treated alone.
+    n_kept: At most m; None keeps them as they are.
+    seed: Public seed, see `projected`.
     """
     if n_kept is None:
         return unit_length(features)
@@ -331,14 +326,9 @@ def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
 def projected(rows: Array, n_kept: int, seed: int) -> Array:
     """Give `n_kept` numbers per row, whose squares add up to those of the row on average.
 
-    Parameters
-    ----------
-    rows : array of shape (n, m)
-        Rows; each is treated alone.
-    n_kept : int
-        At most m.
-    seed : int
-        Public seed of signs and places.
+    rows (n, m): Rows; each is treated alone.
+    n_kept: At most m.
+    seed: Public seed of signs and places.
     """
     xp, width = namespace_of(rows), int(rows.shape[1])
     signs, places = _turn(width, n_kept, seed)

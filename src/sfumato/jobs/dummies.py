@@ -23,17 +23,9 @@ GOLDEN = 0.6180339887498949  # multiples of it fill an interval evenly, and no g
 def dummy_table(bounds: TableBounds, n_rows: int = 200) -> Any:
     """Make rows that obey the bounds; nothing else is known of them, and no data are read.
 
-    Parameters
-    ----------
-    bounds : TableBounds
-        The public facts.
-    n_rows : int, default=200
-        How many.
-
-    Returns
-    -------
-    pyarrow.Table
-        Columns as declared, cells spread evenly over what is possible.
+    bounds: The public facts.
+    n_rows: How many.
+    Returns (pyarrow.Table): Columns as declared, cells spread evenly over what is possible.
 
     Examples
     --------

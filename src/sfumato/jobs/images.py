@@ -31,18 +31,11 @@ BRIGHTEST = 255
 class Images:
     """Images as rows of pixels from 0 to 255, and what is public about them.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, height * width * channels)
-        The pixels.
-    shape : tuple of int
-        Height, width and channels.
-    names : list of str
-        Of the files, or the places in an array.
-    y : ndarray of shape (n,) or None
-        Labels, if there are any.
-    labels : tuple or None
-        The names of the subfolders.
+    rows (n, height * width * channels): The pixels.
+    shape: Height, width and channels.
+    names: Of the files, or the places in an array.
+    y (n,): Labels, if there are any.
+    labels: The names of the subfolders.
     """
 
     rows: NDArray[Any] = field(repr=False)
@@ -60,14 +53,10 @@ def are_images(path: Path) -> bool:
 def read_images(path: Path, shape: Sequence[int] | None = None) -> Images:
     """Read a folder of images, or an ``.npz`` with X and perhaps y.
 
-    Parameters
-    ----------
-    path : Path
-        A folder with one subfolder per label, or (to predict) files alone. Names that begin with
+    path: A folder with one subfolder per label, or (to predict) files alone. Names that begin with
         a dot are not read. Or a file of arrays: X of shape (n, height, width), (n, height, width,
         channels) or, with `shape`, (n, pixels): whole numbers from 0 to 255, others from 0 to 1.
-    shape : sequence of int, optional
-        Height, width and 1 or 3 channels, to which every image of a folder is brought; required
+    shape: Height, width and 1 or 3 channels, to which every image of a folder is brought; required
         for a folder, because sizes found in files would tell about them.
     """
     return _from_folder(path, shape) if path.is_dir() else _from_arrays(path, shape)
@@ -82,16 +71,10 @@ def fit_images(
 ) -> PrivateImageClassifier:
     """Train a private classifier of images.
 
-    Parameters
-    ----------
-    images : Images
-        With labels.
-    promise : PrivacyRequest
-        Budget, relation and ledger; the unit is "record".
-    image_features : {"best", "scattering", "hog"}, default="best"
-        See `PrivateImageClassifier`.
-    labels : sequence, optional
-        The public label set; by default the names of the subfolders.
+    images: With labels.
+    promise: Budget, relation and ledger; the unit is "record".
+    image_features ({"best", "scattering", "hog"}): See `PrivateImageClassifier`.
+    labels: The public label set; by default the names of the subfolders.
     """
     if promise.unit != "record":
         raise InvalidInputError("A model of images protects records: use unit 'record'.")
@@ -123,19 +106,11 @@ def predict_images(
 ) -> Any:
     """Predict the label of every image.
 
-    Parameters
-    ----------
-    model : PrivateImageClassifier
-        A fitted model.
-    path : Path
-        As for `read_images`.
-    probabilities : bool, default=False
-        Add one column per label with its probability.
-
-    Returns
-    -------
-    pyarrow.Table
-        A column "image" and a column "prediction", and what was asked for besides.
+    model: A fitted model.
+    path: As for `read_images`.
+    probabilities: Add one column per label with its probability.
+    Returns (pyarrow.Table): A column "image" and a column "prediction", and what was asked for
+        besides.
     """
     images = read_images(path, model.image_shape)
     found: dict[str, Any] = {"image": images.names, "prediction": model.predict(images.rows)}

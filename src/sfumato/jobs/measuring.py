@@ -35,21 +35,10 @@ def budget_curve(
     The models are fitted anew, charged to no ledger, and thrown away: the figures are for the
     owner of the rows.
 
-    Parameters
-    ----------
-    model : estimator
-        A fitted model of a table; its class and parameters are used again.
-    train, test : TableFile
-        Rows to learn from, and rows to measure on.
-    progress : callable, optional
-        Called after each model.
-
-    Returns
-    -------
-    curve : dict of float to float
-        Accuracy by epsilon.
-    ceiling : float
-        Accuracy without privacy.
+    model: A fitted model of a table; its class and parameters are used again.
+    train, test: Rows to learn from, and rows to measure on.
+    progress: Called after each model.
+    Returns curve: Accuracy by epsilon.
     """
     learned, measured = _rows(model, train), _rows(model, test)
     found = {}
@@ -67,12 +56,8 @@ def marginals(
 ) -> tuple[Marginal, ...]:
     """Give the shares of values of each column that both tables have.
 
-    Parameters
-    ----------
-    real, fabricated : TableFile
-        The two tables.
-    ranges : dict, optional
-        Range of each column of numbers; by default that of the fabricated rows.
+    real, fabricated: The two tables.
+    ranges: Range of each column of numbers; by default that of the fabricated rows.
     """
     common = [name for name in fabricated.columns if name in real.columns]
     if not common:

@@ -51,25 +51,12 @@ def begin_online(
 
     ``f(x) = (1 / n) sum_i k((x - x_i) / bandwidth) / (2 bandwidth)`` with ``k(t) = exp(-|t|)``.
 
-    Parameters
-    ----------
-    source : TableFile
-        The rows.
-    bounds : TableBounds
-        Confirmed public bounds; the column must be a number.
-    promise : PrivacyRequest
-        Budget and ledger; unit "record" and relation "replace_one".
-    column : str
-        The column.
-    bandwidth : float, optional
-        In units of the column; by default a twentieth of its range.
-    store, name : optional
-        Where answers will be kept, and under which name.
-
-    Returns
-    -------
-    Guarantee
-        For all answers together.
+    source: The rows.
+    bounds: Confirmed public bounds; the column must be a number.
+    promise: Budget and ledger; unit "record" and relation "replace_one".
+    bandwidth: In units of the column; by default a twentieth of its range.
+    store, name: Where answers will be kept, and under which name.
+    Returns: For all answers together.
     """
     if Unit(promise.unit) is not Unit.RECORD or Relation(promise.relation) is not (
         Relation.REPLACE_ONE
@@ -116,19 +103,11 @@ def answer_online(
 ) -> list[float]:
     """Answer points by a function that was begun; nothing is charged.
 
-    Parameters
-    ----------
-    source, bounds, column, bandwidth
-        As they were when it began: those of other rows are another release.
-    points : sequence of float
-        Points of the column's range.
-    store, name
-        Where answers are kept, and under which name.
-
-    Returns
-    -------
-    list of float
-        An answer per point; on disk by now.
+    source, bounds, column, bandwidth: As they were when it began: those of other rows are another
+        release.
+    points: Points of the column's range.
+    store, name: Where answers are kept, and under which name.
+    Returns: An answer per point; on disk by now.
     """
     density, _ = _density(source, bounds, column, bandwidth)
     function = OnlineFunction.resume(density, store=store, name=name)
@@ -143,12 +122,8 @@ def require_answers(
 ) -> None:
     """Refuse a store that has lost answers which were given: they would be drawn a second time.
 
-    Parameters
-    ----------
-    store, name
-        Where answers are kept, and under which name.
-    points, given : sequence
-        Points, and the answers that were given to somebody.
+    store, name: Where answers are kept, and under which name.
+    points, given: Points, and the answers that were given to somebody.
     """
     book = AnswerStore(store).open(name)
     header = book.header()

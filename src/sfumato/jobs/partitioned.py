@@ -20,12 +20,8 @@ __all__ = ["is_in_parts", "opened"]
 def is_in_parts(path: Path, engine: str | None = None) -> bool:
     """Tell whether a table is in many files, or is to be read by an engine.
 
-    Parameters
-    ----------
-    path : Path
-        The table.
-    engine : str, optional
-        The engine that was asked for.
+    path: The table.
+    engine: The engine that was asked for.
     """
     is_glob = bool(GLOB & set(str(path))) and not path.exists()
     return engine is not None or is_glob or path.is_dir() or is_url(path)
@@ -37,14 +33,9 @@ def opened(
 ) -> Iterator[TableFile | Partitions]:
     """Open a table: one file, many of them, here or on a cluster.
 
-    Parameters
-    ----------
-    path : Path
-        A path, a glob, a folder, or the URL of any of them.
-    bounds : TableBounds
-        The public facts about it.
-    engine : str, optional
-        ``dask://host:port``, whose workers can read the files under the same path.
+    path: A path, a glob, a folder, or the URL of any of them.
+    bounds: The public facts about it.
+    engine: ``dask://host:port``, whose workers can read the files under the same path.
     """
     if not is_in_parts(path, engine):
         yield TableFile(path, bounds.types(), bounds.text)

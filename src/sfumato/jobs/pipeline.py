@@ -166,20 +166,11 @@ def fit_table(
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
     """Choose a model by public facts alone: the unit, the target, columns, and rows if public.
 
-    Parameters
-    ----------
-    bounds : TableBounds
-        The public facts about the table.
-    promise : PrivacyRequest
-        Budget, unit and relation.
-    n_rows : int, optional
-        The number of rows, asked only where the relation makes it public.
-
-    Returns
-    -------
-    str
-        "hull" where single entries are protected, a regressor for a target with a range; for labels
-        "additive", or "linear" where columns are many for the rows and the budget.
+    bounds: The public facts about the table.
+    promise: Budget, unit and relation.
+    n_rows: The number of rows, asked only where the relation makes it public.
+    Returns: "hull" where single entries are protected, a regressor for a target with a range; for
+        labels "additive", or "linear" where columns are many for the rows and the budget.
     """
     offered, n_features = offered_models(), len(bounds.features)
     if promise.unit == "entry":

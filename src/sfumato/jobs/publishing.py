@@ -197,19 +197,10 @@ def _points(columns: Sequence[Any]) -> Any:
 def query_store(store: str | os.PathLike[str], name: str, source: TableFile) -> Any:
     """Answer points by a release of a store; a point asked before gets the answer it got before.
 
-    Parameters
-    ----------
-    store : path-like or str
-        Where the release is kept.
-    name : str
-        Its name.
-    source : TableFile
-        Points, one column an axis, in the order of the release.
-
-    Returns
-    -------
-    pyarrow.Table
-        The points, with a column "value".
+    store: Where the release is kept.
+    name: Its name.
+    source: Points, one column an axis, in the order of the release.
+    Returns (pyarrow.Table): The points, with a column "value".
     """
     function = OnlineFunction.resume(None, store=store, name=name)
     names = list(source.columns)[: function.domain.n_features]

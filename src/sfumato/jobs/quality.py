@@ -42,14 +42,9 @@ FREE = "Measured beside released counts; costs no further budget."
 class PairDistance:
     """Two columns: how far their table is from the reference, and their correlation in both.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        Names.
-    distance : float
-        Total variation.
-    reference_correlation, correlation : float
-        Of the numbers of the cells.
+    columns: Names.
+    distance: Total variation.
+    reference_correlation, correlation: Of the numbers of the cells.
     """
 
     columns: tuple[str, str]
@@ -62,24 +57,14 @@ class PairDistance:
 class Quality:
     """Figures about fabricated rows.
 
-    Parameters
-    ----------
-    sensitive : bool
-        Whether the reference are raw rows; else it is what was released.
-    n_rows : int
-        Fabricated rows.
-    promise : str
-        What the fabricator guarantees.
-    noise : float or None
-        Expected total variation of a released column from the exact one, by its noise alone.
-    marginals : tuple of Marginal
-        Shares of cells of each column, the label last; "real" is the reference.
-    pairs : tuple of PairDistance
-        Pairs of columns.
-    learners : dict
-        Accuracy of each learner, by the rows it has learned from.
-    copies : dict
-        Share of rows that equal a raw row; only where raw rows were given.
+    sensitive: Whether the reference are raw rows; else it is what was released.
+    n_rows: Fabricated rows.
+    promise: What the fabricator guarantees.
+    noise: Expected total variation of a released column from the exact one, by its noise alone.
+    marginals: Shares of cells of each column, the label last; "real" is the reference.
+    pairs: Pairs of columns.
+    learners: Accuracy of each learner, by the rows it has learned from.
+    copies: Share of rows that equal a raw row; only where raw rows were given.
     """
 
     sensitive: bool
@@ -104,10 +89,7 @@ class Quality:
     def to_dict(self) -> dict[str, Any]:
         """Give plain values.
 
-        Returns
-        -------
-        dict
-            All figures.
+        Returns: All figures.
         """
         mark = SENSITIVE if self.sensitive else FREE
         return {"mark": mark, "one_way": self.one_way, "two_way": self.two_way, **asdict(self)}
@@ -115,10 +97,7 @@ class Quality:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a page (.html), Markdown (.md) or JSON (.json).
 
-        Parameters
-        ----------
-        path : path-like
-            The file, written aside and renamed.
+        path: The file, written aside and renamed.
         """
         forms = {
             ".html": self._page,
@@ -130,10 +109,7 @@ class Quality:
     def figures(self) -> list[tuple[str, str]]:
         """Give the figures in words and numbers.
 
-        Returns
-        -------
-        list of (str, str)
-            Name and value.
+        Returns: Name and value.
         """
         found = [("fabricated rows", str(self.n_rows)), ("one-way distance", f"{self.one_way:.4f}")]
         if self.noise is not None:
@@ -228,19 +204,10 @@ def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
 def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
     """Measure fabricated rows.
 
-    Parameters
-    ----------
-    model : Fabricator
-        Which made them, fitted to a table with the method "tree".
-    made : table
-        Fabricated rows, with the target where there is one.
-    raw : table, optional
-        Raw rows to compare with: then no figure is private. By default what was released.
-
-    Returns
-    -------
-    Quality
-        The figures.
+    model: Which made them, fitted to a table with the method "tree".
+    made (table): Fabricated rows, with the target where there is one.
+    raw (table): Raw rows to compare with: then no figure is private. By default what was released.
+    Returns: The figures.
     """
     table, tree = model.released_tree()
     bounds = table.bounds

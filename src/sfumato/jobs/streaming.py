@@ -91,19 +91,10 @@ def _with_codes(read: Batches, bounds: Bounds | None) -> Iterator[tuple[Any, ...
 def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
     """Fit a model on a table in parts, or on a file: a long one is read batch by batch if it can.
 
-    Parameters
-    ----------
-    model : estimator
-        With the bounds of the table; it is fitted in place.
-    source : TableFile or Partitions
-        The table.
-    progress : callable, optional
-        Is told the number of rows of each batch that was read, or 1 for each part.
-
-    Returns
-    -------
-    estimator
-        The model, the same to the bit however the file was read.
+    model: With the bounds of the table; it is fitted in place.
+    source: The table.
+    progress: Is told the number of rows of each batch that was read, or 1 for each part.
+    Returns: The model, the same to the bit however the file was read.
     """
     if isinstance(source, Partitions):
         if progress is not None:
@@ -139,19 +130,10 @@ def _counted(batches: Iterator[Any], progress: Progress | None) -> Iterator[Any]
 def whole_table(source: TableFile, model: Any, progress: Progress | None = None) -> Any:
     """Read the columns of a model; no rows at all are an error where their number is public.
 
-    Parameters
-    ----------
-    source : TableFile
-        The table.
-    model : estimator
-        With its bounds.
-    progress : callable, optional
-        Is told the number of rows of each batch.
-
-    Returns
-    -------
-    pyarrow.Table
-        All rows.
+    source: The table.
+    model: With its bounds.
+    progress: Is told the number of rows of each batch.
+    Returns (pyarrow.Table): All rows.
     """
     names = list(model.bounds.types())
     parts = list(_counted(source.batches(names), progress))

@@ -27,10 +27,8 @@ Array = NDArray[np.float64]
 def bridge(left_gap: float, right_gap: float) -> tuple[float, float, float]:
     """Give the weights of the two neighbours and the variance that is left.
 
-    Parameters
-    ----------
-    left_gap, right_gap : float
-        ``γ (x - x_l)`` and ``γ (x_r - x)``, positive; infinite where there is no neighbour.
+    left_gap, right_gap: ``γ (x - x_l)`` and ``γ (x_r - x)``, positive; infinite where there is no
+        neighbour.
 
     Examples
     --------
@@ -53,12 +51,7 @@ def bridge(left_gap: float, right_gap: float) -> tuple[float, float, float]:
 class MarkovLine:
     """``L`` with ``L Lᵀ = exp(-γ |x_i - x_j|)`` for increasing x; ``L⁻¹`` has two diagonals.
 
-    Parameters
-    ----------
-    points : ndarray of shape (n,)
-        Strictly increasing.
-    rate : float
-        γ.
+    points (n,): Strictly increasing.
     """
 
     def __init__(self, points: Array, rate: float) -> None:

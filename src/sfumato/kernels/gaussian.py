@@ -45,14 +45,9 @@ def relative_gaussian_kernel(X: Array, centres: Array) -> Array:
     Normalised weights do not see the factor, and far rows, whose kernel underflows, keep finite
     weights.
 
-    Parameters
-    ----------
-    X : array of shape (..., M, n)
-    centres : array of shape (..., N, n)
-
-    Returns
-    -------
-    array of shape (..., M, N)
+    X: (..., M, n).
+    centres: (..., N, n).
+    Returns: (..., M, N).
     """
     xp = namespace_of(X)
     exponents = _inner_minus_half_square(X, centres)

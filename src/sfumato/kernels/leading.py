@@ -24,20 +24,13 @@ SEED = 0  # of the start, which is public and decides nothing that is not checke
 def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | None:
     """Give the largest eigenvalues of a positive semi-definite matrix and their eigenvectors.
 
-    Parameters
-    ----------
-    matrix : array of shape (..., p, p), float64
-        Symmetric matrices, p at least `N_LEADING`; leading dimensions are a stack.
-    n_wanted : int
-        How many of the directions must be right.
-
-    Returns
-    -------
-    tuple of arrays, or None
-        Values (..., k) in descending order and orthonormal vectors (..., p, k), ``k = N_LEADING``.
-        The first `n_wanted` satisfy ``|A u - θ u| <= 1e-12 θ_1``, and A has no other eigenvalue
-        above the last of them by more than 1e-9 of the largest, which a Cholesky factorisation
-        proves. None where that was not reached: the spectrum is too flat, or of low rank.
+    matrix (..., p, p): Symmetric matrices, p at least `N_LEADING`; leading dimensions are a stack.
+    n_wanted: How many of the directions must be right.
+    Returns: Values (..., k) in descending order and orthonormal vectors (..., p, k), ``k =
+        N_LEADING``. The first `n_wanted` satisfy ``|A u - θ u| <= 1e-12 θ_1``, and A has no other
+        eigenvalue above the last of them by more than 1e-9 of the largest, which a Cholesky
+        factorisation proves. None where that was not reached: the spectrum is too flat, or of low
+        rank.
     """
     xp = namespace_of(matrix)
     start = check_random_state(SEED).standard_normal((matrix.shape[-1], N_LEADING))
@@ -67,15 +60,8 @@ def completed_basis(vectors: Array) -> Array:
     are the first columns of the identity and ₁ means the first rows: Q is orthogonal and
     ``Q E = U S``. The signs S are chosen by an elimination whose pivots then are 1 at least.
 
-    Parameters
-    ----------
-    vectors : array of shape (..., p, k)
-        Orthonormal columns U.
-
-    Returns
-    -------
-    array of shape (..., p, p)
-        The rotation.
+    vectors (..., p, k): Orthonormal columns U.
+    Returns (..., p, p): The rotation.
     """
     xp = namespace_of(vectors)
     p, k = vectors.shape[-2:]

@@ -174,23 +174,11 @@ def solve_in_one_factoring(
     ``λ + δ``, and its mean square is quadratic in δ. Landmarks give D too, to some per cent: δ is
     small. Only a bad guess makes a second factoring.
 
-    Parameters
-    ----------
-    kernel : array of shape (N, N), float32
-        The kernel matrix K.
-    responses : array of shape (N, m), float32
-        The right-hand side C.
-    mean_square : callable
-        As for `solve_at_fixed_point`.
-    tau : array of shape ()
-        The least regularisation, above ``1e-5 N``: see `is_safe_in_singles`.
-    start : (error, slope), optional
-        From the solution of a similar kernel, instead of landmarks.
-
-    Returns
-    -------
-    FixedPointSolution
-        The solution, in single precision.
+    kernel (N, N): The kernel matrix K.
+    responses (N, m): The right-hand side C.
+    mean_square: As for `solve_at_fixed_point`.
+    tau (): The least regularisation, above ``1e-5 N``: see `is_safe_in_singles`.
+    start: From the solution of a similar kernel, instead of landmarks.
     """
     least = float(tau)
     landmarks = _Landmarks(kernel)

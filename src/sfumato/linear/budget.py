@@ -58,22 +58,14 @@ class Repeated(Mechanism):
 class LinearBudget:
     """What the releases depend on.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget; delta 0 asks for pure epsilon.
-    relation : Relation
-        The neighbours.
-    loss : Loss
-        The loss of a row.
-    projection_share : float
-        Share of ``mu²`` for the second moment; 0 without it.
-    regularization : float or None
-        Strong convexity of the objective; None for the public rule.
-    n_features : int
-        Numbers of a row; they decide by how much a second moment is rounded as it becomes doubles.
-    person : PersonUnit, optional
-        How many rows a person has and how they are added up, where persons are the unit.
+    epsilon, delta: The budget; delta 0 asks for pure epsilon.
+    relation: The neighbours.
+    loss: The loss of a row.
+    projection_share: Share of ``mu²`` for the second moment; 0 without it.
+    regularization: Strong convexity of the objective; None for the public rule.
+    n_features: Numbers of a row; they decide by how much a second moment is rounded as it becomes
+        doubles.
+    person: How many rows a person has and how they are added up, where persons are the unit.
     """
 
     epsilon: float
@@ -94,12 +86,8 @@ class LinearBudget:
     def sensitivity(self, statistic: Statistic, n_rows: int) -> float:
         """How far one record, or one person, moves the sum of a statistic.
 
-        Parameters
-        ----------
-        statistic : Statistic
-            What is added up.
-        n_rows : int
-            The public number of rows, or a public bound on it.
+        statistic: What is added up.
+        n_rows: The public number of rows, or a public bound on it.
         """
         if self.person is not None:
             return self.person.sensitivity(statistic, self.relation, n_rows)
@@ -110,14 +98,9 @@ class LinearBudget:
     ) -> GradientSum:
         """Give the sum of gradients at some weights, bounded by row and by person.
 
-        Parameters
-        ----------
-        max_gradient_norm : float
-            The length of slopes that was asked for.
-        weights : ndarray of shape (n_scores, m)
-            Public weights.
-        slope_bits : int
-            Slopes are rounded to multiples of ``2**-slope_bits``.
+        max_gradient_norm: The length of slopes that was asked for.
+        weights (n_scores, m): Public weights.
+        slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
         """
         limit = self.slope_limit(max_gradient_norm)
         joined = Joined.usual(self.person, limit)
@@ -126,10 +109,7 @@ class LinearBudget:
     def second_moment(self, n_rows: int = MOST_ROWS) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without it.
 
-        Parameters
-        ----------
-        n_rows : int
-            The public number of rows, or a public bound on it.
+        n_rows: The public number of rows, or a public bound on it.
         """
         if not self.projection_share:
             return None
@@ -144,12 +124,8 @@ class LinearBudget:
     ) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
         """Give the perturbation of the objective of `size` weights.
 
-        Parameters
-        ----------
-        size : int
-            Numbers in W.
-        n_rows : int
-            The public number of rows, or a public bound on it.
+        size: Numbers in W.
+        n_rows: The public number of rows, or a public bound on it.
         """
         if math.isinf(self.epsilon) or self.delta:
             multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self, size, n_rows)
@@ -200,12 +176,8 @@ class LinearBudget:
         The minimiser moves by ``D / Λ``; the point found lies within ``τ / Λ`` of it, so moves by
         ``(D + 2 τ) / Λ``. τ is twice the largest rounding of a gradient, or ``2⁻¹⁰ D`` if larger.
 
-        Parameters
-        ----------
-        size : int
-            Numbers in W.
-        n_rows : int
-            The public number of rows, or a public bound on it.
+        size: Numbers in W.
+        n_rows: The public number of rows, or a public bound on it.
         """
         sensitivity = self.loss.sensitivity(self.relation)
         if math.isinf(self.epsilon):
@@ -239,14 +211,8 @@ class LinearBudget:
     ) -> GaussianMechanism:
         """Give the release of one gradient of `n_steps`, slopes no longer than `slope_limit`.
 
-        Parameters
-        ----------
-        max_gradient_norm : float
-        n_steps : int
-        size : int
-            Numbers in W.
-        n_rows : int
-            The public number of rows, or a public bound on it.
+        size: Numbers in W.
+        n_rows: The public number of rows, or a public bound on it.
         """
         counted = COUNT_SHARE if self.counts else 0.0
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
@@ -257,10 +223,7 @@ class LinearBudget:
     def slope_limit(self, max_gradient_norm: float) -> float:
         """Length to which a row's slopes are scaled back: `max_gradient_norm`, or the loss's bound.
 
-        Parameters
-        ----------
-        max_gradient_norm : float
-            The length that was asked for.
+        max_gradient_norm: The length that was asked for.
         """
         return min(max_gradient_norm, self.loss.slope_bound)
 

@@ -49,18 +49,12 @@ Weights = NDArray[np.float64]
 class LinearSettings:
     """The public settings of a fit.
 
-    Parameters
-    ----------
-    algorithm : {"noisy-gd", "objective", "output"}
-        Which algorithm.
-    n_components : int
-        Columns of the projection, or all features.
-    whiten : bool
-        Scale the components to equal spread.
-    intercept : bool
-        Append a constant to the rows.
-    n_steps, learning_rate, momentum, clip
-        Of the descent; a learning rate of None is found by a public rule.
+    algorithm ({"noisy-gd", "objective", "output"}): Which algorithm.
+    n_components: Columns of the projection, or all features.
+    whiten: Scale the components to equal spread.
+    intercept: Append a constant to the rows.
+    n_steps, learning_rate, momentum, clip: Of the descent; a learning rate of None is found by a
+        public rule.
     """
 
     algorithm: str
@@ -94,16 +88,11 @@ class LinearPlan:
     ) -> Self:
         """Divide the budget between the releases.
 
-        Parameters
-        ----------
-        budget : LinearBudget
-            What the releases depend on.
-        settings : LinearSettings
-            The public settings.
-        n_rows : int
-            The public number of rows, or the public bound on it.
-        is_secret : bool
-            Whether the number of rows is secret; a descent then releases the sizes of classes.
+        budget: What the releases depend on.
+        settings: The public settings.
+        n_rows: The public number of rows, or the public bound on it.
+        is_secret: Whether the number of rows is secret; a descent then releases the sizes of
+            classes.
         """
         size = budget.loss.n_scores * (settings.n_components + settings.intercept)
         first = budget.second_moment(n_rows)
@@ -128,15 +117,8 @@ class LinearPlan:
     def drawn_ahead(self, n_features: int) -> AbstractContextManager[None]:
         """Draw the noise of a descent in other threads, from the charge on.
 
-        Parameters
-        ----------
-        n_features : int
-            Numbers of a row before a projection.
-
-        Returns
-        -------
-        context manager
-            Inside, releases take what is drawn.
+        n_features: Numbers of a row before a projection.
+        Returns: Inside, releases take what is drawn.
         """
         if self.settings.algorithm != "noisy-gd":
             return nullcontext()
@@ -164,21 +146,11 @@ def release_projection(
 ) -> Array:
     """Release the second moment if one is asked for, and give the projection by it.
 
-    Parameters
-    ----------
-    records : Records
-        Rows of the unit ball.
-    plan : LinearPlan
-        What is released.
-    receipt : Receipt
-        Proof that it was paid for.
-    device : array, optional
-        Rows on an accelerator, where the projection is found and stays then.
-
-    Returns
-    -------
-    array of shape (n_features, n_components), or None
-        The projection, where one is asked for.
+    records: Rows of the unit ball.
+    plan: What is released.
+    receipt: Proof that it was paid for.
+    device: Rows on an accelerator, where the projection is found and stays then.
+    Returns (n_features, n_components): The projection, where one is asked for.
     """
     if plan.first is None:
         return None
@@ -194,19 +166,10 @@ def release_projection(
 def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights:
     """Learn private weights.
 
-    Parameters
-    ----------
-    records : Records
-        Rows of the classifier, see `LinearPlan.row_map`.
-    plan : LinearPlan
-        What is released.
-    receipt : Receipt
-        Proof that it was paid for.
-
-    Returns
-    -------
-    ndarray of shape (n_scores, n_columns)
-        W.
+    records: Rows of the classifier, see `LinearPlan.row_map`.
+    plan: What is released.
+    receipt: Proof that it was paid for.
+    Returns (n_scores, n_columns): W.
     """
     if plan.settings.algorithm == "noisy-gd":
         # Rows of length 1 lose nothing by a coarser grid, others might.
@@ -225,17 +188,9 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
 def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weights]:
     """Give the weights of a row and those of its constant, which are zeros without one.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_scores, n_columns)
-        As `fit_weights` gives them.
-    intercept : bool
-        Whether the last column belongs to a constant.
-
-    Returns
-    -------
-    tuple of ndarray
-        Coefficients and intercepts.
+    weights (n_scores, n_columns): As `fit_weights` gives them.
+    intercept: Whether the last column belongs to a constant.
+    Returns: Coefficients and intercepts.
     """
     if not intercept:
         return weights, np.zeros(len(weights))

@@ -54,16 +54,10 @@ Weights = NDArray[np.float64]
 class Descent:
     """The public settings of a descent.
 
-    Parameters
-    ----------
-    n_steps : int
-        T, the number of gradients released.
-    learning_rate : float
-        Step along the mean gradient.
-    momentum : float
-        Share of the last move that is made again.
-    averaged : float
-        Share of the steps, the last ones, whose weights are averaged.
+    n_steps: T, the number of gradients released.
+    learning_rate: Step along the mean gradient.
+    momentum: Share of the last move that is made again.
+    averaged: Share of the steps, the last ones, whose weights are averaged.
     """
 
     n_steps: int
@@ -83,18 +77,11 @@ class Descent:
     ) -> Self:
         """Give the step by a public rule: noise moves the score of a unit row by `score_noise`.
 
-        Parameters
-        ----------
-        n_steps : int
-            The number of gradients.
-        noise : float
-            Deviation of the noise on a mean gradient.
-        score_noise : float
-            How far noise alone moves a score.
-        largest : float
-            The largest step, where there is hardly any noise.
-        momentum : float
-            Share of the last move that is made again.
+        n_steps: The number of gradients.
+        noise: Deviation of the noise on a mean gradient.
+        score_noise: How far noise alone moves a score.
+        largest: The largest step, where there is hardly any noise.
+        momentum: Share of the last move that is made again.
         """
         total = math.sqrt(n_steps) * noise
         rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
@@ -108,20 +95,13 @@ class GradientSum(Statistic):
     A term is at most `max_gradient_norm` long. Adding or removing a row moves the sum by that,
     replacing one by twice as much.
 
-    Parameters
-    ----------
-    loss : Loss
-        The loss of a row.
-    max_gradient_norm : float
-        Largest length of the slopes of a row, below 2.
-    weights : ndarray of shape (n_scores, m)
-        As `on_weight_grid` gives them; rows are multiples of ``2**-ROW_BITS`` in the unit ball.
-    class_weights : tuple of float, optional
-        By which the clipped slopes of each class are multiplied, from 0 to 1.
-    joined : Joined, optional
-        A bound on the rows of a person together, where persons are the unit.
-    slope_bits : int, default=ROW_BITS
-        Slopes are rounded to multiples of ``2**-slope_bits``.
+    loss: The loss of a row.
+    max_gradient_norm: Largest length of the slopes of a row, below 2.
+    weights (n_scores, m): As `on_weight_grid` gives them; rows are multiples of ``2**-ROW_BITS`` in
+        the unit ball.
+    class_weights: By which the clipped slopes of each class are multiplied, from 0 to 1.
+    joined: A bound on the rows of a person together, where persons are the unit.
+    slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
     """
 
     loss: Loss
@@ -205,18 +185,11 @@ class GradientSum(Statistic):
 def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int) -> Array:
     """Scale the slopes of each person by her own factor, and cut them to the grid again.
 
-    Parameters
-    ----------
-    slopes : ndarray of shape (n, n_scores)
-        Clipped slopes.
-    joined : Joined
-        The joint bound.
-    products : ndarray or None
-        See `Joined.shrinkage`.
-    rows : ndarray of shape (n, width)
-        The rows, those of a person side by side.
-    size : int
-        Rows of each person.
+    slopes (n, n_scores): Clipped slopes.
+    joined: The joint bound.
+    products (ndarray or None): See `Joined.shrinkage`.
+    rows (n, width): The rows, those of a person side by side.
+    size: Rows of each person.
     """
     factors = joined.shrinkage(products, rows, slopes, size)
     return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
@@ -232,17 +205,10 @@ def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
 def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
     """Give the bits of a grid so coarse that slopes on it are few whole numbers.
 
-    Parameters
-    ----------
-    loss : Loss
-        The loss of a row.
-    max_gradient_norm : float
-        Largest length of the slopes of a row.
-
-    Returns
-    -------
-    int
-        Rounding to it moves slopes by at most 1/256 of their largest length, all scores together.
+    loss: The loss of a row.
+    max_gradient_norm: Largest length of the slopes of a row.
+    Returns: Rounding to it moves slopes by at most 1/256 of their largest length, all scores
+        together.
     """
     steps = COARSE * math.sqrt(loss.n_scores) / max_gradient_norm
     return min(ROW_BITS, math.ceil(math.log2(steps)))
@@ -271,15 +237,9 @@ def descend(
 ) -> Weights:
     """Descend from zero along released gradients; give the average of the last weights.
 
-    Parameters
-    ----------
-    released_gradient : callable
-        Gives the noisy sum of gradients at public weights; called `n_steps` times.
-    shape : (int, int)
-        Shape of the weights.
-    n_rows : float
-        The public, or released, number of rows.
-    plan : Descent
+    released_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
+    shape: Shape of the weights.
+    n_rows: The public, or released, number of rows.
     """
     weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     first_averaged = int(plan.n_steps * (1 - plan.averaged))

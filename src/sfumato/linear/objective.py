@@ -28,13 +28,8 @@ def gradient_rounding(loss: Loss, n_rows: int, n_columns: int, norm: float) -> f
     most and moves the slopes of its row by that times the curvature bound; slopes themselves by a
     few units more; a sum over n rows by as many units as additions that a term goes through.
 
-    Parameters
-    ----------
-    loss : Loss
-    n_rows, n_columns : int
-        Shape of the rows, which have length 1 at most.
-    norm : float
-        Norm of the weights.
+    n_rows, n_columns: Shape of the rows, which have length 1 at most.
+    norm: Norm of the weights.
     """
     per_score = (2 * _group(n_columns) + 4) * norm * loss.largest_curvature
     levels = math.ceil(math.log2(max(1.0, n_rows / BLOCK)))
@@ -48,13 +43,7 @@ def largest_rounding(
 ) -> float:
     """Bound on that rounding for all data of `n_rows` at most: from public numbers alone.
 
-    Parameters
-    ----------
-    loss : Loss
-    n_rows, n_columns : int
-    linear : float
-        Largest norm of a linear term that is added to the objective.
-    strong_convexity : float
+    linear: Largest norm of a linear term that is added to the objective.
     """
     return rounding_met(
         lambda norm: gradient_rounding(loss, n_rows, n_columns, norm),
@@ -68,12 +57,7 @@ def largest_rounding(
 def largest_minimiser(loss: Loss, n_rows: int, linear: float, strong_convexity: float) -> float:
     """Bound on the norm of the minimiser for all data of `n_rows` at most.
 
-    Parameters
-    ----------
-    loss : Loss
-    n_rows : int
-    linear, strong_convexity : float
-        See `largest_rounding`.
+    linear, strong_convexity: See `largest_rounding`.
     """
     slopes, at_zero = n_rows * loss.slope_bound, n_rows * loss.value_at_zero
     return farthest_minimiser(slopes, at_zero, linear, strong_convexity)
@@ -87,13 +71,8 @@ def _group(n_columns: int) -> int:
 class LinearObjective:
     """``sum_i loss(W a_i; y_i)`` as a function of the weights W.
 
-    Parameters
-    ----------
-    loss : Loss
-    rows : ndarray of shape (n, m), or MappedRows
-        Secret rows a, of length 1 at most; read in blocks, which become doubles.
-    targets : ndarray of shape (n, n_scores)
-        Their classes, as `Loss.targets` gives them, in any type.
+    rows (n, m): Secret rows a, of length 1 at most; read in blocks, which become doubles.
+    targets (n, n_scores): Their classes, as `Loss.targets` gives them, in any type.
     """
 
     loss: Loss

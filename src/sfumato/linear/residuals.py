@@ -26,14 +26,9 @@ FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 class Beside:
     """A map of all numbers of a row but a target, which may stand beside them.
 
-    Parameters
-    ----------
-    row_map : RowMap
-        Of the first numbers.
-    has_target : bool
-        Whether one number more stands in a row.
-    centre, scale : float
-        The target becomes ``(t - centre) / scale``, within FARTHEST.
+    row_map: Of the first numbers.
+    has_target: Whether one number more stands in a row.
+    centre, scale: The target becomes ``(t - centre) / scale``, within FARTHEST.
     """
 
     row_map: RowMap
@@ -62,15 +57,10 @@ class ResidualSum(Statistic):
     nothing. Adding or removing a record moves the sum by `max_gradient_norm`, replacing one by
     twice as much.
 
-    Parameters
-    ----------
-    max_gradient_norm : float
-        Largest magnitude of a residual, below 2.
-    weights : ndarray of shape (1, m)
-        As `on_weight_grid` gives them; the numbers a are multiples of ``2**-ROW_BITS`` in the unit
-        ball.
-    joined : Joined, optional
-        A bound on the rows of a person together, where persons are the unit.
+    max_gradient_norm: Largest magnitude of a residual, below 2.
+    weights (1, m): As `on_weight_grid` gives them; the numbers a are multiples of ``2**-ROW_BITS``
+        in the unit ball.
+    joined: A bound on the rows of a person together, where persons are the unit.
     """
 
     max_gradient_norm: float

@@ -46,20 +46,13 @@ class LinearRows:
     Every step looks at one row at a time and every result is a multiple of a public power of two,
     so that a row gives the same numbers alone, among others, and on any machine.
 
-    Parameters
-    ----------
-    n_features : int
-        Numbers of a row z.
-    intercept : bool
-        Append a constant: ``a = [z; c] / √(1 + c²)``.
-    projection : array of shape (n_features, k), optional
-        Public matrix with columns of length 1 at most and no singular value above 1.
-    unit_length : bool
-        Scale projected rows to length 1.
-    constant : float
-        c, the weight of the constant.
-    radius : float, optional
-        Divide projected rows by this length instead, and scale back those that are longer.
+    n_features: Numbers of a row z.
+    intercept: Append a constant: ``a = [z; c] / √(1 + c²)``.
+    projection (n_features, k): Public matrix with columns of length 1 at most and no singular value
+        above 1.
+    unit_length: Scale projected rows to length 1.
+    constant: c, the weight of the constant.
+    radius: Divide projected rows by this length instead, and scale back those that are longer.
     """
 
     n_features: int
@@ -116,20 +109,11 @@ class LinearRows:
 def whitening_projection(moment: Array, n_components: int, noise: float) -> Array:
     """``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1.
 
-    Parameters
-    ----------
-    moment : array of shape (m, m)
-        Released second moment; on an accelerator the eigenvectors are found there.
-    n_components : int
-        Eigenvectors kept, those of the largest eigenvalues.
-    noise : float
-        Standard deviation s of the noise on its diagonal; noise alone has eigenvalues up to
-        ``s √(2m)``.
-
-    Returns
-    -------
-    array of shape (m, n_components)
-        The projection, of the array library of the moment.
+    moment (m, m): Released second moment; on an accelerator the eigenvectors are found there.
+    n_components: Eigenvectors kept, those of the largest eigenvalues.
+    noise: Standard deviation s of the noise on its diagonal; noise alone has eigenvalues up to ``s
+        √(2m)``.
+    Returns (m, n_components): The projection, of the array library of the moment.
     """
     values, vectors = _eigenvectors(moment, n_components)
     values = np.maximum(values, 0.0)
@@ -143,21 +127,11 @@ def whitened_rows(
 ) -> tuple[LinearRows, float]:
     """Give the map to whitened rows with a constant, divided by their typical length.
 
-    Parameters
-    ----------
-    moment : ndarray of shape (m, m)
-        Released second moment of the rows.
-    noise : float
-        Standard deviation of the noise on its diagonal.
-    n_rows : float
-        The public, or released, number of rows.
-    usual_square : float
-        Mean squared length of a row.
-
-    Returns
-    -------
-    tuple of LinearRows and float
-        The map, and about the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows a.
+    moment (m, m): Released second moment of the rows.
+    noise: Standard deviation of the noise on its diagonal.
+    n_rows: The public, or released, number of rows.
+    usual_square: Mean squared length of a row.
+    Returns: The map, and about the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows a.
     """
     projection = whitening_projection(moment, len(moment), noise)
     spectrum = _whitened_spectrum(moment, projection, noise, n_rows, usual_square)

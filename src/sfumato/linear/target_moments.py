@@ -28,10 +28,7 @@ CAUTION = 9.0  # times the variance of the noise of a correction
 class WithTarget:
     """``x and t -> [z; 1; t] / √3``, in the unit ball, and 0 where the target is missing.
 
-    Parameters
-    ----------
-    into_ball : IntoUnitBall
-        ``x -> z``.
+    into_ball: ``x -> z``.
     """
 
     into_ball: IntoUnitBall
@@ -53,18 +50,11 @@ class WithTarget:
 class TargetMoments:
     """What noisy moments of ``[z; 1; t]`` say; everything in it is public.
 
-    Parameters
-    ----------
-    n_rows : float
-        Number of records, 1 at least.
-    second, covariance : ndarray of shape (d, d)
-        Sum of ``z zᵀ``, and the covariance of z.
-    mean, joint : ndarray of shape (d,)
-        Mean of z, and its covariance with t.
-    target, variance : float
-        Mean and variance of t; the variance is not below what its noise hides.
-    noise : float
-        Deviation of the noise on the diagonal of the sums, per record.
+    n_rows: Number of records, 1 at least.
+    second, covariance (d, d): Sum of ``z zᵀ``, and the covariance of z.
+    mean, joint (d,): Mean of z, and its covariance with t.
+    target, variance: Mean and variance of t; the variance is not below what its noise hides.
+    noise: Deviation of the noise on the diagonal of the sums, per record.
     """
 
     n_rows: float
@@ -80,12 +70,8 @@ class TargetMoments:
     def of(cls, moments: Array, noise: float) -> Self:
         """Read them off released sums.
 
-        Parameters
-        ----------
-        moments : ndarray of shape (d + 2, d + 2)
-            Noisy sums.
-        noise : float
-            Deviation of the noise on their diagonal.
+        moments (d + 2, d + 2): Noisy sums.
+        noise: Deviation of the noise on their diagonal.
         """
         order = len(moments) - 2
         n_rows = max(float(moments[order, order]), 1.0)
@@ -135,12 +121,8 @@ class TargetMoments:
         A robust line follows the middle of a skewed target. What noise alone would make of a
         correction is taken away from it.
 
-        Parameters
-        ----------
-        coef : ndarray of shape (d,)
-            Weights.
-        level : float
-            What is added to their score.
+        coef (d,): Weights.
+        level: What is added to their score.
         """
         length = float(coef @ coef)
         own = max(float(coef @ self.covariance @ coef), self.noise * length, 1e-12)
@@ -153,10 +135,7 @@ class TargetMoments:
     def line(self, coef: Array) -> tuple[float, float]:
         """Give the level beside weights, and the spread of what they leave.
 
-        Parameters
-        ----------
-        coef : ndarray of shape (d,)
-            Weights.
+        coef (d,): Weights.
         """
         left = self.variance - float(coef @ (2 * self.joint - self.covariance @ coef))
         return self.target - float(coef @ self.mean), self._deviation(left)
@@ -177,12 +156,8 @@ def ridge_weights(values: Array, joint: Array, noise: float) -> Array:
     by what w owes to the noise of c, ``noise² sum 1/(E + ridge)``, and by up to ``radius |w|²`` for
     the noise of E, half of which is charged.
 
-    Parameters
-    ----------
-    values, joint : ndarray of shape (d,)
-        Eigenvalues, and the covariance of the target along their axes.
-    noise : float
-        Deviation of the noise on the diagonal, per record.
+    values, joint (d,): Eigenvalues, and the covariance of the target along their axes.
+    noise: Deviation of the noise on the diagonal, per record.
     """
     radius = noise * math.sqrt(2 * len(values))
     found: list[tuple[float, Array]] = []

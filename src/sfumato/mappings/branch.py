@@ -94,24 +94,15 @@ def fit_branch(
 ) -> Branch:
     """Fit Algorithm 2 in double precision; `dtype` is the precision of what is kept.
 
-    Parameters
-    ----------
-    rows : array of shape (N, p)
-    n_components : int
-        Subspace dimension n of the first layer; capped by the rank of the rows.
-    n_layers : int
-        L; layer l has ``max(n - l + 1, 1)`` inputs.
-    inducing_ratio : float
-        ``M_max / N`` (68).
-    kappa : float
-        Least tau(M, 1).
-    center : bool
-        Whether the mean is taken off first; as printed it is not.
-    seed : int
-        Starts of the k-means.
-    width : int, optional
-        The p of averages, where it is not the number of columns; see `fit_layer`.
-    dtype : {"float64", "float32"}
+    rows: (N, p).
+    n_components: Subspace dimension n of the first layer; capped by the rank of the rows.
+    n_layers: L; layer l has ``max(n - l + 1, 1)`` inputs.
+    inducing_ratio: ``M_max / N`` (68).
+    kappa: Least tau(M, 1).
+    center: Whether the mean is taken off first; as printed it is not.
+    seed: Starts of the k-means.
+    width: The p of averages, where it is not the number of columns; see `fit_layer`.
+    dtype: ({"float64", "float32"}).
     """
     xp = namespace_of(rows)
     rows = cast(rows, "float64")

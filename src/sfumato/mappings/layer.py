@@ -65,21 +65,14 @@ def fit_layer(
 ) -> tuple[Layer, Array]:
     """Fit Algorithm 1 and give the mapping with its outputs at the training inputs.
 
-    Parameters
-    ----------
-    x : array of shape (N, n)
-    Y : array of shape (N, p)
-    most_points : int
-        M_max, at most N.
-    kappa : float
-        Least tau(M, 1).
-    seed : int
-        Start of the k-means.
-    width : int
-        The p by which variances and errors are averaged; rows that were rotated into fewer
+    x: (N, n).
+    Y: (N, p).
+    most_points: M_max, at most N.
+    kappa: Least tau(M, 1).
+    seed: Start of the k-means.
+    width: The p by which variances and errors are averaged; rows that were rotated into fewer
         coordinates keep the p they had.
-    first_layer : bool, default=True
-        Where the search for M begins: far below M_max, or at it.
+    first_layer: Where the search for M begins: far below M_max, or at it.
     """
     origin, scale = input_scale(x)
     found = choose_inducing(

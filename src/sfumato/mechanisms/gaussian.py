@@ -225,16 +225,10 @@ class GaussianMechanism(Mechanism):
 class Releases:
     """Equal releases of a fit that are paid for and still to come.
 
-    Parameters
-    ----------
-    mechanism : GaussianMechanism
-        Who makes them.
-    shape : tuple of int
-        Of the statistic.
-    count : int, default=1
-        How many.
-    is_symmetric : bool, default=False
-        Whether they are made by `release_symmetric`.
+    mechanism: Who makes them.
+    shape: Of the statistic.
+    count: How many.
+    is_symmetric: Whether they are made by `release_symmetric`.
     """
 
     mechanism: GaussianMechanism
@@ -256,15 +250,8 @@ class Releases:
 def drawn_ahead(*releases: Releases) -> AbstractContextManager[None]:
     """Draw the noise of releases that are paid for in other threads, while this one adds up.
 
-    Parameters
-    ----------
-    *releases : Releases
-        In the order in which they will be made.
-
-    Returns
-    -------
-    context manager
-        Inside, releases take what is drawn; see `sampling.drawn_ahead`.
+    *releases: In the order in which they will be made.
+    Returns: Inside, releases take what is drawn; see `sampling.drawn_ahead`.
     """
     return sampling.drawn_ahead(*(order for each in releases for order in each.orders()))
 

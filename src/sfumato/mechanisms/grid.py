@@ -20,14 +20,9 @@ ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away
 def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
     """Choose the step of the grid, a power of two, from public numbers alone.
 
-    Parameters
-    ----------
-    scale : float
-        Scale of the noise.
-    sensitivity : float
-        Sensitivity of the statistic.
-    spread : float
-        Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
+    scale: Scale of the noise.
+    sensitivity: Sensitivity of the statistic.
+    spread: Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
         the sensitivity.
     """
     require_range(scale)

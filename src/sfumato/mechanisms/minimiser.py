@@ -60,16 +60,9 @@ def farthest_minimiser(
     ``Λ ||t*|| <= slopes + ||b||`` from the gradient at t*, and ``Λ/2 ||t*||² - ||b|| ||t*|| <=
     at_zero`` because t* is no worse than zero and losses are not negative.
 
-    Parameters
-    ----------
-    slopes : float
-        Largest norm of the gradient of the sum of losses.
-    at_zero : float
-        Sum of the losses at zero.
-    linear : float
-        Largest ``||b||``.
-    strong_convexity : float
-        Λ.
+    slopes: Largest norm of the gradient of the sum of losses.
+    at_zero: Sum of the losses at zero.
+    linear: Largest ``||b||``.
     """
     tilt = linear / strong_convexity
     by_value = tilt + math.sqrt(tilt**2 + 2 * at_zero / strong_convexity)
@@ -85,12 +78,8 @@ def rounding_met(
 ) -> float:
     """Bound on the rounding of a gradient at every point that `near_minimiser` descends through.
 
-    Parameters
-    ----------
-    error : callable
-        Bound on the rounding of the gradient of the losses at points of a given norm.
-    slopes, at_zero, linear, strong_convexity : float
-        See `farthest_minimiser`.
+    error: Bound on the rounding of the gradient of the losses at points of a given norm.
+    slopes, at_zero, linear, strong_convexity: See `farthest_minimiser`.
     """
     farthest = farthest_minimiser(slopes, at_zero, linear, strong_convexity)
     # Longer linear terms have minimisers that near only if the slopes balance them.
@@ -107,13 +96,8 @@ def _rounding_of_sum(*norms: float) -> float:
 def norm_quantile(law: str, size: int, scale: float) -> float:
     """Norm that noise of `size` coordinates passes with a probability of 9e-27 at most.
 
-    Parameters
-    ----------
-    law : {"gaussian", "gamma"}
-        Independent normal coordinates, or a Gamma-distributed norm.
-    size : int
-    scale : float
-        Deviation of a coordinate, or scale of the Gamma law.
+    law ({"gaussian", "gamma"}): Independent normal coordinates, or a Gamma-distributed norm.
+    scale: Deviation of a coordinate, or scale of the Gamma law.
     """
     if law == "gaussian":
         return scale * (math.sqrt(size) + math.sqrt(2 * SLIP))
@@ -139,16 +123,9 @@ def near_minimiser(
     the rounding e of a gradient over Λ: after a known number of steps it is within
     ``tolerance/8 + e`` over Λ, and e must be at most half the tolerance.
 
-    Parameters
-    ----------
-    objective : PerturbableObjective
-    linear : ndarray
-    strong_convexity : float
-        Λ.
-    tolerance : float
-        At least twice the rounding of gradients in the ball of the descent, see `rounding_met`.
-    radius : float, default=inf
-        Public; `farthest_minimiser` of the linear terms for which `rounding_met` was asked.
+    tolerance: At least twice the rounding of gradients in the ball of the descent, see
+        `rounding_met`.
+    radius: Public; `farthest_minimiser` of the linear terms for which `rounding_met` was asked.
     """
 
     def gradient_and_bound(t: Array) -> tuple[Array, float]:
@@ -183,13 +160,7 @@ def near_minimiser(
 
 
 def projected(t: Array, radius: float) -> Array:
-    """Give the point of the ball of this radius that is nearest to t, to 4 units of rounding.
-
-    Parameters
-    ----------
-    t : ndarray
-    radius : float
-    """
+    """Give the point of the ball of this radius that is nearest to t, to 4 units of rounding."""
     largest = float(np.abs(t).max(initial=0.0))
     if largest == 0:
         return t

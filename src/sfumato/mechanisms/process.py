@@ -107,12 +107,8 @@ class CoordinateNoise:
     Which coordinate comes next may depend on what was released before: the noise of each is
     independent of everything else, and all of them together stay within the sensitivity.
 
-    Parameters
-    ----------
-    step : float
-        Step of the public grid on which coordinates lie; 0 for a release without noise.
-    scale : float
-        Standard deviation of the noise.
+    step: Step of the public grid on which coordinates lie; 0 for a release without noise.
+    scale: Standard deviation of the noise.
     """
 
     def __init__(self, *, step: float, scale: float) -> None:

@@ -98,19 +98,10 @@ def require_scale(scale: float) -> None:
 def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
     """Draw `size` independent integers ``round(scale Z)``, exactly.
 
-    Parameters
-    ----------
-    law : Law
-        LAPLACE (Z has density ``exp(-|z|)/2``) or GAUSSIAN (Z is standard normal).
-    scale : float
-        t, in grid cells; at most 2**42. Above 2**36 many draws need arbitrary precision.
-    size : int
-        Number of draws.
-
-    Returns
-    -------
-    ndarray of float64
-        Whole numbers below 2**53 in magnitude.
+    law: LAPLACE (Z has density ``exp(-|z|)/2``) or GAUSSIAN (Z is standard normal).
+    scale: t, in grid cells; at most 2**42. Above 2**36 many draws need arbitrary precision.
+    size: Number of draws.
+    Returns: Whole numbers below 2**53 in magnitude.
     """
     require_scale(scale)
     waiting = _waiting.get()
@@ -123,16 +114,10 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
 class Order:
     """Noise of equal releases that are paid for.
 
-    Parameters
-    ----------
-    law : Law
-        As for `rounded_noise`.
-    scale : float
-        As for `rounded_noise`.
-    size : int
-        Draws of a release.
-    count : int, default=1
-        Releases.
+    law: As for `rounded_noise`.
+    scale: As for `rounded_noise`.
+    size: Draws of a release.
+    count: Releases.
     """
 
     law: Law
@@ -154,15 +139,8 @@ def drawn_ahead(*orders: Order) -> Iterator[None]:
     all others and is handed out once, so it does not matter when it was made; what is left over
     is thrown away. Seeded words come in one order, and are drawn when they are asked for.
 
-    Parameters
-    ----------
-    *orders : Order
-        What will be released. Few draws are made sooner than handed from thread to thread.
-
-    Yields
-    ------
-    None
-        Inside, `rounded_noise` with the law, scale and size of an order takes what is drawn.
+    *orders: What will be released. Few draws are made sooner than handed from thread to thread.
+    Yields: Inside, `rounded_noise` with the law, scale and size of an order takes what is drawn.
     """
     for order in orders:
         require_scale(order.scale)
@@ -271,17 +249,9 @@ def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
     its value at 0, where it is largest. ``1 - a(k) <= k²/8t⁴``, so that at large scales a word
     decides with hardly any doubt; else the coin is tossed in arbitrary precision.
 
-    Parameters
-    ----------
-    scale : float
-        t, in grid cells; at most 2**42.
-    size : int
-        Number of draws.
-
-    Returns
-    -------
-    ndarray of float64
-        Whole numbers below 2**53 in magnitude.
+    scale: t, in grid cells; at most 2**42.
+    size: Number of draws.
+    Returns: Whole numbers below 2**53 in magnitude.
     """
     draws = np.empty(size)
     open_ones = np.arange(size)
@@ -361,12 +331,8 @@ def _margin(length: int) -> Real:
 def bernoulli(probability: Callable[[Any], Real], size: int) -> NDArray[np.bool_]:
     """Draw `size` coins that are true with the exact real `probability`.
 
-    Parameters
-    ----------
-    probability : callable
-        Gives the probability in the arithmetic of the mpmath context handed to it.
-    size : int
-        Number of coins.
+    probability: Gives the probability in the arithmetic of the mpmath context handed to it.
+    size: Number of coins.
     """
     with _exact_lock, _exact.workprec(64 + GUARD):
         threshold = int(_exact.floor(_exact.ldexp(probability(_exact), 64)))
@@ -405,10 +371,7 @@ def uniform_below(limit: int, size: int) -> NDArray[np.int64]:
 def choose(exponents: NDArray[np.float64]) -> int:
     """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly.
 
-    Parameters
-    ----------
-    exponents : ndarray
-        Finite numbers, the largest of them 0.
+    exponents: Finite numbers, the largest of them 0.
     """
     shares = np.exp(exponents)
     edges = np.cumsum(shares)

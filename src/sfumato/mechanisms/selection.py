@@ -18,10 +18,7 @@ __all__ = ["RunLaw"]
 class RunLaw:
     """Draws of a search, from the same bits as noise.
 
-    Parameters
-    ----------
-    event : SelectionEvent
-        The law of the number of runs.
+    event: The law of the number of runs.
     """
 
     event: SelectionEvent
@@ -29,10 +26,7 @@ class RunLaw:
     def number(self) -> int:
         """Draw the number of runs K, which nobody may learn.
 
-        Returns
-        -------
-        int
-            K, from 1 to the cut of the law.
+        Returns: K, from 1 to the cut of the law.
         """
         # [V6] one uniform number and the distribution function of K
         uniform = float(random_words(1)[0]) * 2.0**-64
@@ -43,15 +37,7 @@ class RunLaw:
     def choices(n_choices: int, count: int) -> NDArray[np.intp]:
         """Draw `count` independent uniform numbers below `n_choices`.
 
-        Parameters
-        ----------
-        n_choices, count : int
-            How many there are, and how many are drawn.
-
-        Returns
-        -------
-        ndarray
-            The numbers.
+        n_choices, count: How many there are, and how many are drawn.
         """
         words = random_words(count)
         return np.asarray((words % np.uint64(n_choices)).astype(np.intp))
@@ -60,19 +46,9 @@ class RunLaw:
     def split(n_rows: int, share: float, *, is_secret: bool) -> NDArray[np.bool_]:
         """Draw which rows belong to a part of this share.
 
-        Parameters
-        ----------
-        n_rows : int
-            Rows.
-        share : float
-            Of the rows: exactly, rounded, where their number is public.
-        is_secret : bool
-            Whether the number of rows is; then each row has a draw of its own.
-
-        Returns
-        -------
-        ndarray of bool
-            Whether each row belongs to the part.
+        share: Of the rows: exactly, rounded, where their number is public.
+        is_secret: Whether the number of rows is; then each row has a draw of its own.
+        Returns: Whether each row belongs to the part.
         """
         words = random_words(n_rows)
         if is_secret:

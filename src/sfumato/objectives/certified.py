@@ -78,17 +78,10 @@ def gradient_rounding(smoothness: float, regularization: float) -> float:
 class Objective:
     """P, by the slopes of its loss at the scores of all rows.
 
-    Parameters
-    ----------
-    features : FeatureRows of shape (n, m)
-    slope : callable
-        From scores of the rows at a place (a slice) to slopes, of the same shape.
-    smoothness : float
-        β of the loss.
-    regularization : float
-        λ.
-    n_rows : int
-        The divisor.
+    features: (n, m).
+    slope: From scores of the rows at a place (a slice) to slopes, of the same shape.
+    smoothness: β of the loss.
+    n_rows: The divisor.
     """
 
     features: FeatureRows
@@ -142,18 +135,10 @@ def minimise(
 
     Newton's method with an exact line search.
 
-    Parameters
-    ----------
-    features : ndarray or FeatureRows of shape (n, m)
-    y : ndarray of shape (n,)
-        Labels -1 and 1, or targets.
-    loss : Loss
-    regularization : float
-        λ.
-    tolerance : float
-        The gap to reach, a public number.
-    n_rows : int, optional
-        The divisor n, where it is not the number of rows.
+    features: (n, m).
+    y (n,): Labels -1 and 1, or targets.
+    tolerance: The gap to reach, a public number.
+    n_rows: The divisor n, where it is not the number of rows.
     """
     objective = Objective(
         FeatureRows.of(features),

@@ -25,14 +25,9 @@ BLOCK = 2**20  # numbers of a block
 class FeatureRows:
     """``Φ``, of shape (n, m), by blocks of rows.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-        Rows; they are read on every pass and not copied.
-    transform : callable
-        Gives the features of a block of rows, each row by itself.
-    size : int
-        m.
+    rows (n, d): Rows; they are read on every pass and not copied.
+    transform: Gives the features of a block of rows, each row by itself.
+    size: m.
     """
 
     def __init__(self, rows: Array, transform: Callable[[Array], Array], size: int) -> None:

@@ -40,10 +40,7 @@ HINGE_WIDTH = 0.05
 class Loss(ABC):
     """A convex loss of `n_scores` scores.
 
-    Parameters
-    ----------
-    n_classes : int
-        C, at least 2.
+    n_classes: C, at least 2.
     """
 
     n_classes: int
@@ -56,12 +53,8 @@ class Loss(ABC):
     def targets(self, codes: Any, reference: Array) -> Array:
         """Give +1 for the class of a row and -1 for the others, shape (n, n_scores).
 
-        Parameters
-        ----------
-        codes : ndarray of int
-            Class codes.
-        reference : array
-            Its library, device and type are used.
+        codes (ndarray of int): Class codes.
+        reference: Its library, device and type are used.
         """
         xp = namespace_of(reference)
         first = 0 if self.n_scores > 1 else 1
@@ -80,12 +73,8 @@ class Loss(ABC):
     def slopes_of(self, scores: Array, codes: Any) -> Array:
         """Give `slopes` of rows whose classes are known by their codes.
 
-        Parameters
-        ----------
-        scores : array of shape (n, n_scores)
-            Scores.
-        codes : ndarray of int
-            Class codes.
+        scores: (n, n_scores).
+        codes (ndarray of int): Class codes.
         """
         return self.slopes(scores, self.targets(codes, scores))
 
@@ -220,12 +209,8 @@ class SoftmaxLoss(Loss):
 class HuberLoss(Loss):
     """``H(m) = 0, (1 + h - m)²/(4h), 1 - m`` for m above, inside and below ``[1 - h, 1 + h]``.
 
-    Parameters
-    ----------
-    n_classes : int
-        C, at least 2.
-    width : float, default=0.5
-        h.
+    n_classes (int): C, at least 2.
+    width: h.
     """
 
     width: float = 0.5

@@ -50,18 +50,11 @@ def newton(
 ) -> Array:
     """Minimise F from zero to a gradient norm of `tolerance`, or as near as doubles allow.
 
-    Parameters
-    ----------
-    loss : Loss
-    rows : ndarray of shape (n, m), or MappedRows
-        Read in blocks, which become doubles.
-    targets : ndarray of shape (n, n_scores)
-    linear : ndarray of shape (n_scores, m)
-        B.
-    strong_convexity : float
-        lam.
-    tolerance : float
-        Gradient norm to stop at.
+    rows (n, m): Read in blocks, which become doubles.
+    targets: (n, n_scores).
+    linear (n_scores, m): B.
+    strong_convexity: lam.
+    tolerance: Gradient norm to stop at.
     """
     if loss.couples_scores or loss.n_scores == 1:
         return _one_problem(_Problem(loss, rows, targets, linear, strong_convexity), tolerance)

@@ -65,25 +65,13 @@ def forecast(
 ) -> Forecast:
     """Say what the rest of a budget gives, after a pilot.
 
-    Parameters
-    ----------
-    task : {"label", "number"}
-        What is foretold.
-    model : str
-        Name of the model.
-    level : float
-        ``n mu`` of the pilot's fit.
-    n_features : int
-        Numbers of an encoded row.
-    score : float
-        The pilot's score.
-    deviation : float
-        Standard deviation of its noise.
-
-    Returns
-    -------
-    Forecast
-        Score of the model proper on other rows.
+    task ({"label", "number"}): What is foretold.
+    model: Name of the model.
+    level: ``n mu`` of the pilot's fit.
+    n_features: Numbers of an encoded row.
+    score: The pilot's score.
+    deviation: Standard deviation of its noise.
+    Returns: Score of the model proper on other rows.
     """
     pairs = _pairs(task, model)
     place = _place(score, level, n_features)
@@ -96,19 +84,10 @@ def forecast(
 def skills(task: str, model: str, level: float) -> Array:
     """Give the public sets' shares of what can be gained over a constant, at a level of noise.
 
-    Parameters
-    ----------
-    task : {"label", "number"}
-        What is foretold.
-    model : str
-        Name of the model.
-    level : float
-        ``n mu``.
-
-    Returns
-    -------
-    ndarray
-        ``(score - constant) / (1 - constant)``, one number per set.
+    task ({"label", "number"}): What is foretold.
+    model: Name of the model.
+    level: ``n mu``.
+    Returns: ``(score - constant) / (1 - constant)``, one number per set.
     """
     constants = np.array([curve["constant"] for curve in _curves(task, model)])
     return np.asarray((scores(task, model, level) - constants) / (1 - constants))
@@ -117,14 +96,9 @@ def skills(task: str, model: str, level: float) -> Array:
 def scores(task: str, model: str, level: float) -> Array:
     """Give the public sets' scores at a level of noise, one number per set.
 
-    Parameters
-    ----------
-    task : {"label", "number"}
-        What is foretold.
-    model : str
-        Name of the model.
-    level : float
-        ``n mu``.
+    task ({"label", "number"}): What is foretold.
+    model: Name of the model.
+    level: ``n mu``.
     """
     found = []
     for curve in _curves(task, model):

@@ -51,21 +51,11 @@ def simulated(
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Draw rows of about length 1 and labels, as far apart as the scenario states.
 
-    Parameters
-    ----------
-    shape : Shape
-        The table.
-    separability : float
-        Between 0, where the majority class is the best guess, and 1, where classes do not overlap.
-    seed : int
-        A public seed.
-    n_rows : int, optional
-        Instead of the shape's.
-
-    Returns
-    -------
-    tuple of ndarray and ndarray
-        Rows and labels.
+    shape: The table.
+    separability: Between 0, where the majority class is the best guess, and 1, where classes do not
+        overlap.
+    seed: A public seed.
+    n_rows: Instead of the shape's.
     """
     rng = np.random.RandomState(seed)
     n = shape.n_rows if n_rows is None else n_rows
@@ -92,21 +82,11 @@ def simulated_numbers(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw rows of about length 1 and targets in [0, 1], as well explained as the scenario states.
 
-    Parameters
-    ----------
-    shape : Shape
-        The table.
-    separability : float
-        The share of the targets' variance that a line explains.
-    seed : int
-        A public seed.
-    n_rows : int, optional
-        Instead of the shape's.
-
-    Returns
-    -------
-    tuple of ndarray and ndarray
-        Rows and targets, whose standard deviation is a sixth of their range.
+    shape: The table.
+    separability: The share of the targets' variance that a line explains.
+    seed: A public seed.
+    n_rows: Instead of the shape's.
+    Returns: Rows and targets, whose standard deviation is a sixth of their range.
     """
     rng = np.random.RandomState(seed)
     n = shape.n_rows if n_rows is None else n_rows

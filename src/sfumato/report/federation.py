@@ -21,18 +21,11 @@ _STEP, _TOP, _WIDTH, _BOX = 34, 30, 640, 190
 class Parties:
     """What is public about a federation, as `Federation.to_dict` gives it.
 
-    Parameters
-    ----------
-    trust : str
-        What the coordinator could see of a single party: "noisy" or "secure".
-    colluding : int
-        Parties that may work with the coordinator.
-    epsilon : float or None
-        What each of them has paid for.
-    rows : mapping of str to (int or None)
-        Rows of each party, where their number is public.
-    sums : tuple
-        For each sum: its name, who was in it, what was seen, bytes that each party sent.
+    trust: What the coordinator could see of a single party: "noisy" or "secure".
+    colluding: Parties that may work with the coordinator.
+    epsilon: What each of them has paid for.
+    rows: Rows of each party, where their number is public.
+    sums: For each sum: its name, who was in it, what was seen, bytes that each party sent.
     """
 
     trust: str
@@ -45,15 +38,7 @@ class Parties:
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Read what `Federation.to_dict`, or the file ``federation.json``, holds.
 
-        Parameters
-        ----------
-        record : mapping
-            The record.
-
-        Returns
-        -------
-        Parties
-            What is drawn.
+        Returns: What is drawn.
         """
         try:
             sums = tuple(

@@ -19,12 +19,7 @@ LINE = "________________"
 def officer_lines(report: Report, plain: Callable[[str], str]) -> list[str]:
     """Give the lines of the first two pages; pictures are left out, their text says the same.
 
-    Parameters
-    ----------
-    report : Report
-        The report.
-    plain : callable
-        Makes text mean itself in Markdown.
+    plain: Makes text mean itself in Markdown.
     """
     reader = _Reader(plain)
     reader.feed(first_pages(report))

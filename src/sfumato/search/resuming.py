@@ -28,12 +28,8 @@ WINNER = "winner.sfumato"
 class SearchFolder:
     """The state of one search.
 
-    Parameters
-    ----------
-    path : path-like
-        A folder; it is made where there is none.
-    settings : dict
-        Everything public that the search depends on; another search is refused.
+    path: A folder; it is made where there is none.
+    settings: Everything public that the search depends on; another search is refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:

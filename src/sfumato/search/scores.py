@@ -48,12 +48,9 @@ class ScoreSum(Statistic):
 def scorer_for(estimator: Any, scoring: RowScorer | None) -> RowScorer:
     """Give the function that scores each row: that given, or one for the kind of estimator.
 
-    Parameters
-    ----------
-    estimator : estimator
-        What is searched for.
-    scoring : callable or None
-        ``scoring(model, X, y)`` gives a number in [0, 1] per row, of that row and the model alone.
+    estimator: What is searched for.
+    scoring: ``scoring(model, X, y)`` gives a number in [0, 1] per row, of that row and the model
+        alone.
     """
     if scoring is not None:
         if not callable(scoring):
@@ -81,14 +78,9 @@ def row_scores(scorer: RowScorer, model: Any, X: Any, y: Any) -> NDArray[np.floa
 def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any) -> ArrayRecords:
     """Give scores as records of the unit and relation that the estimator promises.
 
-    Parameters
-    ----------
-    column : ndarray of shape (n, 1)
-        A score per row.
-    private : PrivateEstimator
-        Whose promise is kept.
-    X : array-like or table
-        The rows, with a column of IDs where persons are the unit.
+    column (n, 1): A score per row.
+    private: Whose promise is kept.
+    X (array-like or table): The rows, with a column of IDs where persons are the unit.
     """
     unit, name = private.person_unit, getattr(private.bounds, "person", None)
     if unit is None:

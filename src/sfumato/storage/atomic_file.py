@@ -25,10 +25,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     If the body raises, the file beside is removed and `path` is as it was before. A process that
     is killed leaves the file beside; whoever writes in that folder next removes it.
 
-    Raises
-    ------
-    FileNotWrittenError
-        The system refused a write: a full disk, a folder that may not be written to.
+    Raises FileNotWrittenError: The system refused a write: a full disk, a folder that may not be
+        written to.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():

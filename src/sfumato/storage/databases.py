@@ -148,17 +148,11 @@ class Transaction:
 class Database:
     """A place that gives transactions.
 
-    Parameters
-    ----------
-    path_or_url : str, Path or None
-        None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
-    timeout : float
-        Seconds to wait for another writer, and for a server that does not answer.
-    words : Words
-        How trouble is reported.
-    keep_open : bool, default=False
-        Keep connections for the next transactions, and a SQLite file in WAL mode: one synced write
-        per commit. The files beside a file in WAL mode belong to it.
+    path_or_url: None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
+    timeout: Seconds to wait for another writer, and for a server that does not answer.
+    words: How trouble is reported.
+    keep_open: Keep connections for the next transactions, and a SQLite file in WAL mode: one synced
+        write per commit. The files beside a file in WAL mode belong to it.
     """
 
     def __init__(
@@ -203,10 +197,7 @@ class Database:
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent view of the tables.
 
-        Parameters
-        ----------
-        work : callable
-            Takes a `Transaction`; what it returns is returned.
+        work: Takes a `Transaction`; what it returns is returned.
         """
         if self.is_server:
             return self._on_server(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -215,12 +206,8 @@ class Database:
     def write(self, work: Callable[[Transaction], T], *, create: bool = False) -> T:
         """Run `work` with the right to write; commit at the end, undo on any exception.
 
-        Parameters
-        ----------
-        work : callable
-            Takes a `Transaction`; what it returns is returned after the commit.
-        create : bool, default=False
-            Make the file if there is none.
+        work: Takes a `Transaction`; what it returns is returned after the commit.
+        create: Make the file if there is none.
         """
         if self.is_server:
             return self._on_server(work, "BEGIN ISOLATION LEVEL READ COMMITTED")

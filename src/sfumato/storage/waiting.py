@@ -33,17 +33,9 @@ class Turn(FileIO):
 def take_turn(database: Path, deadline: float) -> Turn | None:
     """Wait for those who came before, at the longest until `deadline` of the monotonic clock.
 
-    Parameters
-    ----------
-    database : Path
-        The file that is to be written.
-    deadline : float
-        When to go on in any case.
-
-    Returns
-    -------
-    Turn or None
-        What to close when done, so that the next one can go on; None where there is no order.
+    database: The file that is to be written.
+    deadline: When to go on in any case.
+    Returns: What to close when done, so that the next one can go on; None where there is no order.
     """
     queue = _opened(database)
     if queue is None:

@@ -132,10 +132,7 @@ class Powers(Statistic):
     ``d (1 + s) <= d (2 - d) <= 1`` in the sum of magnitudes, so that the square costs nothing.
     Adding a number moves it by at most 1/2, or 3/4 with the square.
 
-    Parameters
-    ----------
-    order : {1, 2}
-        The sum alone, or that of squares too.
+    order ({1, 2}): The sum alone, or that of squares too.
     """
 
     order: int

@@ -35,20 +35,9 @@ class RowsOnDisk:
     def held(self, block: Any) -> Any:
         """Give a block as it is, or with its rows in the file where memory is short.
 
-        Parameters
-        ----------
-        block : SingleRows or array
-            Rows in memory; those on another device stay there.
-
-        Returns
-        -------
-        SingleRows or array
-            The same numbers.
-
-        Raises
-        ------
-        OSError
-            If the disk is full.
+        block (SingleRows or array): Rows in memory; those on another device stay there.
+        Returns (SingleRows or array): The same numbers.
+        Raises OSError: If the disk is full.
         """
         if not isinstance(block, SingleRows):
             return block

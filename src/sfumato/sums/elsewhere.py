@@ -42,15 +42,8 @@ class RecordsElsewhere(Records):
 def are_rows(X: object) -> bool:
     """Tell whether `X` are records of rows; tables must be read by an estimator first.
 
-    Parameters
-    ----------
-    X : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        False for what are no records, too.
+    X: Anything.
+    Returns: False for what are no records, too.
     """
     if isinstance(X, RecordsElsewhere):
         return isinstance(X.columns, int)

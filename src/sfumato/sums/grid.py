@@ -73,12 +73,9 @@ def nearest(values: Array, bits: int) -> Array:
 def double_rounding(size: int, largest: float) -> float:
     """Norm by which exact sums of two neighbours can move apart as they become doubles.
 
-    Parameters
-    ----------
-    size : int
-        Numbers in the sum.
-    largest : float
-        Public bound on their magnitude; up to ``2**17`` every multiple of `QUANTUM` is a double.
+    size: Numbers in the sum.
+    largest: Public bound on their magnitude; up to ``2**17`` every multiple of `QUANTUM` is a
+        double.
     """
     spacing = 2.0 ** (math.frexp(largest)[1] - 53)
     return math.sqrt(size) * spacing if spacing > QUANTUM else 0.0
@@ -87,10 +84,7 @@ def double_rounding(size: int, largest: float) -> float:
 class SecretSum:
     """An exact sum that nobody may see: it adds up, and only a release turns it into numbers.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the statistic.
+    shape: Of the statistic.
 
     Notes
     -----

@@ -29,12 +29,8 @@ Hashes = NDArray[np.uint64]
 def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
     """Give a keyed hash of what each row holds, and of its class; each row by itself.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, width)
-        Rows.
-    codes : ndarray of shape (n,)
-        Their classes.
+    rows: (n, width).
+    codes (n,): Their classes.
     """
     total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
     with np.errstate(over="ignore"):
@@ -54,10 +50,7 @@ def person_codes(groups: Any) -> Codes:
     stay whole beside a missing one. Columns of doubles whose whole numbers are too long to be told
     apart are refused.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs.
+    groups (n,): IDs.
     """
     cells = id_cells(groups)
     if cells.dtype.kind in "iu" and len(cells) and _are_dense(cells):
@@ -82,10 +75,7 @@ def person_codes(groups: Any) -> Codes:
 def person_digests(groups: Any) -> NDArray[np.void]:
     """Give 16 bytes for each ID, equal for equal IDs wherever they lie; zeros where none is given.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs.
+    groups (n,): IDs.
     """
     cells = id_cells(groups)
     if cells.dtype.kind in "ib":
@@ -137,10 +127,7 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
 def id_cells(groups: Any) -> NDArray[Any]:
     """Give a column of IDs as an array, whole numbers beside a missing one as objects.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs, of any library.
+    groups (n,): IDs, of any library.
     """
     cells = as_cells(_as_given(groups))
     if cells.dtype.kind in TIME_KINDS:

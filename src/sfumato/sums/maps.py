@@ -50,14 +50,9 @@ class RowMap(Protocol):
 class MappedRows:
     """Rows seen through a map that is computed for each block when it is read.
 
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        Rows, or anything else that is read as ``rows[start:stop]``.
-    row_map : callable
-        Maps a block of rows, each row alone.
-    width : int
-        Numbers of a mapped row.
+    rows (n, d): Rows, or anything else that is read as ``rows[start:stop]``.
+    row_map: Maps a block of rows, each row alone.
+    width: Numbers of a mapped row.
     """
 
     def __init__(self, rows: Any, row_map: Callable[[Array], Array], width: int) -> None:
@@ -85,12 +80,8 @@ class MappedRows:
 class Clipped:
     """Rows made to obey their bounds, and nothing else.
 
-    Parameters
-    ----------
-    bounds : Bounds
-        Public bounds of the rows.
-    width : int
-        Numbers of a row.
+    bounds: Public bounds of the rows.
+    width: Numbers of a row.
     """
 
     bounds: Bounds
@@ -105,12 +96,8 @@ class Clipped:
 class IntoUnitBall:
     """``x -> (x - centre) / radius``: clipped to the bounds, in the unit ball, on the fine grid.
 
-    Parameters
-    ----------
-    bounds : Bounds
-        Public bounds of the rows.
-    width : int
-        Numbers of a row.
+    bounds: Public bounds of the rows.
+    width: Numbers of a row.
     """
 
     bounds: Bounds
@@ -154,12 +141,8 @@ class IntoUnitBall:
 class Encoded:
     """The public encoding of records, as a map of blocks of rows.
 
-    Parameters
-    ----------
-    encoder : TableEncoder
-        The encoding.
-    width : int
-        Numbers of a row.
+    encoder: The encoding.
+    width: Numbers of a row.
     """
 
     encoder: TableEncoder

@@ -39,19 +39,10 @@ class SecretMessage(bytes):
 def sealed(total: SecretSum | PersonSum, *, task: str, part: int) -> SecretMessage:
     """Write down the sum over one part.
 
-    Parameters
-    ----------
-    total : SecretSum or PersonSum
-        The sum.
-    task : str
-        The public name of the pass.
-    part : int
-        The number of the part.
-
-    Returns
-    -------
-    SecretMessage
-        What travels.
+    total: The sum.
+    task: The public name of the pass.
+    part: The number of the part.
+    Returns: What travels.
     """
     of_persons = isinstance(total, PersonSum)
     sums = total._by_size if isinstance(total, PersonSum) else {1: total}
@@ -79,23 +70,12 @@ def opened(
 ) -> tuple[int, SecretSum | PersonSum]:
     """Read a message and check it against what was asked for.
 
-    Parameters
-    ----------
-    message : bytes
-        What a worker has sent.
-    statistic : Statistic
-        What was to be added up.
-    task : str
-        The public name of the pass.
-    n_parts : int
-        Parts of the records.
-
-    Returns
-    -------
-    part : int
-        The number of the part.
-    total : SecretSum or PersonSum
-        The sum over it.
+    message (bytes): What a worker has sent.
+    statistic: What was to be added up.
+    task: The public name of the pass.
+    n_parts: Parts of the records.
+    Returns part: The number of the part.
+    Returns total: The sum over it.
     """
     try:
         header, body = _divided(bytes(message))

@@ -46,21 +46,11 @@ def release_rows(
 ) -> tuple[Rows, Codes]:
     """Release every row with noise that `receipt` has paid for.
 
-    Parameters
-    ----------
-    records : Records
-        In memory or in parts.
-    noise : RowNoise
-        What is added.
-    receipt : Receipt
-        Proof of the charge.
-    n_classes : int
-        Public number of classes; a worker that answers with others is refused.
-
-    Returns
-    -------
-    rows, codes : ndarray
-        In the order of the rows, part by part.
+    records: In memory or in parts.
+    noise: What is added.
+    receipt: Proof of the charge.
+    n_classes: Public number of classes; a worker that answers with others is refused.
+    Returns: In the order of the rows, part by part.
     """
     if not isinstance(records, PartitionedRecords):
         rows, codes = records._in_place()
@@ -106,14 +96,9 @@ def _of_all_parts(
 class PartNoise:
     """The task of a map: give one part with noise, once in a process.
 
-    Parameters
-    ----------
-    part : _Part
-        How batches become records.
-    noise : RowNoise
-        What is added.
-    name : str
-        The public name of the map.
+    part (_Part): How batches become records.
+    noise: What is added.
+    name: The public name of the map.
     """
 
     part: Any

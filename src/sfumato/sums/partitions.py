@@ -201,16 +201,9 @@ class _Both:
 class KeptBlock:
     """A block of mapped rows on a grid of single precision.
 
-    Parameters
-    ----------
-    rows : ndarray of float32
-        Rows.
-    codes : ndarray of int32
-        Their classes.
-    size : int
-        Rows of each of their persons.
-    longest : ndarray or None
-        See `SingleRows`; None on the grid of sums.
+    codes: Their classes.
+    size: Rows of each of their persons.
+    longest: See `SingleRows`; None on the grid of sums.
     """
 
     rows: NDArray[np.float32]
@@ -263,14 +256,9 @@ SECRET_NUMBER = Relation.ADD_OR_REMOVE_ONE  # a part knows of no public number
 class PartSum:
     """The task of a pass: add up a statistic over one part.
 
-    Parameters
-    ----------
-    part : _Part
-        How batches become records.
-    statistic : Statistic
-        What is added up.
-    name : str
-        The public name of the pass.
+    part: How batches become records.
+    statistic: What is added up.
+    name: The public name of the pass.
     """
 
     part: _Part
@@ -287,12 +275,8 @@ class PartSum:
 class RowsKept:
     """The task that keeps mapped rows where they lie.
 
-    Parameters
-    ----------
-    part : _Part
-        How batches become records.
-    in_singles : bool
-        Whether they are kept as `SingleRows`, on a coarser grid.
+    part: How batches become records.
+    in_singles: Whether they are kept as `SingleRows`, on a coarser grid.
     """
 
     part: _Part

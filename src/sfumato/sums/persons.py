@@ -48,12 +48,9 @@ Sizes = NDArray[np.unsignedinteger[Any]]
 class PersonUnit:
     """What is public about persons: how many rows each may have, and how they are added up.
 
-    Parameters
-    ----------
-    rows : int
-        k, the most rows of a person that are used.
-    way : {"average", "sum"}, default="average"
-        Whether a person's term is the average or the sum of the terms of her rows.
+    rows: k, the most rows of a person that are used.
+    way ({"average", "sum"}): Whether a person's term is the average or the sum of the terms of her
+        rows.
     """
 
     rows: int
@@ -79,21 +76,10 @@ class PersonUnit:
         An average of terms lies between them, so two averages are no further apart than two terms.
         A sum of at most k terms is k times an average of terms and zeros.
 
-        Parameters
-        ----------
-        statistic : Statistic
-            What is added up.
-        relation : {"replace_one", "add_or_remove_one"}
-            The neighbours.
-        most_rows : int
-            The public number of rows that are added up, or a public bound on it.
-        norm : {1, 2, "part"}, default=2
-            See `Statistic.sensitivity`.
-
-        Returns
-        -------
-        float
-            The distance.
+        statistic: What is added up.
+        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
+        most_rows: The public number of rows that are added up, or a public bound on it.
+        norm ({1, 2, "part"}): See `Statistic.sensitivity`.
         """
         relation = Relation(relation)
         joined = statistic.joined_sensitivity(relation, self) if norm == 2 else None
@@ -114,12 +100,8 @@ class PersonUnit:
 class Joined:
     """A bound on all rows of a person together, where that is less than on each of them.
 
-    Parameters
-    ----------
-    unit : PersonUnit
-        How many rows a person has, and how they are added up.
-    bound : float
-        Largest length of a person's term, her average or her sum.
+    unit: How many rows a person has, and how they are added up.
+    bound: Largest length of a person's term, her average or her sum.
     """
 
     unit: PersonUnit
@@ -129,12 +111,8 @@ class Joined:
     def usual(cls, unit: PersonUnit | None, longest: float) -> Self | None:
         """Bound k terms of length `longest` as if they were orthogonal; None for one row.
 
-        Parameters
-        ----------
-        unit : PersonUnit or None
-            None where rows are the unit.
-        longest : float
-            Largest length of the term of a row.
+        unit: None where rows are the unit.
+        longest: Largest length of the term of a row.
         """
         if unit is None or unit.rows == 1:
             return None
@@ -148,16 +126,11 @@ class Joined:
 
         ``|sum_i g_i a_iᵀ|² = sum_ij (g_i.g_j)(a_i.a_j)``. Each person by herself.
 
-        Parameters
-        ----------
-        products : ndarray of shape (n_persons, size, size) or None
-            ``a_i.a_j``; computed from `rows` where they are not known.
-        rows : ndarray of shape (n, width)
-            a, of length 1 at most.
-        slopes : ndarray of shape (n, n_scores)
-            g, those of a person side by side.
-        size : int
-            Rows of each person.
+        products (n_persons, size, size): ``a_i.a_j``; computed from `rows` where they are not
+            known.
+        rows (n, width): a, of length 1 at most.
+        slopes (n, n_scores): g, those of a person side by side.
+        size: Rows of each person.
         """
         apart = slopes.reshape(-1, size, slopes.shape[1])
         if products is None and slopes.shape[1] < size:
@@ -174,10 +147,7 @@ class Joined:
     def length(self, n_scores: int) -> float:
         """Largest length of a term after its slopes were cut to the grid.
 
-        Parameters
-        ----------
-        n_scores : int
-            Slopes of a row.
+        n_scores: Slopes of a row.
         """
         cuts = 1 if self.unit.averages else self.unit.rows  # [T6] each row's slopes are cut
         return self.bound + cuts * math.sqrt(n_scores) * 2.0**-ROW_BITS
@@ -195,10 +165,7 @@ class PersonSum:
     ``sum_p (sum_{i of p} t_i) / m_p = sum_m S_m / m`` with S_m the sum over the rows of persons
     with m rows. Every S_m is exact, so order, batches and places do not change a bit.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the statistic.
+    shape: Of the statistic.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -277,14 +244,9 @@ class PersonSum:
 class Scattered:
     """Rows as they lie, and how many rows of each one's person are kept; secret, but for the unit.
 
-    Parameters
-    ----------
-    unit : PersonUnit
-        What is public.
-    n_persons : int
-        Persons with an ID.
-    sizes : ndarray of shape (n,)
-        Kept rows of each row's person; 0 where the row is dropped.
+    unit: What is public.
+    n_persons: Persons with an ID.
+    sizes (n,): Kept rows of each row's person; 0 where the row is dropped.
     """
 
     unit: PersonUnit
@@ -302,16 +264,10 @@ def by_size(
 ) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
     """Give the rows that are kept, apart by how many rows their persons have where that matters.
 
-    Parameters
-    ----------
-    rows : array of shape (n, width)
-        Rows.
-    codes : ndarray of shape (n,)
-        Their classes.
-    sizes : ndarray of shape (n,) or int
-        Kept rows of each row's person, 0 where it is dropped; or of all their persons.
-    unit : PersonUnit
-        A sum asks nobody how many rows she has.
+    rows: (n, width).
+    codes (n,): Their classes.
+    sizes (n,): Kept rows of each row's person, 0 where it is dropped; or of all their persons.
+    unit: A sum asks nobody how many rows she has.
     """
     if isinstance(sizes, int):
         yield rows, codes, sizes
@@ -329,16 +285,10 @@ def by_size(
 class Gathered:
     """Where the kept rows of persons lie, so that hers are side by side; secret, but for the unit.
 
-    Parameters
-    ----------
-    unit : PersonUnit
-        What is public.
-    n_persons : int
-        Persons with an ID.
-    runs : tuple of (int, int)
-        Rows of a person and how many persons have so many, in the order of `places`.
-    places : ndarray of int or None
-        Places of the kept rows; None where they lie in this order.
+    unit: What is public.
+    n_persons: Persons with an ID.
+    runs: Rows of a person and how many persons have so many, in the order of `places`.
+    places: Places of the kept rows; None where they lie in this order.
     """
 
     unit: PersonUnit
@@ -357,14 +307,9 @@ def choose(
 ) -> Scattered:
     """Choose the rows of each person that are kept.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n,)
-        The number of each row's person, -1 where no ID is given.
-    hashes : callable
-        Gives the hash of the content of the rows at some places.
-    unit : PersonUnit
-        How many rows are kept.
+    codes (n,): The number of each row's person, -1 where no ID is given.
+    hashes: Gives the hash of the content of the rows at some places.
+    unit: How many rows are kept.
     """
     some_missing = len(codes) > 0 and int(codes.min()) < 0
     owners = codes + 1 if some_missing else codes
@@ -403,16 +348,10 @@ def _are_kept(
 def scattered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Scattered:
     """Choose the rows of persons that are kept, of an array.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, width)
-        Rows.
-    codes : ndarray of shape (n,)
-        Their classes.
-    groups : array-like of shape (n,)
-        IDs of persons.
-    unit : PersonUnit
-        How many rows are kept.
+    rows: (n, width).
+    codes (n,): Their classes.
+    groups (n,): IDs of persons.
+    unit: How many rows are kept.
     """
     return _chosen(rows, codes, groups, unit)[0]
 
@@ -420,16 +359,10 @@ def scattered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit)
 def gathered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Gathered:
     """Do the same and put those of each person side by side; persons with equally many together.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, width)
-        Rows.
-    codes : ndarray of shape (n,)
-        Their classes.
-    groups : array-like of shape (n,)
-        IDs of persons.
-    unit : PersonUnit
-        How many rows are kept.
+    rows: (n, width).
+    codes (n,): Their classes.
+    groups (n,): IDs of persons.
+    unit: How many rows are kept.
     """
     found, owners = _chosen(rows, codes, groups, unit)
     return side_by_side(owners, found)
@@ -438,12 +371,8 @@ def gathered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) 
 def side_by_side(owners: Codes, found: Scattered) -> Gathered:
     """Put kept rows in the order of their persons, those with equally many together.
 
-    Parameters
-    ----------
-    owners : ndarray of shape (n,)
-        The number of each row's person.
-    found : Scattered
-        Which rows are kept.
+    owners (n,): The number of each row's person.
+    found: Which rows are kept.
     """
     places = np.flatnonzero(found.sizes)
     places = places[np.argsort(owners[places], kind="stable")]

@@ -37,12 +37,9 @@ Singles = NDArray[np.float32]
 class SingleRows:
     """Rows of the unit ball, multiples of ``2**-SINGLE_BITS``, in single precision.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, width)
-        The rows.
-    longest : ndarray of shape (width,)
-        Of each column, the largest Euclidean length in a part of `PART` rows, or a bound on it.
+    rows: (n, width).
+    longest (width,): Of each column, the largest Euclidean length in a part of `PART` rows, or a
+        bound on it.
     """
 
     rows: Singles = field(repr=False)
@@ -52,15 +49,8 @@ class SingleRows:
     def of(cls, rows: Doubles) -> Self:
         """Hold rows that are cut to the grid.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n, width)
-            Rows of the unit ball, multiples of ``2**-SINGLE_BITS``.
-
-        Returns
-        -------
-        SingleRows
-            The same numbers.
+        rows (n, width): Rows of the unit ball, multiples of ``2**-SINGLE_BITS``.
+        Returns: The same numbers.
         """
         squares = np.add.reduceat(rows * rows, range(0, len(rows), PART)) if len(rows) else rows[:0]
         longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + ROUNDING_MARGIN)
@@ -69,25 +59,15 @@ class SingleRows:
     def doubles(self) -> Doubles:
         """Give the rows in double precision.
 
-        Returns
-        -------
-        ndarray of shape (n, width)
-            The same numbers.
+        Returns (n, width): The same numbers.
         """
         return self.rows.astype(np.float64)
 
     def person_products(self, size: int) -> Singles:
         """``a_i.a_j`` of the rows of each person, exactly; kept for the next call.
 
-        Parameters
-        ----------
-        size : int
-            Rows of each person, side by side.
-
-        Returns
-        -------
-        ndarray of shape (n_persons, size, size)
-            The products.
+        size: Rows of each person, side by side.
+        Returns (n_persons, size, size): The products.
         """
         kept: dict[int, Singles] = self.__dict__.setdefault("_products", {})
         if size not in kept:
@@ -100,15 +80,8 @@ class SingleRows:
 
         A partial sum is at most ``|row| |w|`` by Cauchy and Schwarz, hence 2**24 steps.
 
-        Parameters
-        ----------
-        weights : ScoreWeights
-            Public weights on the grid of scores.
-
-        Returns
-        -------
-        ndarray of shape (n, n_scores)
-            The scores, column after column in memory.
+        weights: Public weights on the grid of scores.
+        Returns (n, n_scores): The scores, column after column in memory.
         """
         n_rows, width = self.rows.shape
         n_scores = weights.columns.shape[1]
@@ -129,17 +102,9 @@ class SingleRows:
         that of the column. Columns for which that passes 2**24 steps are multiplied in double
         precision.
 
-        Parameters
-        ----------
-        slopes : ndarray of shape (n, n_scores)
-            Multiples of ``2**-bits`` below 2.
-        bits : int
-            At most 24.
-
-        Returns
-        -------
-        ndarray of shape (n_scores, width)
-            The sums.
+        slopes (n, n_scores): Multiples of ``2**-bits`` below 2.
+        bits: At most 24.
+        Returns (n_scores, width): The sums.
         """
         counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
         if np.abs(counts).max(initial=0.0) <= LARGEST_DIGIT:
@@ -190,15 +155,8 @@ class ScoreWeights:
 
     With weights of length ``2**e`` at most it is ``2**(e + SINGLE_BITS - 24)``.
 
-    Parameters
-    ----------
-    weights : ndarray of shape (n_scores, width)
-        Finite weights.
-
-    Attributes
-    ----------
-    rounded : ndarray of shape (n_scores, width)
-        The weights on the grid.
+    weights (n_scores, width): Finite weights.
+    rounded (n_scores, width): The weights on the grid.
     """
 
     def __init__(self, weights: Doubles) -> None:

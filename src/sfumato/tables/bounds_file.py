@@ -68,14 +68,9 @@ def write(text: str, path: str | os.PathLike[str]) -> None:
 def text_of(record: Mapping[str, Any], notes: Mapping[str, str], target_note: str = "") -> str:
     """Give the text of the file.
 
-    Parameters
-    ----------
-    record : mapping
-        Plain values, as `TableBounds.to_record` gives them.
-    notes : mapping of str to str
-        A comment for each column.
-    target_note : str
-        A comment for the target.
+    record: Plain values, as `TableBounds.to_record` gives them.
+    notes: A comment for each column.
+    target_note: A comment for the target.
     """
     plain = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
     parts = [HEAD, "\n".join([*_pairs(plain), ""])]

@@ -94,14 +94,10 @@ def type_of(name: str) -> Any:
 def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.float64]:
     """Give a column of numbers as doubles, a missing one as NaN.
 
-    Parameters
-    ----------
-    column : column
-        Of pandas, polars, Arrow or NumPy.
-    kind : {"b", "i", "u", "f"}
-        What was declared: truth values, whole numbers, whole numbers from 0, numbers.
-    place : str
-        How messages name the column.
+    column (column): Of pandas, polars, Arrow or NumPy.
+    kind ({"b", "i", "u", "f"}): What was declared: truth values, whole numbers, whole numbers from
+        0, numbers.
+    place: How messages name the column.
     """
     read = read_as(as_column(column), READ_AS[kind], place)
     if kind == "b":

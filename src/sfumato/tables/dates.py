@@ -45,18 +45,12 @@ def part_of(
 ) -> NDArray[np.float64]:
     """Give one part of each date, NaN where there is none.
 
-    Parameters
-    ----------
-    column : column
-        Of pandas, polars, Arrow or NumPy.
-    part : {"time", "year", "month", "weekday", "hour"}
-        "time" is in days since 1970; months and days of the week (Monday first) count from 1.
-    declared : str
-        Declared type of the column.
-    format_of : str
-        How a date is written in text; ISO 8601 without it.
-    place : str
-        How messages name the column.
+    column (column): Of pandas, polars, Arrow or NumPy.
+    part ({"time", "year", "month", "weekday", "hour"}): "time" is in days since 1970; months and
+        days of the week (Monday first) count from 1.
+    declared: Declared type of the column.
+    format_of: How a date is written in text; ISO 8601 without it.
+    place: How messages name the column.
     """
     compute = arrow("compute")
     if type(column).__module__.partition(".")[0] in TYPED:

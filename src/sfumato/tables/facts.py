@@ -40,27 +40,17 @@ MONTHS, WEEKDAYS, HOURS = tuple(range(1, 13)), tuple(range(1, 8)), (0.0, 23.0)
 class Feature:
     """One number or one category of a record: a column, or one part of a column of dates.
 
-    Parameters
-    ----------
-    name, source : str
-        Its own name, and that of the column it is read from.
-    type : str
-        Declared type of the column.
-    lower, upper : float
-        Range of its numbers in the units of the table; for ordered categories, of their places.
-    categories : tuple or None
-        The public categories, or None for a number.
-    ordered, log, missing : bool
-        Whether categories count as numbers, numbers enter as logarithms, and missing cells are
-        marked by a number of their own.
-    fill : float
-        What a missing cell counts as (a number of the table, or the place of a category), or NaN.
-    decimals : int or None
-        Decimals of the numbers that are written back.
-    part, format : str
-        Which part of a date it is, and how dates are written in text.
-    weights : tuple of float or None
-        Public weights of the categories.
+    name, source: Its own name, and that of the column it is read from.
+    type: Declared type of the column.
+    lower, upper: Range of its numbers in the units of the table; for ordered categories, of their
+        places.
+    categories: The public categories, or None for a number.
+    ordered, log, missing: Whether categories count as numbers, numbers enter as logarithms, and
+        missing cells are marked by a number of their own.
+    fill: What a missing cell counts as (a number of the table, or the place of a category), or NaN.
+    decimals: Decimals of the numbers that are written back.
+    part, format: Which part of a date it is, and how dates are written in text.
+    weights: Public weights of the categories.
     """
 
     name: str
@@ -92,15 +82,8 @@ class Feature:
     def cells(self, column: Any) -> Array:
         """Read each cell of a column by itself.
 
-        Parameters
-        ----------
-        column : column
-            Of pandas, polars, Arrow or NumPy.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Numbers inside `range`, places of categories; NaN for missing.
+        column (column): Of pandas, polars, Arrow or NumPy.
+        Returns (n,): Numbers inside `range`, places of categories; NaN for missing.
         """
         named = f"The column {self.source!r}"
         if self.part:
@@ -137,39 +120,24 @@ class Feature:
 class Column:
     """What is public about one column: its type, and its range or its categories.
 
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    type : str
-        Arrow's name of its type, as which each cell is read: "double", "int64", "bool", "string",
+    name: Name of the column.
+    type: Arrow's name of its type, as which each cell is read: "double", "int64", "bool", "string",
         "date32[day]", "timestamp[s]" and the like.
-    lower, upper : float or str, optional
-        Range of a number; of a date, its first and last day as "2020-12-31".
-    categories : tuple, optional
-        All possible values of a column that is no number.
-    left_out : bool
-        Whether the column is not read at all.
-    note : str
-        A comment of the file of bounds.
-    ordered : bool
-        Whether categories stand in an order that means something: they become one number.
-    log : bool
-        Whether a number enters as its logarithm: of x where `lower` is positive, of 1 + x where it
+    lower, upper (float or str): Range of a number; of a date, its first and last day as
+        "2020-12-31".
+    categories: All possible values of a column that is no number.
+    left_out: Whether the column is not read at all.
+    note: A comment of the file of bounds.
+    ordered: Whether categories stand in an order that means something: they become one number.
+    log: Whether a number enters as its logarithm: of x where `lower` is positive, of 1 + x where it
         is 0.
-    missing : bool
-        Whether a missing cell is marked by a number of its own.
-    fill : optional
-        A public value that stands for a missing cell instead.
-    decimals : int, optional
-        Decimals of fabricated numbers.
-    parts : tuple of str
-        Parts of a date that are used: "time", "year", "month", "weekday", "hour".
-    format : str
-        How a date is written in text, as for `strptime`; by default as ISO 8601 says.
-    weights : tuple of float, optional
-        Public weights of the categories, one each: where many of them share a cell of a fabricated
-        table, they are redrawn by these. By default evenly.
+    missing: Whether a missing cell is marked by a number of its own.
+    fill: A public value that stands for a missing cell instead.
+    decimals: Decimals of fabricated numbers.
+    parts: Parts of a date that are used: "time", "year", "month", "weekday", "hour".
+    format: How a date is written in text, as for `strptime`; by default as ISO 8601 says.
+    weights: Public weights of the categories, one each: where many of them share a cell of a
+        fabricated table, they are redrawn by these. By default evenly.
     """
 
     name: str
@@ -192,12 +160,8 @@ class Column:
     def from_record(cls, name: str, record: Any) -> Column:
         """Check what is declared about a column.
 
-        Parameters
-        ----------
-        name : str
-            Name of the column.
-        record : mapping
-            Keys and values as in the file of bounds.
+        name: Name of the column.
+        record (mapping): Keys and values as in the file of bounds.
         """
         place = f"[columns.{name!r}]"
         if not isinstance(record, Mapping):
@@ -357,10 +321,7 @@ class Target:
     def from_record(cls, record: Any) -> Target:
         """Check what is declared about the target.
 
-        Parameters
-        ----------
-        record : mapping
-            Keys and values as in the file of bounds.
+        record (mapping): Keys and values as in the file of bounds.
         """
         place = "[target]"
         if not isinstance(record, Mapping):

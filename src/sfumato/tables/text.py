@@ -47,16 +47,11 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 class TextFormat:
     """How a table is written as text.
 
-    Parameters
-    ----------
-    delimiter, quote : str
-        What stands between fields, and around a field that holds one.
-    decimal, thousands : str
-        What stands before decimals, and between groups of digits (nothing by default).
-    encoding : str
-        "utf-8", or an encoding with one byte per letter, such as "cp1252".
-    missing : tuple of str
-        Cells that mean "missing", besides empty ones.
+    delimiter, quote: What stands between fields, and around a field that holds one.
+    decimal, thousands: What stands before decimals, and between groups of digits (nothing by
+        default).
+    encoding: "utf-8", or an encoding with one byte per letter, such as "cp1252".
+    missing: Cells that mean "missing", besides empty ones.
     """
 
     delimiter: str = ","
@@ -136,14 +131,9 @@ def _is_plain(encoding: Any) -> bool:
 def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
     """Find out how a table is written, from its first lines; for the eyes of its owner.
 
-    Parameters
-    ----------
-    sample : bytes
-        Whole lines, the header first.
-    encoding : str
-        How its letters are written.
-    **known : object
-        Fields of the format that need not be found out.
+    sample: Whole lines, the header first.
+    encoding: How its letters are written.
+    **known: Fields of the format that need not be found out.
     """
     lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
     lines = [line for line in lines if len(line) <= LONGEST_LINE]

@@ -48,10 +48,7 @@ Owner = type | types.ModuleType
 class Surroundings:
     """The classes of an estimator, their modules, and the modules of Sfumato that these use.
 
-    Parameters
-    ----------
-    model : object
-        The estimator whose surroundings are looked at.
+    model: The estimator whose surroundings are looked at.
     """
 
     def __init__(self, model: object) -> None:

@@ -70,19 +70,10 @@ def check_parameters(model: Any) -> None:
 def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSource]:
     """Check everything about the sources, and divide their budgets.
 
-    Parameters
-    ----------
-    model : PrivateTransferClassifier
-        Takes the public facts of the sources.
-    source : array-like or sequence of TransferSource
-        One table, or several sources.
-    y_source : array-like or None
-        Labels of one table.
-
-    Returns
-    -------
-    list of PlannedSource
-        Nothing is charged yet.
+    model (PrivateTransferClassifier): Takes the public facts of the sources.
+    source (array-like or sequence of TransferSource): One table, or several sources.
+    y_source (array-like or None): Labels of one table.
+    Returns: Nothing is charged yet.
     """
     several = _listed(source)
     if several is None:

@@ -106,19 +106,10 @@ def codes_alone(
     could change the code of a row on the border of two classes. Here products are exact, and all
     else is done number by number.
 
-    Parameters
-    ----------
-    sources : sequence of dict
-        Released Gaussians.
-    rows : ndarray of shape (n_rows, n_features)
-        Rows in the units of the sources.
-    reaches : sequence of float
-        Public bounds on their distance from the centre of each source.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Codes.
+    sources: Released Gaussians.
+    rows (n_rows, n_features): Rows in the units of the sources.
+    reaches: Public bounds on their distance from the centre of each source.
+    Returns (n_rows,): Codes.
     """
     pairs = zip(sources, reaches, strict=True)
     scores = functools.reduce(np.add, (_scores_alone(each, rows, reach) for each, reach in pairs))

@@ -33,14 +33,10 @@ __all__ = ["TargetRelease", "for_any_source", "for_either_record", "paid"]
 class TargetRelease:
     """One Gaussian a class of the target, on its own budget.
 
-    Parameters
-    ----------
-    payer : PrivateTransferClassifier
-        A copy with the unit, the budget and the ledger of the target.
-    releases : GaussiansPlan
-        What will be released.
-    receipt : Receipt, optional
-        Proof that it was paid for.
+    payer (PrivateTransferClassifier): A copy with the unit, the budget and the ledger of the
+        target.
+    releases: What will be released.
+    receipt: Proof that it was paid for.
     """
 
     payer: Any
@@ -79,12 +75,8 @@ class TargetRelease:
     ) -> tuple[SourceGaussians, Guarantee]:
         """Draw what was charged, or is now.
 
-        Parameters
-        ----------
-        rows : ndarray
-            Target rows, clipped and scaled.
-        codes : ndarray
-            A label for each row that depends on that row, its own label and public values only:
+        rows: Target rows, clipped and scaled.
+        codes: A label for each row that depends on that row, its own label and public values only:
             replacing one record changes one row and one code.
         """
         payer, receipt = self.payer, self.pay()
@@ -99,17 +91,9 @@ class TargetRelease:
 def paid(sources: Sequence[PlannedSource], target: TargetRelease | None) -> list[Receipt]:
     """Charge all sources; with several, or a target, all ledgers are asked before any is charged.
 
-    Parameters
-    ----------
-    sources : sequence of PlannedSource
-        What is released.
-    target : TargetRelease, optional
-        The target's own release, which is charged first.
-
-    Returns
-    -------
-    list of Receipt
-        One per source.
+    sources: What is released.
+    target: The target's own release, which is charged first.
+    Returns: One per source.
     """
     if target is not None or len(sources) > 1:
         _ask_together(sources)
@@ -135,15 +119,8 @@ def _ask(payer: Any, *mechanisms: Mechanism) -> None:
 def for_any_source(guarantees: Sequence[Guarantee]) -> Guarantee:
     """State one promise for a record of any of several sources.
 
-    Parameters
-    ----------
-    guarantees : sequence of Guarantee
-        One per source.
-
-    Returns
-    -------
-    Guarantee
-        The weakest, on condition that a person has records in one source only.
+    guarantees: One per source.
+    Returns: The weakest, on condition that a person has records in one source only.
     """
     if len(guarantees) == 1:
         return guarantees[0]

@@ -33,14 +33,9 @@ DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 class PlannedSource:
     """What a source would release: checked and divided, nothing charged.
 
-    Parameters
-    ----------
-    payer : PrivateTransferClassifier
-        With the budget and the ledger of the source.
-    mechanisms : tuple of Mechanism
-        All that it releases.
-    draw : callable
-        Gives the Gaussians and the guarantee for a receipt.
+    payer (PrivateTransferClassifier): With the budget and the ledger of the source.
+    mechanisms: All that it releases.
+    draw: Gives the Gaussians and the guarantee for a receipt.
     """
 
     payer: Any

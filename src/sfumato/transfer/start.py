@@ -31,21 +31,11 @@ def begin(
 ) -> tuple[str, dict[str, Array]]:
     """Bring the source's Gaussians, or those of the labels, to the target.
 
-    Parameters
-    ----------
-    source : dict or None
-        The released Gaussians; None leaves them out.
-    there : ndarray or None
-        Target rows in the coordinates of the source, where both have the same features.
-    points : ndarray of shape (n_rows, n_directions)
-        Target rows in their own principal coordinates.
-    known : ndarray of shape (n_rows, n_classes)
-        One-hot for labelled rows and zero for the others.
-
-    Returns
-    -------
-    tuple of str and dict
-        Whose labels came first, and Gaussians moved to the target: in `there` for `SOURCE`, in
+    source: The released Gaussians; None leaves them out.
+    there: Target rows in the coordinates of the source, where both have the same features.
+    points (n_rows, n_directions): Target rows in their own principal coordinates.
+    known (n_rows, n_classes): One-hot for labelled rows and zero for the others.
+    Returns: Whose labels came first, and Gaussians moved to the target: in `there` for `SOURCE`, in
         `points` else.
     """
     if source is not None and there is not None:

@@ -47,19 +47,12 @@ LARGEST_WEIGHT = 0.25  # of a source beside the target
 class Rounds:
     """How pseudo labels are improved.
 
-    Parameters
-    ----------
-    schedule : sequence of int
-        Subspace dimension of each round, not falling.
-    cross_fit : bool
-        Whether a row gets its label from a model that did not see the row. As printed the model
-        is fitted on the very rows that it labels, and confirms itself.
-    width : int
-        The p of averages, see `fit_layer`.
-    parameters : dict
-        Of the autoencoders.
-    generator : RandomState
-        Folds and starts of k-means.
+    schedule: Subspace dimension of each round, not falling.
+    cross_fit: Whether a row gets its label from a model that did not see the row. As printed the
+        model is fitted on the very rows that it labels, and confirms itself.
+    width: The p of averages, see `fit_layer`.
+    parameters: Of the autoencoders.
+    generator: Folds and starts of k-means.
     """
 
     schedule: tuple[int, ...]

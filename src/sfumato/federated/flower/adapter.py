@@ -123,14 +123,9 @@ def _add_up(grid: Grid, config: dict[str, Any], names: Sequence[str]) -> None:
 class GridCarrier:
     """Carries requests to the parties of Flower's nodes; nodes are known by what they say first.
 
-    Parameters
-    ----------
-    grid : Grid
-        Flower's.
-    task : SumsTask
-        What is learned.
-    seconds : float
-        Most that a step may take; Flower reports a node that has died after about a minute.
+    grid: Flower's.
+    task: What is learned.
+    seconds: Most that a step may take; Flower reports a node that has died after about a minute.
     """
 
     conditions: Sequence[str] = ()

@@ -33,12 +33,8 @@ def filled(template: str, **words: Any) -> str:
 def write_app(folder: str | os.PathLike[str], kind: str) -> Path:
     """Write the Flower app of a kind of task into a new folder inside `folder`.
 
-    Parameters
-    ----------
-    folder : path-like
-        Where to put it.
-    kind : {"hulls", "linear", "sums"}
-        Which app.
+    folder: Where to put it.
+    kind ({"hulls", "linear", "sums"}): Which app.
     """
     if kind not in APPS:
         raise InvalidInputError(f"'kind' must be one of {APPS}. Got {kind!r} instead.")

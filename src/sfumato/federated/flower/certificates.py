@@ -22,14 +22,9 @@ __all__ = ["make_node_key", "make_server_certificate"]
 def make_server_certificate(folder: Path, hosts: list[str], days: int = 365) -> None:
     """Write ``ca.crt``, ``server.pem`` and ``server.key``; the authority's key is not kept.
 
-    Parameters
-    ----------
-    folder : Path
-        Where to write.
-    hosts : list of str
-        Names and addresses under which parties reach the coordinator.
-    days : int, default=365
-        How long the certificates hold.
+    folder: Where to write.
+    hosts: Names and addresses under which parties reach the coordinator.
+    days: How long the certificates hold.
     """
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     root = _certificate("Sfumato federation", "Sfumato federation", authority, authority, days, [])

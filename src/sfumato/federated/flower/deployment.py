@@ -40,20 +40,12 @@ def write_deployment(
 ) -> Path:
     """Write the files of a deployment.
 
-    Parameters
-    ----------
-    folder : path-like
-        A new folder.
-    task : HullTask, LinearTask or SumsTask
-        What is learned.
-    parties : sequence of str
-        Their names.
-    host : str
-        Name or address under which parties reach the coordinator.
-    port : int, default=8443
-        The published port.
-    certificates : bool, default=False
-        Make an authority and the coordinator's certificate as well.
+    folder: A new folder.
+    task: What is learned.
+    parties: Their names.
+    host: Name or address under which parties reach the coordinator.
+    port: The published port.
+    certificates: Make an authority and the coordinator's certificate as well.
     """
     top = Path(folder).resolve()
     if top.exists() and any(top.iterdir()):

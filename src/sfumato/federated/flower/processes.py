@@ -64,14 +64,9 @@ def free_port() -> int:
 class SuperLink:
     """A SuperLink on loopback, ended with the block that it was started for.
 
-    Parameters
-    ----------
-    folder : Path
-        For its log and for Flower's configuration.
-    arguments : sequence of str
-        Further arguments of ``flower-superlink``; the default simulates parties.
-    certificate : Path, optional
-        The certificate of the authority, where the link speaks TLS.
+    folder: For its log and for Flower's configuration.
+    arguments: Further arguments of ``flower-superlink``; the default simulates parties.
+    certificate: The certificate of the authority, where the link speaks TLS.
     """
 
     name = "here"

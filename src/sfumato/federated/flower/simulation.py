@@ -30,20 +30,13 @@ def simulate_with_flower(
 ) -> dict[str, Any]:
     """Run a task on Flower's simulation engine and give the summary that the coordinator wrote.
 
-    Parameters
-    ----------
-    parties_folder : path-like
-        Files ``party-0.toml``, ``party-1.toml``, ..., see `sfumato.federated.read_party`.
-    task : HullTask or LinearTask
-        What is learned.
-    out : path-like
-        Folder for the global model, ``federation.json`` and Flower's log.
-    queries : path-like, optional
-        A ``.npy`` file of query points, for hulls served as distances.
-    min_parties : int, default=1
-        A round with fewer usable replies fails.
-    seconds : float, default=600.0
-        The most that the run may take.
+    parties_folder: Files ``party-0.toml``, ``party-1.toml``, ..., see
+        `sfumato.federated.read_party`.
+    task: What is learned.
+    out: Folder for the global model, ``federation.json`` and Flower's log.
+    queries: A ``.npy`` file of query points, for hulls served as distances.
+    min_parties: A round with fewer usable replies fails.
+    seconds: The most that the run may take.
     """
     folder = Path(parties_folder).resolve()
     n_parties = len(list(folder.glob("party-*.toml")))

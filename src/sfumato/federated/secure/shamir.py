@@ -23,19 +23,10 @@ SHARE_BYTES = 66
 def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
     """Give the shares at the places 1, 2, ..., `places`.
 
-    Parameters
-    ----------
-    secret : bytes
-        32 bytes.
-    threshold : int
-        Shares that are needed.
-    places : int
-        Shares that are made.
-
-    Returns
-    -------
-    list of bytes
-        One share per place.
+    secret: 32 bytes.
+    threshold: Shares that are needed.
+    places: Shares that are made.
+    Returns: One share per place.
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= places:
         raise FederationError("A secret has 32 bytes, and no more shares are needed than made.")
@@ -47,17 +38,8 @@ def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
 def rebuilt(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
     """Give the secret of shares by their places.
 
-    Parameters
-    ----------
-    shares : mapping of int to bytes
-        At least `threshold` of them; a share more than needed must agree with the others.
-    threshold : int
-        Shares that are needed.
-
-    Returns
-    -------
-    bytes
-        The secret.
+    shares: At least `threshold` of them; a share more than needed must agree with the others.
+    threshold: Shares that are needed.
     """
     if len(shares) < threshold:
         raise FederationError(f"{len(shares)} shares were given, {threshold} are needed.")

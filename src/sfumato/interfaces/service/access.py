@@ -70,23 +70,11 @@ def make_token(
 ) -> str:
     """Make a token and give its text, which is kept nowhere.
 
-    Parameters
-    ----------
-    store : Store
-        Where its digest is kept.
-    by, person : str
-        Who makes it, and for whom.
-    hours : float
-        How long it is good.
-    scope : str, default="all"
-        "all" or "read".
-    label : str, default=""
-        What it is for.
-
-    Returns
-    -------
-    str
-        The token.
+    store: Where its digest is kept.
+    by, person: Who makes it, and for whom.
+    hours: How long it is good.
+    scope: "all" or "read".
+    label: What it is for.
     """
     if scope not in SCOPES:
         raise InvalidInputError(f"'scope' must be one of all, read. Got {scope!r}.")
@@ -110,19 +98,10 @@ def make_token(
 def person_of(store: Store, token: str, *, scopes: tuple[str, ...] = ("all", "read")) -> Person:
     """Give the person of a token; one answer for everything that is wrong with it.
 
-    Parameters
-    ----------
-    store : Store
-        Where digests are kept.
-    token : str
-        As `make_token` gave it.
-    scopes : tuple of str
-        Kinds of tokens that are taken here.
-
-    Returns
-    -------
-    Person
-        Who asks.
+    store: Where digests are kept.
+    token: As `make_token` gave it.
+    scopes: Kinds of tokens that are taken here.
+    Returns: Who asks.
     """
     prefix, _, rest = token[:200].partition("_")
     identity, _, secret = rest.partition("_")

@@ -37,18 +37,9 @@ NAME = "letters, digits, '-', '_', '.' and '@', at most 64"
 def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Register a data set, and let a worker propose its bounds (officers).
 
-    Parameters
-    ----------
-    who : Person
-        Who asks.
-    asked : mapping
-        ``name``, ``path``, ``target``, ``person``, ``unit``, ``relation``, ``protected``,
+    who: Who asks.
+    asked: ``name``, ``path``, ``target``, ``person``, ``unit``, ``relation``, ``protected``,
         ``why``, ``epsilon``, ``delta``, ``kind``, ``auto_approve``, or ``budget`` of another one.
-
-    Returns
-    -------
-    dict
-        The data set.
     """
     who.require("officer")
     name = asked["name"]
@@ -106,21 +97,12 @@ def confirm_column(
 ) -> dict[str, Any]:
     """Declare what is public about one column (officers).
 
-    Parameters
-    ----------
-    who : Person
-        Who asks.
-    name, column : str
-        The data set and its column; the target too.
-    facts : mapping
-        All that is declared, with the keys of a file of bounds: ``type``, ``lower``, ``upper``,
-        ``categories``, ``left_out`` and so on. What is not named is not declared: nothing of
-        the proposal, which was read off the rows, stays unseen. Empty: the proposal as it is.
-
-    Returns
-    -------
-    dict
-        The data set.
+    who: Who asks.
+    name, column: The data set and its column; the target too.
+    facts: All that is declared, with the keys of a file of bounds: ``type``, ``lower``, ``upper``,
+        ``categories``, ``left_out`` and so on. What is not named is not declared: nothing of the
+        proposal, which was read off the rows, stays unseen. Empty: the proposal as it is.
+    Returns: The data set.
     """
     who.require("officer")
     found = office.store.dataset(name)

@@ -66,12 +66,8 @@ def office_of(request: Request) -> Office:
 def allowed(*roles: str, writes: bool = True) -> Callable[[Request], Person]:
     """Give the dependency of a route: a bearer token of one of `roles`.
 
-    Parameters
-    ----------
-    *roles : str
-        Roles that may use the route.
-    writes : bool, default=True
-        Whether the route changes something; a reading token is refused then.
+    *roles: Roles that may use the route.
+    writes: Whether the route changes something; a reading token is refused then.
     """
 
     def checked(request: Request) -> Person:

@@ -49,10 +49,7 @@ HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 class Office:
     """The verbs of the service, each for a person with a role.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
+    settings: Of the service.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -209,21 +206,10 @@ class Office:
     ) -> dict[str, Any]:
         """Ask for a release (analysts); a repeated key gives the job that was submitted with it.
 
-        Parameters
-        ----------
-        who : Person
-            Who asks, and whose quota pays.
-        name : str
-            The data set.
-        asked : mapping
-            ``epsilon``, ``delta``, ``purpose``, and the task as `checked_task` takes it.
-        key : str or None
-            A text of the caller's that makes a retry harmless.
-
-        Returns
-        -------
-        dict
-            The job.
+        who: Who asks, and whose quota pays.
+        name: The data set.
+        asked: ``epsilon``, ``delta``, ``purpose``, and the task as `checked_task` takes it.
+        key: A text of the caller's that makes a retry harmless.
         """
         who.require("analyst")
         found = self._open(who, name)

@@ -33,17 +33,9 @@ SIMULATED = (0.1, 0.5, 2.0, 8.0)  # epsilons; others lie between
 def usual_delta(kind: str, total: PrivacyFilter) -> float:
     """Give the delta of a request that states none.
 
-    Parameters
-    ----------
-    kind : str
-        What is asked.
-    total : PrivacyFilter
-        Of the whole budget.
-
-    Returns
-    -------
-    float
-        That of the budget; for a search less, since what its cut may betray counts by itself.
+    kind: What is asked.
+    total: Of the whole budget.
+    Returns: That of the budget; for a search less, since what its cut may betray counts by itself.
     """
     if kind != "search" or not total.delta:
         return total.delta
@@ -53,17 +45,9 @@ def usual_delta(kind: str, total: PrivacyFilter) -> float:
 def planned_event(kind: str, epsilon: float, delta: float) -> Event:
     """Give what a request will release, as far as it is known before anybody looks at its model.
 
-    Parameters
-    ----------
-    kind : str
-        What is asked.
-    epsilon, delta : float
-        Of the request.
-
-    Returns
-    -------
-    Event
-        A Gaussian release, or the best of several for a search.
+    kind: What is asked.
+    epsilon, delta: Of the request.
+    Returns: A Gaussian release, or the best of several for a search.
     """
     if kind == "search":
         law = SelectionEvent(((GaussianEvent(1.0),),), "poisson", SEARCHED_RUNS)
@@ -76,17 +60,9 @@ def planned_event(kind: str, epsilon: float, delta: float) -> Event:
 def epsilon_of_a_run(search: Event, delta: float) -> float:
     """Give the epsilon that one run of a search has for its model, at the same delta.
 
-    Parameters
-    ----------
-    search : Event
-        As `planned_event` gave it.
-    delta : float
-        Of the request.
-
-    Returns
-    -------
-    float
-        The rest of a run pays for its score.
+    search: As `planned_event` gave it.
+    delta: Of the request.
+    Returns: The rest of a run pays for its score.
     """
     assert isinstance(search, SelectionEvent)  # noqa: S101 - see above
     (run,) = search.options[0]
@@ -97,15 +73,8 @@ def epsilon_of_a_run(search: Event, delta: float) -> float:
 def simulated(dataset: Mapping[str, Any]) -> list[dict[str, float]]:
     """Simulate what accuracy budgets give, from the shape of a data set alone.
 
-    Parameters
-    ----------
-    dataset : mapping
-        As the store has it; with labels, and a public number of rows.
-
-    Returns
-    -------
-    list of dict
-        Accuracies at a few epsilons; empty where there is no classification.
+    dataset: As the store has it; with labels, and a public number of rows.
+    Returns: Accuracies at a few epsilons; empty where there is no classification.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     labels = None if bounds.target is None else bounds.target.labels

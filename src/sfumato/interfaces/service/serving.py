@@ -35,17 +35,9 @@ PATIENCE = 10.0  # seconds for a part to end
 def first_link(settings: Settings, address: str) -> str | None:
     """Give the one-time link of a first start, or None where people are known.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    address : str
-        Where the pages are.
-
-    Returns
-    -------
-    str or None
-        The link, good for an hour and for one use.
+    settings: Of the service.
+    address: Where the pages are.
+    Returns: The link, good for an hour and for one use.
     """
     code = Office(settings).first_officer()
     return None if code is None else f"{address}/sign-in#{code}"
@@ -54,14 +46,9 @@ def first_link(settings: Settings, address: str) -> str | None:
 def serve_parts(settings: Settings, options: dict[str, Any], parts: Sequence[str] = PARTS) -> None:
     """Run the parts of a service, and start one again that has ended, until a signal comes.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    options : dict
-        Host, port and TLS files of the web process.
-    parts : sequence of str
-        "web", "workers".
+    settings: Of the service.
+    options: Host, port and TLS files of the web process.
+    parts: "web", "workers".
     """
     import uvicorn  # noqa: F401 - before the fork
 

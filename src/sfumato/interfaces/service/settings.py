@@ -22,34 +22,21 @@ MEGABYTE = 2**20
 class Settings:
     """The settings of one service.
 
-    Parameters
-    ----------
-    state : Path
-        Folder of stores, releases and keys; made if it is missing.
-    data : Path
-        Folder of the tables that may be registered; nothing outside of it is read.
-    database : str, optional
-        URL of PostgreSQL for ledger and store; by default SQLite files in `state`.
-    workers : int, default=2
-        Jobs that run at once.
-    memory : int, default=4096
-        Megabytes of address space per job.
-    seconds : int, default=3600
-        Seconds of time per job.
-    show_every : int, default=0
-        Results are shown at multiples of so many seconds, so that a duration tells nothing; 0 shows
-        them when they are stored.
-    requests_per_second : float, default=50.0
-        Requests per person, on average.
-    secure_cookies : bool, default=False
-        Whether pages are reached by HTTPS only.
-    simulate : bool, default=True
-        Whether expected accuracies are simulated, from public numbers, when a data set is opened.
-    sign_on : str, optional
-        TOML file of a provider of accounts (OpenID Connect).
-    databases : str, optional
-        TOML file of databases whose tables may be registered: a name and a URL each. Workers read
-        it; nobody names an address over HTTP.
+    state: Folder of stores, releases and keys; made if it is missing.
+    data: Folder of the tables that may be registered; nothing outside of it is read.
+    database: URL of PostgreSQL for ledger and store; by default SQLite files in `state`.
+    workers: Jobs that run at once.
+    memory: Megabytes of address space per job.
+    seconds: Seconds of time per job.
+    show_every: Results are shown at multiples of so many seconds, so that a duration tells nothing;
+        0 shows them when they are stored.
+    requests_per_second: Requests per person, on average.
+    secure_cookies: Whether pages are reached by HTTPS only.
+    simulate: Whether expected accuracies are simulated, from public numbers, when a data set is
+        opened.
+    sign_on: TOML file of a provider of accounts (OpenID Connect).
+    databases: TOML file of databases whose tables may be registered: a name and a URL each. Workers
+        read it; nobody names an address over HTTP.
     """
 
     state: Path
@@ -134,15 +121,7 @@ class Settings:
     def table(self, relative: str) -> Path:
         """Give a file of the data folder; anything outside of it is refused.
 
-        Parameters
-        ----------
-        relative : str
-            A path inside the data folder.
-
-        Returns
-        -------
-        Path
-            The file.
+        relative: A path inside the data folder.
         """
         root = Path(self.data).resolve()
         try:
@@ -165,10 +144,7 @@ def _make_key(path: Path) -> None:
 def forbid_reading(folder: Path) -> None:
     """Refuse, in this process and for good, that Python opens a file of the data folder.
 
-    Parameters
-    ----------
-    folder : Path
-        The data folder.
+    folder: The data folder.
     """
     root = str(Path(folder).resolve())
 

@@ -32,20 +32,12 @@ MOST_PENDING = 10_000
 class SignOn:
     """A provider of accounts.
 
-    Parameters
-    ----------
-    issuer : str
-        Its address, as it stands in its tokens.
-    client_id, client_secret : str
-        What the provider knows this service by.
-    roles : mapping of str to str
-        The role of each group; a person in several has the first of officer, auditor, analyst.
-    claim : str, default="groups"
-        The claim that lists groups.
-    name_claim : str, default="preferred_username"
-        The claim that names the person.
-    http : httpx.Client, optional
-        For tests.
+    issuer: Its address, as it stands in its tokens.
+    client_id, client_secret: What the provider knows this service by.
+    roles: The role of each group; a person in several has the first of officer, auditor, analyst.
+    claim: The claim that lists groups.
+    name_claim: The claim that names the person.
+    http (httpx.Client): For tests.
     """
 
     issuer: str
@@ -63,15 +55,8 @@ class SignOn:
     def from_record(cls, record: Mapping[str, Any]) -> SignOn:
         """Read the settings of a provider; roles are checked.
 
-        Parameters
-        ----------
-        record : mapping
-            Keys ``issuer``, ``client_id``, ``client_secret``, ``roles``, ``claim``, ``name_claim``.
-
-        Returns
-        -------
-        SignOn
-            The provider.
+        record: Keys ``issuer``, ``client_id``, ``client_secret``, ``roles``, ``claim``,
+            ``name_claim``.
         """
         known = {"issuer", "client_id", "client_secret", "roles", "claim", "name_claim"}
         missing = {"issuer", "client_id", "client_secret", "roles"} - set(record)
@@ -87,15 +72,8 @@ class SignOn:
     def begin(self, back: str) -> tuple[str, str]:
         """Give the address at the provider to which a browser is sent, and its state.
 
-        Parameters
-        ----------
-        back : str
-            The address of this service to which it comes back.
-
-        Returns
-        -------
-        address, state : str
-            Good once; the browser must bring the state back in a cookie as well.
+        back: The address of this service to which it comes back.
+        Returns: Good once; the browser must bring the state back in a cookie as well.
         """
         state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         with self._lock:
@@ -120,19 +98,10 @@ class SignOn:
     def finish(self, store: Store, state: str, code: str, back: str) -> str:
         """Change a code for the person, who is added or given her role of today.
 
-        Parameters
-        ----------
-        store : Store
-            Of the service.
-        state, code : str
-            As they came back.
-        back : str
-            As it was sent.
-
-        Returns
-        -------
-        str
-            Her name.
+        store: Of the service.
+        state, code: As they came back.
+        back: As it was sent.
+        Returns: Her name.
         """
         import jwt
 

@@ -43,17 +43,8 @@ PLAIN, ZONED = "{}::text", "({} AT TIME ZONE 'UTC')::text"
 def checked_source(settings: Settings, source: str) -> str:
     """Give the one spelling of a source, or refuse it; nothing is opened.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    source : str
-        A path inside of the data folder, ``file.db:table``, or ``database:NAME/TABLE``.
-
-    Returns
-    -------
-    str
-        The source.
+    settings: Of the service.
+    source: A path inside of the data folder, ``file.db:table``, or ``database:NAME/TABLE``.
     """
     if source.startswith("database:"):
         if DATABASE.fullmatch(source) is None:
@@ -74,17 +65,9 @@ def files_behind(settings: Settings, source: str) -> Path | None:
 def hold_same_rows(settings: Settings, first: str, second: str) -> bool:
     """Tell whether two sources have rows in common, as far as their names tell.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    first, second : str
-        As `checked_source` gave them.
-
-    Returns
-    -------
-    bool
-        Whether they are the same, or one is a file or folder inside of the other.
+    settings: Of the service.
+    first, second: As `checked_source` gave them.
+    Returns: Whether they are the same, or one is a file or folder inside of the other.
     """
     if first == second:
         return True
@@ -112,19 +95,9 @@ def opened_source(
 ) -> Iterator[TableFile]:
     """Open the rows of a source, for a worker.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    source : str
-        As `checked_source` gave it.
-    bounds : TableBounds, optional
-        What is declared; without it the rows are looked at, for a proposal.
-
-    Yields
-    ------
-    TableFile
-        The rows.
+    settings: Of the service.
+    source: As `checked_source` gave it.
+    bounds: What is declared; without it the rows are looked at, for a proposal.
     """
     found = DATABASE.fullmatch(source)
     if found is not None:

@@ -69,10 +69,7 @@ def now() -> str:
 class Store:
     """The tables of the service.
 
-    Parameters
-    ----------
-    address : str
-        A file, or a URL of PostgreSQL.
+    address: A file, or a URL of PostgreSQL.
     """
 
     def __init__(self, address: str) -> None:

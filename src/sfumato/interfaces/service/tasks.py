@@ -84,15 +84,8 @@ GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     """Check what was asked, without any data; give it with nothing but known fields.
 
-    Parameters
-    ----------
-    record : mapping
-        Fields ``kind``, ``estimator``, ``parameters``, ``columns``, ``rows``, ``grid``.
-
-    Returns
-    -------
-    dict
-        The task.
+    record: Fields ``kind``, ``estimator``, ``parameters``, ``columns``, ``rows``, ``grid``.
+    Returns: The task.
     """
     kind = record.get("kind") or "fit"
     if kind not in ESTIMATORS:
@@ -178,17 +171,9 @@ def rehearsed(
 
     What would fail after the charge fails here, where nothing is charged.
 
-    Parameters
-    ----------
-    dataset, job : mapping
-        As the store has them.
-    folder : Path
-        Where dummy rows may be written.
-
-    Returns
-    -------
-    tuple of Event
-        What would be charged. No row was read, so errors may be told as they are.
+    dataset, job: As the store has them.
+    folder: Where dummy rows may be written.
+    Returns: What would be charged. No row was read, so errors may be told as they are.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     number = dataset.get("n_rows") or REHEARSED_ROWS
@@ -232,23 +217,12 @@ def make_release(
 ) -> dict[str, Any]:
     """Charge, draw and write the files of a release.
 
-    Parameters
-    ----------
-    dataset, job : mapping
-        As the store has them.
-    table : TableFile
-        The rows.
-    payer : Payer
-        Who pays, before anything is drawn.
-    folder : Path
-        Where to write.
-    signing_key : Path or None
-        The key for the certificate.
-
-    Returns
-    -------
-    dict
-        The record of the release.
+    dataset, job: As the store has them.
+    table: The rows.
+    payer (Payer): Who pays, before anything is drawn.
+    folder: Where to write.
+    signing_key: The key for the certificate.
+    Returns: The record of the release.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     model, made = _made(table, bounds, dataset, job, payer)
@@ -288,25 +262,13 @@ def begin_function(
 ) -> dict[str, Any]:
     """Charge for a function that is asked online, and write its guarantee and certificate.
 
-    Parameters
-    ----------
-    dataset, job : mapping
-        As the store has them.
-    table : TableFile
-        The rows.
-    payer : Payer
-        Who pays, before anything is drawn.
-    folder : Path
-        Where to write.
-    store : str
-        Where answers will be kept, under the name of the job.
-    signing_key : Path or None
-        The key for the certificate.
-
-    Returns
-    -------
-    dict
-        The record of the release.
+    dataset, job: As the store has them.
+    table: The rows.
+    payer (Payer): Who pays, before anything is drawn.
+    folder: Where to write.
+    store: Where answers will be kept, under the name of the job.
+    signing_key: The key for the certificate.
+    Returns: The record of the release.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     asked = _asked_function(job["task"])
@@ -349,21 +311,10 @@ def answer_function(
 ) -> list[float]:
     """Answer points of a function; the answers are stored when this returns.
 
-    Parameters
-    ----------
-    dataset, release : mapping
-        As the store has them.
-    table : TableFile
-        The rows, the same as when it began.
-    store : str
-        Where answers are kept.
-    points : sequence of float
-        Where it is asked.
-
-    Returns
-    -------
-    list of float
-        The answers.
+    dataset, release: As the store has them.
+    table: The rows, the same as when it began.
+    store: Where answers are kept.
+    points (sequence of float): Where it is asked.
     """
     bounds = TableBounds.from_record(dataset["bounds"])
     asked = _asked_function(release["task"])
@@ -481,19 +432,10 @@ def _certificate(
 def describe(table: TableFile, target: str | None, person: str | None = None) -> dict[str, Any]:
     """Read a table and propose its bounds; the proposal is for officers only.
 
-    Parameters
-    ----------
-    table : TableFile
-        The rows.
-    target : str or None
-        The column to predict.
-    person : str or None
-        The column of IDs, where the officer has named one.
-
-    Returns
-    -------
-    dict
-        ``bounds`` (not confirmed), ``notes`` by column, ``n_rows``.
+    table: The rows.
+    target: The column to predict.
+    person: The column of IDs, where the officer has named one.
+    Returns: ``bounds`` (not confirmed), ``notes`` by column, ``n_rows``.
     """
     from sfumato.tables.proposal import describe_table
 

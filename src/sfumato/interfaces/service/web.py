@@ -36,15 +36,7 @@ TAGS = {
 def create_app(settings: Settings) -> FastAPI:
     """Make the app of a service; nothing is done before.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-
-    Returns
-    -------
-    FastAPI
-        The app.
+    settings: Of the service.
     """
     import sfumato
 

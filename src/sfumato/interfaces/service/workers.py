@@ -85,12 +85,8 @@ class _NotedPayer:
 def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     """Make one release, in a process of its own; whatever happens, the job gets a state.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    job : mapping
-        A job that was claimed.
+    settings: Of the service.
+    job: A job that was claimed.
     """
     store = Store(settings.store_address)
     dataset = store.dataset(job["dataset"])
@@ -286,16 +282,10 @@ CHORES = {"describe": _describe, "delete": _delete, "simulate": _simulate}
 def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:
     """Give a job whose process is gone the state that the ledger and the disk say.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
-    store : Store
-        Of the service.
-    job : mapping
-        A running job without a process.
-    again : bool
-        Whether a job that was not charged is queued again; else it has failed.
+    settings: Of the service.
+    store: Of the service.
+    job: A running job without a process.
+    again: Whether a job that was not charged is queued again; else it has failed.
     """
     place = settings.releases / job["id"] / "release.json"
     if place.exists():  # stored in full, and the row was not written
@@ -346,10 +336,7 @@ def _synced(path: Path) -> None:
 class Workers:
     """The process that claims jobs and forks a child for each.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the service.
+    settings: Of the service.
     """
 
     def __init__(self, settings: Settings) -> None:

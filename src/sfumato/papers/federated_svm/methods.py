@@ -40,16 +40,10 @@ TERMS = Terms(BALL, max_epsilon=math.inf, max_delta=1.0)  # nothing leaves this 
 class Federation:
     """Rows and labels of some parties, and how they are to be treated.
 
-    Attributes
-    ----------
-    parties : sequence of (X, y)
-        Pixels in [0, 1], or rows of length 1.
-    way : str
-        `RAW`, `UNIT` or `STRICT`.
-    epsilon : float
-        Budget of a party.
-    components : int
-        Target dimension k.
+    parties: Pixels in [0, 1], or rows of length 1.
+    way: `RAW`, `UNIT` or `STRICT`.
+    epsilon: Budget of a party.
+    components: Target dimension k.
     """
 
     parties: Sequence[tuple[Rows, NDArray[Any]]]
@@ -119,13 +113,8 @@ def printed_federation(
     ``U = (1/N) sum_i w_i U_i`` and ``b = (1/N) sum_i w_i b_i`` with ``w_i = n_i / n``; each half of
     epsilon pays for one phase. That signs and rotations of the U_i are arbitrary is as printed.
 
-    Parameters
-    ----------
-    parties : sequence of (X, y)
-    estimator : PrintedDPML
-        With components; the budget of a party.
-    raw : bool
-        Rows longer than 1.
+    estimator: With components; the budget of a party.
+    raw: Rows longer than 1.
     """
     sizes = np.array([len(y) for _, y in parties], dtype=np.float64)
     weights = sizes / sizes.sum() / len(parties)

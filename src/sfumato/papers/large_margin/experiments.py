@@ -52,23 +52,13 @@ REMARKS = (
 class Task:
     """A data set, how the printed and the mended mechanism see it, and their settings.
 
-    Attributes
-    ----------
-    name : str
-    reduced : Split
-        Rows in few dimensions, found without privacy: for what is printed and for no noise.
-    reduced_bounds, bounds : Bounds
-        Of these rows, and of the rows as they are.
-    rows : Split
-        Rows as they are; components are charged in the mended mechanism.
-    lam : float
-        Weight of the trace in the printed objective.
-    strict : dict
-        Further settings of the mended mechanism.
-    plain : dict
-        Further settings of the ellipsoids without noise.
-    fits : int
-        Fits a run, more where there are few rows to score on.
+    reduced: Rows in few dimensions, found without privacy: for what is printed and for no noise.
+    reduced_bounds, bounds: Of these rows, and of the rows as they are.
+    rows: Rows as they are; components are charged in the mended mechanism.
+    lam: Weight of the trace in the printed objective.
+    strict: Further settings of the mended mechanism.
+    plain: Further settings of the ellipsoids without noise.
+    fits: Fits a run, more where there are few rows to score on.
     """
 
     name: str

@@ -48,14 +48,8 @@ class PrintedObjective:
 
     I' is the identity without its last entry, and ``||b||`` is Gamma((d+1)², 2/epsilon).
 
-    Parameters
-    ----------
-    regularization : float
-        λ.
-    huber_width : float
-        h.
-    epsilon : float
-        The printed parameter of the noise.
+    huber_width: h.
+    epsilon: The printed parameter of the noise.
     """
 
     regularization: float

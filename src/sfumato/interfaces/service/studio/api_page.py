@@ -13,19 +13,10 @@ def documented(
 ) -> dict[str, Any]:
     """Give what a reader wants to know of one route.
 
-    Parameters
-    ----------
-    described : mapping
-        The description of the API (OpenAPI).
-    method, path : str
-        The route.
-    about : mapping
-        What the description says of it.
-
-    Returns
-    -------
-    dict
-        Its words, who may use it, and its fields.
+    described: The description of the API (OpenAPI).
+    method, path: The route.
+    about: What the description says of it.
+    Returns: Its words, who may use it, and its fields.
     """
     schemas = described["components"]["schemas"]
     content = about.get("requestBody", {}).get("content", {})

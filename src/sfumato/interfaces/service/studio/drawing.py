@@ -24,17 +24,9 @@ MOST_COLUMNS = 6
 def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
     """Draw a release, from its files alone.
 
-    Parameters
-    ----------
-    folder : Path
-        The files of the release.
-    release : dict
-        Its record.
-
-    Returns
-    -------
-    list of str
-        Pictures, as elements of a page.
+    folder: The files of the release.
+    release: Its record.
+    Returns: Pictures, as elements of a page.
     """
     if "grid.parquet" in release["files"]:
         return _of_grid(folder / "grid.parquet", release["id"])

@@ -17,15 +17,8 @@ TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
 def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Give the columns of a proposal as the page shows them.
 
-    Parameters
-    ----------
-    dataset : mapping
-        As an officer sees it.
-
-    Returns
-    -------
-    list of dict
-        A form's worth of values per column.
+    dataset: As an officer sees it.
+    Returns: A form's worth of values per column.
     """
     bounds, notes = dataset["bounds"], dataset.get("notes") or {}
     found = [(name, record, False) for name, record in bounds["columns"].items()]
@@ -71,19 +64,9 @@ def column_facts(
 ) -> dict[str, Any]:
     """Give what a form declares about a column, in the types of the column.
 
-    Parameters
-    ----------
-    dataset : mapping
-        As an officer sees it.
-    column : str
-        The column.
-    form : mapping
-        The fields.
-
-    Returns
-    -------
-    dict
-        For `Office.confirm_column`.
+    dataset: As an officer sees it.
+    form: The fields.
+    Returns: For `Office.confirm_column`.
     """
     bounds = dataset["bounds"]
     is_target = bool(bounds.get("target")) and bounds["target"]["column"] == column
@@ -120,15 +103,8 @@ def column_facts(
 def file_format(form: Mapping[str, str]) -> dict[str, Any]:
     """Give what a form declares about how the file is written.
 
-    Parameters
-    ----------
-    form : mapping
-        The fields.
-
-    Returns
-    -------
-    dict
-        For `Office.confirm_format`.
+    form: The fields.
+    Returns: For `Office.confirm_format`.
     """
     names = ("delimiter", "quote", "decimal", "thousands", "encoding")
     told: dict[str, Any] = {key: form[key] for key in names if form.get(key)}
@@ -151,15 +127,8 @@ def _typed(text: str, kind: str) -> Any:
 def new_job(form: Mapping[str, str]) -> dict[str, Any]:
     """Give the request that a form makes.
 
-    Parameters
-    ----------
-    form : mapping
-        The fields.
-
-    Returns
-    -------
-    dict
-        The body of a new job.
+    form: The fields.
+    Returns: The body of a new job.
     """
     kind = form.get("kind", "fit")
     asked: dict[str, Any] = {
