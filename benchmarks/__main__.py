@@ -1,7 +1,8 @@
 """Run the benchmarks and rebuild the tables: ``python -m benchmarks [--quick] [NAME ...]``.
 
 With ``--quick`` each runs for about a minute at most, all of them within the hour, and its numbers
-go to a folder that is thrown away: it says whether a benchmark still runs, not how well.
+go to a folder that is thrown away: it says whether a benchmark still runs, not how well. How long
+each ran is told, and kept by ``--keep-times`` as results/quick_runs.json.
 
 Each benchmark runs in a process of its own and writes JSON to benchmarks/results/. Those that
 need real data find it through SFUMATO_DATA and are passed over without it; the one for a GPU is
@@ -11,12 +12,19 @@ Pythons that have them (see bench_peers). What fails is named at the end and kee
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import importlib.util
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from typing import Any
 
+from benchmarks.recording import RESULTS, write
 from benchmarks.reproductions import rebuild as rebuild_reproductions
 from benchmarks.tables import rebuild
 
@@ -100,48 +108,87 @@ def has_gpu() -> bool:
 
 
 QUICK_SECONDS = 3400 / len(BENCHMARKS)  # all within the hour
+FAILED = "failed"
 
 
-def ends_well(command: list[str], environment: dict[str, str], seconds: float | None) -> bool:
-    """Run a command; one that is cut off after its time has not failed."""
+def run(command: list[str], environment: dict[str, str], seconds: float | None) -> str:
+    """Run a command and say how it ended; being cut off after its time is no failure."""
+    child = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        done = subprocess.run(
-            command, check=False, env=environment, stdout=subprocess.DEVNULL, timeout=seconds
-        )
+        return "finished" if child.wait(seconds) == 0 else FAILED
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode == 0
+        return "cut off"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)  # with all that it has started
+        child.wait()
 
 
-def main() -> None:
-    names = [word for word in sys.argv[1:] if word != "--quick"]
-    if len(names) == len(sys.argv) - 1:
-        failed = failures(names or list(BENCHMARKS))
-        rebuild()
-        rebuild_reproductions()
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["SFUMATO_RESULTS"] = folder
-            failed = failures(names or list(BENCHMARKS), QUICK_SECONDS)
-    if failed:
-        raise SystemExit(f"These benchmarks failed: {', '.join(failed)}.")
+def lacking(needs_data: bool, needs_gpu: bool) -> str | None:
+    """Say what this machine does not have."""
+    if needs_data and "SFUMATO_DATA" not in os.environ:
+        return "SFUMATO_DATA is not set"
+    return "no GPU" if needs_gpu and not has_gpu() else None
 
 
-def failures(names: list[str], seconds: float | None = None) -> list[str]:
-    """Run benchmarks and name those that failed."""
-    failed = []
+def run_all(names: list[str], seconds: float | None = None) -> list[dict[str, Any]]:
+    """Run benchmarks one after the other; give for each how it ended and after how long."""
+    rows = []
     for name in names:
         (module, *arguments), needs_data, needs_gpu, threads = BENCHMARKS[name]
-        if needs_data and "SFUMATO_DATA" not in os.environ:
-            print(f"{name}: passed over, SFUMATO_DATA is not set", flush=True)
-        elif needs_gpu and not has_gpu():
-            print(f"{name}: passed over, no GPU", flush=True)
-        else:
+        begun = time.monotonic()
+        if (missing := lacking(needs_data, needs_gpu)) is None:
             print(f"{name}: running", flush=True)
             environment = os.environ | ({"OMP_NUM_THREADS": threads} if threads else {})
             command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-            failed += [] if ends_well(command, environment, seconds) else [name]
-    return failed
+            ended = run(command, environment, seconds)
+        else:
+            ended = f"passed over, {missing}"
+        took = round(time.monotonic() - begun, 1)
+        print(f"{name}: {ended}" + ("" if missing else f" after {took} s"), flush=True)
+        rows.append({"name": name, "ended": ended, "wall_s": took})
+    return rows
+
+
+def keep_times(rows: list[dict[str, Any]], seconds: float) -> None:
+    """Keep how long quick runs took, beside those of other names."""
+    path = RESULTS / "quick_runs.json"
+    kept = json.loads(path.read_text())["numbers"]["rows"] if path.is_file() else []
+    found = {row["name"]: row for row in [*kept, *rows]}
+    ordered = [found[name] for name in BENCHMARKS if name in found]
+    write("quick_runs", {"rows": ordered}, seed=None, cut_off_after_s=round(seconds, 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description="Run the benchmarks.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all, unless named")
+    parser.add_argument("--quick", action="store_true", help="cut each off; keep no numbers")
+    parser.add_argument(
+        "--seconds", type=float, default=QUICK_SECONDS, help="of each, with --quick"
+    )
+    parser.add_argument(
+        "--keep-times", action="store_true", help="with --quick, keep how long each ran"
+    )
+    asked = parser.parse_args()
+    names = asked.names or list(BENCHMARKS)
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        parser.error(
+            f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}"
+        )
+    if asked.quick:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["SFUMATO_RESULTS"] = folder
+            rows = run_all(names, asked.seconds)
+        if asked.keep_times:
+            keep_times(rows, asked.seconds)
+    else:
+        rows = run_all(names)
+        rebuild()
+        rebuild_reproductions()
+    if failed := [row["name"] for row in rows if row["ended"] == FAILED]:
+        raise SystemExit(f"These benchmarks failed: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

@@ -200,5 +200,9 @@ def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
 def test_a_quick_run_names_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     main = pytest.importorskip("benchmarks.__main__")
     slow = [sys.executable, "-c", "import time; time.sleep(600)"]
-    assert main.ends_well(slow, {}, 0.2)
-    assert not main.ends_well([sys.executable, "-c", "raise SystemExit(1)"], {}, 60)
+    assert main.run(slow, {}, 0.2) == "cut off"
+    assert main.run([sys.executable, "-c", "raise SystemExit(1)"], {}, 600) == "failed"
+    assert main.run([sys.executable, "-c", ""], {}, 600) == "finished"
+    monkeypatch.delenv("SFUMATO_DATA", raising=False)
+    row = {"name": "peers", "ended": "passed over, SFUMATO_DATA is not set"}
+    assert main.run_all(["peers"], 1.0) == [row | {"wall_s": 0.0}]

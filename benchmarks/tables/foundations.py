@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from benchmarks.tables.page import Sections, rows_of
@@ -83,10 +84,23 @@ def _house(numbers: dict[str, Any]) -> str:
     return f"{flows}\n\nChanges of room, tried otherwise:\n\n{tries}\n\n{imports}"
 
 
+def _quick_runs(numbers: dict[str, Any]) -> str:
+    rows = numbers["rows"]
+    counts = Counter(r["ended"].partition(",")[0] for r in rows)
+    counted = ", ".join(f"{number} {ended}" for ended, number in counts.items())
+    total = sum(r["wall_s"] for r in rows) / 60
+    return (
+        "`make bench-quick` runs every benchmark for about a minute at most, to see whether it "
+        f"still works: {len(rows)} of them in {total:.0f} minutes one after the other; {counted}."
+        "\n\n"
+    ) + rows_of(["benchmark", "ended", "s"], [[r["name"], r["ended"], r["wall_s"]] for r in rows])
+
+
 SECTIONS: Sections = {
     "noise": ("Exact noise", _noise),
     "budget_saved": ("Budget no longer thrown away", _budget_saved),
     "moments_mnist": ("Private Gaussian classifier, MNIST", _moments),
     "tables_passes": ("A table larger than memory", _tables),
     "house": ("How far a reader walks, and what an import costs", _house),
+    "quick_runs": ("A quick run of every benchmark", _quick_runs),
 }

@@ -18,6 +18,7 @@ from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.federated_svm.methods import METHODS, RAW, STRICT, UNIT, Federation
 from sfumato.papers.pictures import draw_lines
+from sfumato.parallel import map_in_parallel
 
 __all__ = ["ENTRIES", "FIGURES", "Point", "judged"]
 
@@ -94,19 +95,29 @@ def _what_matters(method: str, point: Point) -> tuple[Any, ...]:
 
 
 def curves(split: Split, points: Sequence[Point], setting: Setting) -> Curves:
-    """Give the mean accuracy over runs, one a point."""
+    """Give the mean accuracy over runs, one a point; runs are independent and may be parallel."""
+    run = partial(_run, split, points, setting.tell)
+    runs = map_in_parallel(run, range(setting.runs), n_jobs=setting.n_jobs)
+    return {
+        way: {method: _mean([found[way][method] for found in runs]) for method in METHODS}
+        for way in WAYS
+    }
+
+
+def _run(split: Split, points: Sequence[Point], tell: Callable[[str], None], seed: int) -> Curves:
+    """Give the accuracies of one run, one a point."""
     known: dict[Any, float] = {}
-    total: dict[tuple[str, str], list[float]] = {}
+    total: Curves = {way: {method: [] for method in METHODS} for way in WAYS}
     for point in points:
-        runs = []
-        for seed in range(setting.runs):
-            setting.tell(f"{point.at}, run {seed + 1}")
-            runs.append(accuracies(split, point, seed, known))
-        for way in WAYS:
-            for method in METHODS:
-                mean = float(np.mean([run[way][method][0] for run in runs]))
-                total.setdefault((way, method), []).append(round(mean, 4))
-    return {way: {method: total[way, method] for method in METHODS} for way in WAYS}
+        tell(f"{point.at}, run {seed + 1}")
+        for way, found in accuracies(split, point, seed, known).items():
+            for method, accuracy in found.items():
+                total[way][method] += accuracy
+    return total
+
+
+def _mean(lines: Sequence[Sequence[float]]) -> list[float]:
+    return [round(float(mean), 4) for mean in np.mean(lines, axis=0)]
 
 
 def _split(setting: Setting, task: str) -> Split:
