@@ -23,10 +23,10 @@ from sfumato.functions.fourier import FourierFeatures
 from sfumato.functions.spaces import GaussianSpace
 from sfumato.guarantee import Relation
 from sfumato.kernels import GaussianKernel
-from sfumato.linear.noisy_gradient import GradientSum
 from sfumato.mechanisms import EntryMechanism, ExponentialMechanism, GaussianMechanism
 from sfumato.moments.moments import CONSTANT
 from sfumato.objectives.losses import HuberLoss
+from sfumato.sums.gradients import GradientSum
 from sfumato.sums.statistics import ClassMoments, MeanAndSquares
 
 SEED, RUNS, DRAWS = 0, 5, 200

@@ -11,12 +11,7 @@ import pytest
 from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sfumato.additive import plot_explanation
 from sfumato.additive.pairs import USUAL_SQUARE
-from sfumato.linear.rows import (
-    CONSTANT,
-    RADIUS,
-    _whitened_spectrum,
-    whitening_projection,
-)
+from sfumato.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.tape import taped
 

@@ -10,7 +10,7 @@ from sfumato import Bounds, PrivateAdditiveRegressor
 from sfumato.additive.calibration import _line
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Relation
-from sfumato.linear.residuals import ResidualSum
+from sfumato.sums.gradients import ResidualSum
 from sfumato.tables import TableBounds
 from sfumato.testing import PrivateCase
 from sfumato.testing.contracts import check_sensitivity, check_taint

@@ -36,8 +36,6 @@ from sfumato.federated.safety import require_safe
 from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
 from sfumato.federated.wire import packed, unpacked
 from sfumato.guarantee import Relation, Status
-from sfumato.linear.noisy_gradient import GradientSum
-from sfumato.linear.rows import LinearRows
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
 from sfumato.objectives.losses import SoftmaxLoss
 from sfumato.sums import (
@@ -47,7 +45,8 @@ from sfumato.sums import (
     MeanAndSquares,
     SecondMoment,
 )
-from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, Projected
+from sfumato.sums.gradients import GradientSum
+from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, LinearRows, Projected
 from sfumato.sums.statistics import Parts
 from sfumato.tables.encoder import TableEncoder
 

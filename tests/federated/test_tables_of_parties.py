@@ -41,13 +41,11 @@ from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.safety import require_safe
 from sfumato.federated.wire import packed, unpacked
 from sfumato.guarantee import Relation
-from sfumato.linear.noisy_gradient import GradientSum
-from sfumato.linear.residuals import Beside, ResidualSum
-from sfumato.linear.rows import LinearRows
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.objectives.losses import SoftmaxLoss
 from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.maps import Beside, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
 
 N = 1500

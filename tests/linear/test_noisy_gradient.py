@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sfumato import Bounds
+from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.guarantee import Relation
-from sfumato.linear.budget import LinearBudget, Repeated
-from sfumato.linear.noisy_gradient import Descent, GradientSum, descend, on_weight_grid
-from sfumato.linear.rows import LinearRows
+from sfumato.linear.budget import LinearBudget
+from sfumato.linear.fit import Descent, descend
+from sfumato.mechanisms.base import Repeated
 from sfumato.objectives.losses import loss_named
+from sfumato.sums.gradients import GradientSum, on_weight_grid
 from sfumato.sums.grid import revealed
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import ArrayRecords
 
 
@@ -75,10 +76,12 @@ def test_one_row_moves_the_gradient_by_its_own_exact_term(name, data, rng):
 def test_a_clip_beyond_the_slopes_of_the_loss_costs_no_noise(name, n_classes, bound, rng):
     """Neighbours never move a gradient by more than what is paid, and nearly that far."""
     loss = loss_named(name, n_classes)
-    budget = LinearBudget(1.0, 1e-5, Relation.REPLACE_ONE, loss)
-    paid = budget.gradients(1.9, 10, 4 * loss.n_scores, 100).sensitivity
+    bounds = Bounds(norm=1.0, labels=list(range(n_classes)))
+    model = PrivateLinearClassifier(loss=name, max_gradient_norm=1.9, delta=1e-5, bounds=bounds)
+    _, plan = model.plan(np.eye(4), [0, 1, 1, 0])
+    paid = plan.last.mechanism.sensitivity
     assert paid == pytest.approx(2 * bound)  # 3.8 before
-    limit, farthest = budget.slope_limit(1.9), 0.0
+    limit, farthest = plan.settings.max_gradient_norm, 0.0
     raw = np.vstack([rng.normal(0, 2, (40, 4)), np.eye(4)])
     rows = LinearRows(4, False)(IntoUnitBall(Bounds(norm=1.0), 4)(raw))
     rows = np.vstack([rows, -rows])

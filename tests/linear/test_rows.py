@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import to_numpy
-from sfumato.linear.rows import LinearRows, whitening_projection
+from sfumato.linear.rows import whitening_projection
 from sfumato.sums.grid import cut, double_rounding
-from sfumato.sums.maps import IntoUnitBall, row_sums
+from sfumato.sums.maps import IntoUnitBall, LinearRows, row_sums
 
 BOUNDS = [
     Bounds(norm=2.0),

@@ -18,7 +18,6 @@ import pytest
 from sfumato.additive.knots import PlaceCounts
 from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.linear.noisy_gradient import GradientSum
 from sfumato.objectives.losses import loss_named
 from sfumato.sums import (
     ArrayRecords,
@@ -30,6 +29,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
+from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.maps import Clipped

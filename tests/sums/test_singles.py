@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato import Bounds
-from sfumato.linear.noisy_gradient import GradientSum, coarse_bits
-from sfumato.linear.rows import LinearRows
 from sfumato.objectives.losses import loss_named
 from sfumato.sums import ArrayRecords, BatchRecords, ClassCounts, SecondMoment, singles
+from sfumato.sums.gradients import GradientSum, coarse_bits
 from sfumato.sums.grid import ROW_BITS, cut, revealed
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, ScoreWeights, SingleRows
 
 ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest

@@ -17,9 +17,10 @@ from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.classifier import LinearPredictions
-from sfumato.linear.noisy_gradient import GradientSum, check_steps
+from sfumato.linear.fit import check_steps
 from sfumato.objectives.losses import SoftmaxLoss
 from sfumato.storage.forms import Form, known_bounds, labels, one_score_for_two, real
+from sfumato.sums.gradients import GradientSum
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 

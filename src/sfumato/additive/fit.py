@@ -32,9 +32,9 @@ from sfumato.additive.pairs import (
 )
 from sfumato.additive.plan import AdditivePlan
 from sfumato.kernels.arrays import Array as AnyArray
-from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, descend
-from sfumato.linear.residuals import Beside
-from sfumato.linear.rows import LinearRows, whitened_rows
+from sfumato.linear.fit import LARGEST_STEP, Descent, descend
+from sfumato.linear.rows import whitened_rows
+from sfumato.sums.maps import Beside, LinearRows
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 

@@ -11,8 +11,7 @@ from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.additive.columns import PublicColumns
 from sfumato.additive.knots import PlaceCounts, PlaceTree
 from sfumato.additive.pairs import HatSums, pair_tables
-from sfumato.linear.budget import Repeated
-from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.sums.records import Records

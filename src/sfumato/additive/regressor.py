@@ -20,9 +20,9 @@ from sfumato.cells import as_numbers
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee
-from sfumato.linear.noisy_gradient import check_steps
-from sfumato.linear.residuals import ResidualSum
+from sfumato.linear.fit import check_steps
 from sfumato.storage.forms import Form, known_bounds, numbers, real
+from sfumato.sums.gradients import ResidualSum
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment

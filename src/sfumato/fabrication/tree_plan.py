@@ -14,8 +14,7 @@ from sfumato.accounting.calibrate import gaussian_mu_beside
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.additive.knots import PlaceCounts, PlaceTree
 from sfumato.fabrication.table_cells import MOST_FINE_VALUES, MOST_VALUES, ColumnCells
-from sfumato.linear.budget import Repeated
-from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism

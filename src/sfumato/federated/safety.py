@@ -25,13 +25,11 @@ from sfumato.additive.pairs import HatSums, PairRows, SideMeans
 from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Relation
-from sfumato.linear.noisy_gradient import LARGEST_WEIGHTS, GradientSum, on_weight_grid
-from sfumato.linear.residuals import Beside, ResidualSum
-from sfumato.linear.rows import LinearRows
 from sfumato.linear.target_moments import WithTarget
 from sfumato.sums.counts import CountTables
+from sfumato.sums.gradients import LARGEST_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
 from sfumato.sums.grid import ROW_BITS, cut
-from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, Projected
+from sfumato.sums.maps import Beside, Centred, Encoded, IntoUnitBall, LinearRows, Projected
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, SecondMoment
 

@@ -29,15 +29,13 @@ from sfumato.fabrication.public_rules import PublicScale
 from sfumato.fabrication.table_cells import ColumnCells, TableCells
 from sfumato.federated.messages import model_from, model_in
 from sfumato.functions.grid_density import Cells
-from sfumato.linear.noisy_gradient import GradientSum
-from sfumato.linear.residuals import Beside, ResidualSum
-from sfumato.linear.rows import LinearRows
 from sfumato.linear.target_moments import WithTarget
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.objectives.losses import HuberLoss, SoftmaxLoss
 from sfumato.private import PrivateEstimator
 from sfumato.sums.counts import CountTables
-from sfumato.sums.maps import Centred, Clipped, Encoded, IntoUnitBall, Projected
+from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.maps import Beside, Centred, Clipped, Encoded, IntoUnitBall, LinearRows, Projected
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds

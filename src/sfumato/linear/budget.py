@@ -12,22 +12,21 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.events import Event, RepeatedEvent
+from sfumato.events import Event
 from sfumato.guarantee import Relation
-from sfumato.linear.noisy_gradient import GradientSum
 from sfumato.linear.objective import largest_minimiser, largest_rounding
 from sfumato.linear.rows import MOST_MINIMISED
-from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.objectives.losses import Loss
+from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import MOST_ROWS, ROW_BITS
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
-__all__ = ["LinearBudget", "Repeated"]
+__all__ = ["LinearBudget"]
 
 # The regulariser of the public rules, in deviations of the noise on the gradient: it grows with the
 # noise that it must hold down and needs no number of rows.
@@ -36,22 +35,6 @@ OUTPUT_SHARE = 1.0
 LEAST_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
 COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
 LEAST_RESIDUAL = 2.0**-10  # of the sensitivity: how near output perturbation comes to a minimiser
-
-
-@dataclass(frozen=True)
-class Repeated(Mechanism):
-    """A mechanism used `count` times, as it is paid for: one event that says so."""
-
-    mechanism: Mechanism
-    count: int
-
-    def event(self) -> Event:
-        """Describe all the releases without data."""
-        return RepeatedEvent(self.mechanism.event(), self.count)
-
-    def variance(self) -> float:
-        """Variance of the noise on one coordinate of one release."""
-        return self.mechanism.variance()
 
 
 @dataclass(frozen=True)
@@ -98,13 +81,14 @@ class LinearBudget:
     ) -> GradientSum:
         """Give the sum of gradients at some weights, bounded by row and by person.
 
-        max_gradient_norm: The length of slopes that was asked for.
+        max_gradient_norm: Length to which slopes of a row are scaled back.
         weights (n_scores, m): Public weights.
         slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
         """
-        limit = self.slope_limit(max_gradient_norm)
-        joined = Joined.usual(self.person, limit)
-        return GradientSum(self.loss, limit, weights, joined=joined, slope_bits=slope_bits)
+        joined = Joined.usual(self.person, max_gradient_norm)
+        return GradientSum(
+            self.loss, max_gradient_norm, weights, joined=joined, slope_bits=slope_bits
+        )
 
     def second_moment(self, n_rows: int = MOST_ROWS) -> GaussianMechanism | None:
         """Give the release of the second moment, or None without it.
@@ -209,8 +193,9 @@ class LinearBudget:
     def gradients(
         self, max_gradient_norm: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
     ) -> GaussianMechanism:
-        """Give the release of one gradient of `n_steps`, slopes no longer than `slope_limit`.
+        """Give the release of one gradient of `n_steps`.
 
+        max_gradient_norm: Length to which slopes of a row are scaled back.
         size: Numbers in W.
         n_rows: The public number of rows, or a public bound on it.
         """
@@ -219,13 +204,6 @@ class LinearBudget:
         weights = np.zeros((self.loss.n_scores, size // self.loss.n_scores))
         moved = self.sensitivity(self.gradient(max_gradient_norm, weights), n_rows)
         return GaussianMechanism.from_mu(sensitivity=moved, mu=mu).for_size(size)
-
-    def slope_limit(self, max_gradient_norm: float) -> float:
-        """Length to which a row's slopes are scaled back: `max_gradient_norm`, or the loss's bound.
-
-        max_gradient_norm: The length that was asked for.
-        """
-        return min(max_gradient_norm, self.loss.slope_bound)
 
     # Shared ---------------------------------------------------------------------------------
 

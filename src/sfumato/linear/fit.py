@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,25 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
+from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_accelerated
-from sfumato.linear.budget import LinearBudget, Repeated
-from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, coarse_bits, descend
+from sfumato.linear.budget import LinearBudget
 from sfumato.linear.objective import LinearObjective
-from sfumato.linear.rows import LinearRows, whitening_projection
-from sfumato.mechanisms.base import Mechanism
+from sfumato.linear.rows import whitening_projection
+from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, drawn_ahead
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.objectives.losses import Loss
+from sfumato.sums.gradients import coarse_bits, on_weight_grid
 from sfumato.sums.grid import ROW_BITS
+from sfumato.sums.maps import LinearRows
 from sfumato.sums.records import Records, rows_for_objective
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 
 __all__ = [
     "ALGORITHMS",
+    "LARGEST_STEP",
+    "Descent",
     "LinearPlan",
     "LinearSettings",
+    "check_steps",
+    "descend",
     "fit_weights",
     "release_projection",
     "split_weights",
@@ -40,9 +47,49 @@ ALGORITHMS = ("noisy-gd", "objective", "output")
 # units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
+MOMENTUM, AVERAGED = 0.9, 0.5
+LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 EXACT = 1e-6  # gradient norm of a minimiser without privacy
 
 Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The public settings of a descent.
+
+    n_steps: T, the number of gradients released.
+    learning_rate: Step along the mean gradient.
+    momentum: Share of the last move that is made again.
+    averaged: Share of the steps, the last ones, whose weights are averaged.
+    """
+
+    n_steps: int
+    learning_rate: float
+    momentum: float
+    averaged: float
+
+    @classmethod
+    def by_noise(
+        cls,
+        n_steps: int,
+        noise: float,
+        *,
+        score_noise: float,
+        largest: float,
+        momentum: float = MOMENTUM,
+    ) -> Self:
+        """Give the step by a public rule: noise moves the score of a unit row by `score_noise`.
+
+        n_steps: The number of gradients.
+        noise: Deviation of the noise on a mean gradient.
+        score_noise: How far noise alone moves a score.
+        largest: The largest step, where there is hardly any noise.
+        momentum: Share of the last move that is made again.
+        """
+        total = math.sqrt(n_steps) * noise
+        rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
+        return cls(n_steps, rate, momentum, AVERAGED)
 
 
 @dataclass(frozen=True)
@@ -53,7 +100,7 @@ class LinearSettings:
     n_components: Columns of the projection, or all features.
     whiten: Scale the components to equal spread.
     intercept: Append a constant to the rows.
-    n_steps, learning_rate, momentum, clip: Of the descent; a learning rate of None is found by a
+    n_steps, learning_rate, momentum, max_gradient_norm: Of the descent; a learning rate of None is found by a
         public rule.
     """
 
@@ -197,6 +244,39 @@ def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weight
     return np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()
 
 
+def descend(
+    released_gradient: Callable[[Weights], Weights],
+    shape: tuple[int, int],
+    n_rows: float,
+    plan: Descent,
+) -> Weights:
+    """Descend from zero along released gradients; give the average of the last weights.
+
+    released_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
+    shape: Shape of the weights.
+    n_rows: The public, or released, number of rows.
+    """
+    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    first_averaged = int(plan.n_steps * (1 - plan.averaged))
+    for step in range(plan.n_steps):
+        gradient = released_gradient(weights) / n_rows
+        move = plan.momentum * move - plan.learning_rate * gradient
+        weights = on_weight_grid(weights + move)
+        if step >= first_averaged:
+            total += weights
+    return total / (plan.n_steps - first_averaged)
+
+
+def check_steps(n_steps: Any, max_gradient_norm: float) -> None:
+    """Check the settings of the descent."""
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise InvalidInputError(f"'n_steps' must be an integer >= 1. Got {n_steps!r}.")
+    if not 0 < max_gradient_norm < 2:
+        raise InvalidInputError(
+            f"'max_gradient_norm' must lie between 0 and 2. Got {max_gradient_norm} instead."
+        )
+
+
 def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights:
     """Descend along noisy gradients."""
     n_rows = float(records.public_rows or 0)
@@ -204,30 +284,28 @@ def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> W
         counts = records.release(ClassCounts(plan.loss.n_classes), plan.counter, receipt)
         n_rows = max(1.0, float(counts.sum()))
     gradients = plan.last.mechanism
-    max_gradient_norm = plan.settings.max_gradient_norm
+    longest = plan.settings.max_gradient_norm
     is_coarse = plan.settings.whiten  # rows are kept in single precision
-    limit = plan.budget.slope_limit(max_gradient_norm)
-    bits = coarse_bits(plan.loss, limit) if is_coarse else ROW_BITS
+    bits = coarse_bits(plan.loss, longest) if is_coarse else ROW_BITS
 
     def released_gradient(weights: Weights) -> Weights:
         at = ScoreWeights(weights).rounded if is_coarse else weights
-        statistic = plan.budget.gradient(max_gradient_norm, at, bits)
+        statistic = plan.budget.gradient(longest, at, bits)
         return records.release(statistic, gradients, receipt)  # [L6] a noisy gradient
 
     shape = (plan.loss.n_scores, records.width)
-    longest = plan.budget.slope_limit(max_gradient_norm)
     noise = math.sqrt(records.variance_of(gradients)) / n_rows
-    descent = _descent(plan.settings, longest, noise)
+    descent = _descent(plan.settings, noise)
     return descend(released_gradient, shape, n_rows, descent)
 
 
-def _descent(settings: LinearSettings, max_gradient_norm: float, noise: float) -> Descent:
+def _descent(settings: LinearSettings, noise: float) -> Descent:
     """The step by a public rule: noise moves the score of a unit row by SCORE_NOISE."""
     found = Descent.by_noise(
         settings.n_steps,
         noise,
         score_noise=SCORE_NOISE,
-        largest=LARGEST_STEP / max_gradient_norm,
+        largest=LARGEST_STEP / settings.max_gradient_norm,
         momentum=settings.momentum,
     )
     rate = settings.learning_rate

@@ -33,7 +33,7 @@ from sfumato.linear.fit import (
     release_projection,
     split_weights,
 )
-from sfumato.linear.rows import MOST_MINIMISED, LinearRows
+from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.moments.pca import check_n_components
 from sfumato.objectives.losses import LOSSES, Loss, loss_named
 from sfumato.private import PrivateEstimator
@@ -49,7 +49,7 @@ from sfumato.storage.forms import (
     refuse,
 )
 from sfumato.sums.grid import MOST_ROWS
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
 from sfumato.tables.schema import TableBounds
 
@@ -232,8 +232,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             The fitted estimator.
         """
         records, plan = self.plan(X, y, groups)
+        releases = plan.mechanisms()
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
-        receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
+        receipt = self._prepay(*releases)  # everything charged, then drawn
         device = None if lies_elsewhere(X) else X
         # An accelerator need not wait for noise: what is paid for is drawn meanwhile.
         ahead = is_accelerated(device)
@@ -291,8 +292,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         is_secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
         most_rows = self._most_rows if is_secret else records.most_rows
         self._check_settings()
-        settings = self._settings(records.width)
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
+        longest = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
+        settings = self._settings(records.width, longest)
         return records, LinearPlan.of(  # [L2] the budget divided
             self._budget(loss, records.width),
             settings,
@@ -300,7 +302,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             is_secret=records.public_rows is None,
         )
 
-    def _settings(self, n_features: int) -> LinearSettings:
+    def _settings(self, n_features: int, max_gradient_norm: float) -> LinearSettings:
         return LinearSettings(
             algorithm=self.algorithm,
             n_components=self._components_kept(n_features),
@@ -309,7 +311,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             n_steps=int(self.n_steps),
             learning_rate=self.learning_rate,
             momentum=self.momentum,
-            max_gradient_norm=self.max_gradient_norm,
+            max_gradient_norm=max_gradient_norm,
         )
 
     def _require_place_independence(self) -> None:

@@ -17,15 +17,14 @@ from sfumato.bounds import Bounds
 from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee, Unit
-from sfumato.linear.budget import Repeated
-from sfumato.linear.noisy_gradient import LARGEST_STEP, Descent, check_steps, descend
-from sfumato.linear.residuals import Beside, ResidualSum
+from sfumato.linear.fit import LARGEST_STEP, Descent, check_steps, descend
 from sfumato.linear.target_moments import TargetMoments, WithTarget
-from sfumato.mechanisms.base import require_epsilon
+from sfumato.mechanisms.base import Repeated, require_epsilon
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, numbers, one_of, real
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.gradients import ResidualSum
+from sfumato.sums.maps import Beside, IntoUnitBall
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment, Statistic

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.kernels.arrays import Array as AnyArray
-from sfumato.linear.rows import LinearRows, whitened_rows
+from sfumato.linear.rows import whitened_rows
 from sfumato.sums.grid import FINE_BITS, cut
-from sfumato.sums.maps import ROUNDING_MARGIN, IntoUnitBall
+from sfumato.sums.maps import ROUNDING_MARGIN, IntoUnitBall, LinearRows
 
 __all__ = ["TargetMoments", "WithTarget", "ridge_weights"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sfumato.accounting.receipt import Chargeable, Receipt, prepay
-from sfumato.events import Event
+from sfumato.events import Event, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
@@ -16,6 +17,7 @@ from sfumato.memory import RELEASED_COPIES, require_memory
 
 __all__ = [
     "Mechanism",
+    "Repeated",
     "noise_status",
     "require_epsilon",
     "require_room",
@@ -60,6 +62,22 @@ class Mechanism(ABC):
         if size and not isinstance(ledger, Receipt):
             require_room(size)
         prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
+
+
+@dataclass(frozen=True)
+class Repeated(Mechanism):
+    """A mechanism used `count` times, as it is paid for: one event that says so."""
+
+    mechanism: Mechanism
+    count: int
+
+    def event(self) -> Event:
+        """Describe all the releases without data."""
+        return RepeatedEvent(self.mechanism.event(), self.count)
+
+    def variance(self) -> float:
+        """Variance of the noise on one coordinate of one release."""
+        return self.mechanism.variance()
 
 
 def noise_status() -> Status:

@@ -14,15 +14,17 @@ from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of
 from sfumato.memory import fits_in_memory
-from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
 from sfumato.tables.encoder import TableEncoder
 
 __all__ = [
     "ROUNDING_MARGIN",
+    "Beside",
     "Centred",
     "Clipped",
     "Encoded",
     "IntoUnitBall",
+    "LinearRows",
     "MappedRows",
     "Projected",
     "RowMap",
@@ -34,6 +36,7 @@ BLOCK = 4096  # rows that are mapped together
 ROUNDING_MARGIN = (
     2.0**-40
 )  # rows are scaled a hair short of a length, so that rounding never passes it
+FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 
 
 class RowMap(Protocol):
@@ -205,6 +208,100 @@ class Projected:
         """Map rows of the unit ball; a centred row may be 2 long, so that halves are projected."""
         projected = 2 * exact_projection((rows - self.mean) / 2, self.basis)
         return cut(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRows:
+    """``z -> a``: rows of the unit ball projected, scaled to length 1, a constant appended.
+
+    Every step looks at one row at a time and every result is a multiple of a public power of two,
+    so that a row gives the same numbers alone, among others, and on any machine.
+
+    n_features: Numbers of a row z.
+    intercept: Append a constant: ``a = [z; c] / √(1 + c²)``.
+    projection (n_features, k): Public matrix with columns of length 1 at most and no singular value
+        above 1.
+    unit_length: Scale projected rows to length 1.
+    constant: c, the weight of the constant.
+    radius: Divide projected rows by this length instead, and scale back those that are longer.
+    """
+
+    n_features: int
+    intercept: bool
+    projection: Array = field(default=None, repr=False)
+    unit_length: bool = False
+    constant: float = 1.0
+    radius: float | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row a."""
+        kept = self.n_features if self.projection is None else int(self.projection.shape[1])
+        return kept + bool(self.intercept)
+
+    @property
+    def height(self) -> float:
+        """Of the constant in a row a."""
+        return self.constant / math.sqrt(1 + self.constant**2)
+
+    @property
+    def weights_before(self) -> NDArray[np.float64]:
+        """``B`` with ``w.a = (B w).z`` and the constant, where z is not scaled back."""
+        assert self.projection is not None  # noqa: S101 - for the type checker
+        assert self.radius is not None  # noqa: S101 - for the type checker
+        return np.asarray(self.projection / (self.radius * math.sqrt(1 + self.constant**2)))
+
+    def __call__(self, rows: Array) -> Array:
+        """Map rows of the unit ball."""
+        if self.projection is not None:
+            rows = self._projected(rows)
+        if self.intercept:
+            xp = namespace_of(rows)
+            ones = self.constant * xp.ones_like(rows[:, :1])
+            length = math.sqrt(1 + self.constant**2)
+            rows = xp.concat([rows, ones], axis=1) * ((1 - ROUNDING_MARGIN) / length)
+        return cut(rows, ROW_BITS)
+
+    def _projected(self, rows: Array) -> Array:
+        """Project exactly, and scale into the unit ball or to length 1."""
+        assert self.projection is not None  # noqa: S101 - for the type checker
+        projected = cut(exact_projection(rows, self.projection), FINE_BITS)
+        xp = namespace_of(rows)
+        squares = xp.sum(projected * projected, axis=1, keepdims=True)  # exact, 52 bits below 2
+        shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
+        if self.radius is not None:
+            shortest = max(self.radius**2, 2.0 ** (-2 * FINE_BITS))
+        limit = shortest * xp.ones_like(squares)
+        return projected * (
+            (1 - ROUNDING_MARGIN) / xp.sqrt(xp.where(squares > limit, squares, limit))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """A map of all numbers of a row but a target, which may stand beside them.
+
+    row_map: Of the first numbers.
+    has_target: Whether one number more stands in a row.
+    centre, scale: The target becomes ``(t - centre) / scale``, within FARTHEST.
+    """
+
+    row_map: RowMap
+    has_target: bool
+    centre: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """Numbers of a mapped row."""
+        return self.row_map.width + self.has_target
+
+    def __call__(self, rows: Array) -> Array:
+        """Map rows."""
+        if not self.has_target:
+            return self.row_map(rows)
+        target = np.clip((rows[:, -1:] - self.centre) / self.scale, -FARTHEST, FARTHEST)
+        return np.hstack([self.row_map(rows[:, :-1]), target])
 
 
 def exact_projection(rows: Array, basis: Array) -> Array:

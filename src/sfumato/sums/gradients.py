@@ -1,19 +1,18 @@
-"""Gradient descent on all rows, every gradient released with Gaussian noise.
+"""Sums of gradients at public weights: each row is treated alone and exactly.
 
-Each row is treated alone and exactly: rows are multiples of 2**-18 and weights of 2**-25, so that
-scores are exact doubles; slopes are rounded to multiples of 2**-18, and the products are summed
-exactly (`sfumato.sums`). Rows held in single precision are coarser, and so are their slopes; the
-sums are as exact (`sfumato.sums.singles`). What is released is therefore the exact real sum of
-terms that depend on one row each, in whatever order the machine adds.
+Rows are multiples of 2**-18 and weights of 2**-25, so that scores are exact doubles; slopes are
+rounded to multiples of 2**-18, and the products are summed exactly. Rows held in single precision
+are coarser, and so are their slopes; the sums are as exact (`sfumato.sums.singles`). What is
+released is therefore the exact real sum of terms that depend on one row each, in whatever order
+the machine adds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,66 +25,23 @@ from sfumato.sums.grid import ROW_BITS, cut, nearest
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.singles import ScoreWeights, SingleRows
-from sfumato.sums.statistics import Statistic
+from sfumato.sums.statistics import Codes, Statistic
 
 __all__ = [
-    "LARGEST_STEP",
     "LARGEST_WEIGHTS",
-    "Descent",
     "GradientSum",
-    "check_steps",
+    "ResidualSum",
     "coarse_bits",
-    "descend",
     "on_weight_grid",
     "shrunk",
 ]
 
-MOMENTUM, AVERAGED = 0.9, 0.5
-LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
 LARGEST_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
 COARSE = 128  # steps of the coarse grid of slopes in their largest length, per root of the scores
 
 Weights = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Descent:
-    """The public settings of a descent.
-
-    n_steps: T, the number of gradients released.
-    learning_rate: Step along the mean gradient.
-    momentum: Share of the last move that is made again.
-    averaged: Share of the steps, the last ones, whose weights are averaged.
-    """
-
-    n_steps: int
-    learning_rate: float
-    momentum: float
-    averaged: float
-
-    @classmethod
-    def by_noise(
-        cls,
-        n_steps: int,
-        noise: float,
-        *,
-        score_noise: float,
-        largest: float,
-        momentum: float = MOMENTUM,
-    ) -> Self:
-        """Give the step by a public rule: noise moves the score of a unit row by `score_noise`.
-
-        n_steps: The number of gradients.
-        noise: Deviation of the noise on a mean gradient.
-        score_noise: How far noise alone moves a score.
-        largest: The largest step, where there is hardly any noise.
-        momentum: Share of the last move that is made again.
-        """
-        total = math.sqrt(n_steps) * noise
-        rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
-        return cls(n_steps, rate, momentum, AVERAGED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +138,69 @@ class GradientSum(Statistic):
         return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
 
 
+@dataclass(frozen=True, eq=False)
+class ResidualSum(Statistic):
+    """``sum_i clip(w.aᵢ - tᵢ) aᵢ``: the gradient of Huber's loss, t the last number of a row.
+
+    A term is at most `max_gradient_norm` long; a record whose target is missing adds
+    nothing. Adding or removing a record moves the sum by `max_gradient_norm`, replacing one by
+    twice as much.
+
+    max_gradient_norm: Largest magnitude of a residual, below 2.
+    weights (1, m): As `on_weight_grid` gives them; the numbers a are multiples of ``2**-ROW_BITS``
+        in the unit ball.
+    joined: A bound on the rows of a person together, where persons are the unit.
+    """
+
+    max_gradient_norm: float
+    weights: Weights = field(repr=False)
+    joined: Joined | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return self.weights.shape
+
+    @property
+    def largest_term(self) -> float:
+        """A residual: numbers of a row are 1 at most."""
+        return self.max_gradient_norm
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - no classes
+        """Add up clipped residuals times rows."""
+        numbers, clipped = self._clipped(rows)
+        return clipped.T @ numbers
+
+    def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
+        """Do the same for persons, whose terms together keep the joint bound."""
+        numbers, clipped = self._clipped(rows)
+        if self.joined is not None:
+            clipped = shrunk(clipped, self.joined, None, numbers, size)
+        return clipped.T @ numbers
+
+    def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
+        """Twice the joint bound (replace) or the bound (add or remove)."""
+        if self.joined is None or self.joined.unit != unit:
+            return None
+        return self.joined.length(1) * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    def _clipped(self, rows: Array) -> tuple[Weights, Weights]:
+        """Give the numbers of rows and their residuals, clipped and on the grid."""
+        numbers, target = np.ascontiguousarray(rows[:, :-1]), rows[:, -1:]
+        residuals = numbers @ np.ascontiguousarray(self.weights.T) - target
+        residuals = np.where(np.isnan(residuals), 0.0, residuals)
+        clipped = cut(
+            np.clip(residuals, -self.max_gradient_norm, self.max_gradient_norm)
+            * (1 - ROUNDING_MARGIN),
+            ROW_BITS,
+        )
+        return numbers, clipped
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
+        return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
+
+
 def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int) -> Array:
     """Scale the slopes of each person by her own factor, and cut them to the grid again.
 
@@ -227,36 +246,3 @@ def on_weight_grid(weights: Weights) -> Weights:
     weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
     return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
-
-
-def descend(
-    released_gradient: Callable[[Weights], Weights],
-    shape: tuple[int, int],
-    n_rows: float,
-    plan: Descent,
-) -> Weights:
-    """Descend from zero along released gradients; give the average of the last weights.
-
-    released_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
-    shape: Shape of the weights.
-    n_rows: The public, or released, number of rows.
-    """
-    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    first_averaged = int(plan.n_steps * (1 - plan.averaged))
-    for step in range(plan.n_steps):
-        gradient = released_gradient(weights) / n_rows
-        move = plan.momentum * move - plan.learning_rate * gradient
-        weights = on_weight_grid(weights + move)
-        if step >= first_averaged:
-            total += weights
-    return total / (plan.n_steps - first_averaged)
-
-
-def check_steps(n_steps: Any, max_gradient_norm: float) -> None:
-    """Check the settings of the descent."""
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
-        raise InvalidInputError(f"'n_steps' must be an integer >= 1. Got {n_steps!r}.")
-    if not 0 < max_gradient_norm < 2:
-        raise InvalidInputError(
-            f"'max_gradient_norm' must lie between 0 and 2. Got {max_gradient_norm} instead."
-        )
