@@ -100,8 +100,8 @@ class LinearSettings:
     n_components: Columns of the projection, or all features.
     whiten: Scale the components to equal spread.
     intercept: Append a constant to the rows.
-    n_steps, learning_rate, momentum, max_gradient_norm: Of the descent; a learning rate of None is found by a
-        public rule.
+    n_steps, learning_rate, momentum, max_gradient_norm: Of the descent; a learning
+        rate of None is found by a public rule, and no slope of the loss is longer than the norm.
     """
 
     algorithm: str
