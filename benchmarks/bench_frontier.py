@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording import mnist, timed, write
-from sfumato.bounds import Bounds
 from sfumato.image_features.hog import HOGFeatures
 from sfumato.image_features.random_process import RandomProcessFeatures
 from sfumato.image_features.scattering import ScatteringFeatures
 from sfumato.kernels.arrays import namespace_of
 from sfumato.linear.private import PrivateLinearClassifier
+from sfumato.tables.bounds import Bounds
 
 DELTA = 1e-5
 RELATIONS = ("add_or_remove_one", "replace_one")

@@ -33,10 +33,10 @@ from sfumato import (
     ScatteringFeatures,
     TableEncoder,
 )
-from sfumato.cells import as_number, as_rows
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.tape import Released, taped
 from sfumato.private import PrivateEstimator
+from sfumato.tables.cells import as_number, as_rows
 from sfumato.testing.case import fit
 from tests.test_common import CASES, INSTANCES
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.accounting.ledger import Ledger
     from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-    from sfumato.bounds import Bounds
     from sfumato.ellipsoids import (
         LargeMarginGaussianClassifier,
         PrivateLargeMarginGaussianClassifier,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from sfumato.search import PrivateSearchCV
     from sfumato.storage.models import load, save
     from sfumato.tables import TableBounds, TableEncoder
+    from sfumato.tables.bounds import Bounds
     from sfumato.transfer import PrivateTransferClassifier
 
 __all__ = [
@@ -107,7 +107,7 @@ if find_spec("fcntl") is None:  # said at once, not by whichever room is importe
 _ROOMS = {
     "sfumato.accounting.ledger": ("Ledger",),
     "sfumato.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
-    "sfumato.bounds": ("Bounds",),
+    "sfumato.tables.bounds": ("Bounds",),
     "sfumato.functions": (
         "PrivateDensity",
         "PrivateKernelClassifier",

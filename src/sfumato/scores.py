@@ -20,7 +20,6 @@ from sklearn.base import is_regressor
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.cells import as_cells, as_numbers
 from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
@@ -35,6 +34,7 @@ from sfumato.sums.grid import FINE_BITS, cut
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import SecondMoment
+from sfumato.tables.cells import as_cells, as_numbers
 from sfumato.tables.frames import is_table
 from sfumato.tables.schema import TableBounds
 

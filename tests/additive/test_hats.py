@@ -7,9 +7,9 @@ import pytest
 
 from sfumato.additive.columns import PublicColumns
 from sfumato.additive.hats import HatRows
-from sfumato.bounds import Bounds
 from sfumato.exceptions import MissingBoundsError
 from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
 
 COLUMNS = PublicColumns(
     ("age", "town", "pay"), (0.0, 0.0, -5.0), (100.0, 3.0, 5.0), (None, ("a", "b", "c"), None)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import (
     InvalidInputError,
     RefutedGuaranteeWarning,
@@ -19,6 +18,7 @@ from sfumato.fabrication.smoothing import Stop, fabricate_rows
 from sfumato.mechanisms.tape import taped
 from sfumato.papers.hulls import PrintedFabricator
 from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
 

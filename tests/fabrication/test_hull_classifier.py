@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from sfumato.accounting.ledger import Ledger
-from sfumato.bounds import Bounds
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -28,6 +27,7 @@ from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.mechanisms.tape import taped
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.papers.hulls import PrintedAffineHullClassifier
+from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
 from tests.hulls.literal import LiteralDeepHull

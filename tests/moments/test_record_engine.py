@@ -7,7 +7,6 @@ import pytest
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import prepay
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.moments.gaussians import ClassGaussians
 from sfumato.moments.record_engine import (
@@ -20,6 +19,7 @@ from sfumato.moments.record_engine import (
 )
 from sfumato.sums import ArrayRecords, Records
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise
 
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.bounds import Bounds
 from sfumato.guarantee import Relation
 from sfumato.sums import ClassCounts, ClassMoments, MeanAndSquares, SecondMoment, Statistic
 from sfumato.sums.grid import FINE_BITS, MOST_ROWS, QUANTUM
 from sfumato.sums.maps import Centred, IntoUnitBall, RowMap
+from sfumato.tables.bounds import Bounds
 
 
 @pytest.mark.parametrize(

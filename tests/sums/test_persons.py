@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from sfumato.additive.knots import PlaceCounts
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.objectives.losses import loss_named
 from sfumato.sums import (
@@ -35,6 +34,7 @@ from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.maps import Clipped
 from sfumato.sums.persons import Joined, PersonSum, PersonUnit, choose
 from sfumato.sums.records import _as_doubles
+from sfumato.tables.bounds import Bounds
 
 WIDTH, CLASSES, MOST = 3, 2, 3
 WAYS = ("average", "sum")

@@ -11,7 +11,6 @@ import pytest
 
 import sfumato
 from sfumato.accounting.receipt import prepay
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.sums import (
@@ -26,6 +25,7 @@ from sfumato.sums import (
 from sfumato.sums.grid import QUANTUM, ROW_BITS, SecretSum, cut, revealed
 from sfumato.sums.maps import Centred, IntoUnitBall, Projected
 from sfumato.sums.statistics import Parts
+from sfumato.tables.bounds import Bounds
 
 WIDTH, CLASSES = 3, 2
 STATISTICS: list[Statistic] = [

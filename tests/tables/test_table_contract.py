@@ -23,11 +23,11 @@ from benchmarks.odd_tables import (
     with_line,
 )
 from sfumato import Bounds, Fabricator, PrivateTransferClassifier
-from sfumato.cells import as_rows
 from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
 from sfumato.jobs.publishing import release_table
 from sfumato.mechanisms.entropy import seeded
 from sfumato.tables import TableEncoder
+from sfumato.tables.cells import as_rows
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
 from sfumato.testing.inspection import described, first_difference

@@ -18,12 +18,12 @@ from sfumato.additive.fit import AdditiveScores
 from sfumato.additive.hats import HatRows
 from sfumato.additive.pairs import MOST_PAIRS, PairRows
 from sfumato.additive.plan import KnotRule, PairRule
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Relation, Unit
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.storage.forms import Form, numbers, refuse
 from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.frames import is_table
 
 __all__ = ["FEWER_PASSES", "STORED_SCORES", "AdditiveModel"]

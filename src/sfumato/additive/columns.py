@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import MissingBoundsError
 from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 

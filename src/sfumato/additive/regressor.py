@@ -15,8 +15,6 @@ from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.calibration import release_calibration
 from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
-from sfumato.bounds import Bounds
-from sfumato.cells import as_numbers
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee
@@ -27,6 +25,8 @@ from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables import TableBounds
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_numbers
 
 __all__ = ["PrivateAdditiveRegressor"]
 

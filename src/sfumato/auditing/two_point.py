@@ -24,7 +24,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import check_random_state, get_tags
 
 from sfumato.auditing.empirical import EmpiricalEpsilon, epsilon_from_outputs
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.events import GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.guarantee import Guarantee, Relation, Unit
@@ -39,6 +38,7 @@ from sfumato.mechanisms import (
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
 from sfumato.mechanisms.tape import Released, Tape, taped
 from sfumato.parallel import map_in_parallel
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.testing.case import fit, rows_of_a_person
 from sfumato.testing.inspection import equal_to_the_bit, leaves
 from sfumato.testing.taint import taint_test

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.ellipsoids.budget import LargeMarginBudget
 from sfumato.ellipsoids.losses import MarginLoss
 from sfumato.ellipsoids.objective import (
@@ -30,6 +29,7 @@ from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.maps import IntoUnitBall, MappedRows, exact_projection
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLargeMarginGaussianClassifier"]

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.additive.knots import EDGES
-from sfumato.bounds import Bounds
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import (
@@ -52,6 +51,7 @@ from sfumato.storage.forms import (
 )
 from sfumato.sums.elsewhere import are_rows
 from sfumato.sums.records import Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.frames import LIBRARIES, is_table, library_of
 from sfumato.tables.schema import TableBounds
 

@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.composition import compose
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.fabrication.public_rules import PublicScale
@@ -24,6 +23,7 @@ from sfumato.kernels.arrays import cast, like, namespace_of
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
 from sfumato.sums.records import Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]

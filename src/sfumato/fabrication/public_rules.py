@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Relation
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "LARGEST_BRANCH",

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, Traffic, described
@@ -33,6 +32,7 @@ from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.maps import RowMap
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["TRUST", "Federation"]

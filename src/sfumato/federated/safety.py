@@ -22,7 +22,6 @@ from sfumato.additive.fit import AdditiveScores, First
 from sfumato.additive.hats import HatRows
 from sfumato.additive.knots import PlaceTree
 from sfumato.additive.pairs import HatSums, PairRows, SideMeans
-from sfumato.bounds import Bounds
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Relation
 from sfumato.linear.target_moments import WithTarget
@@ -32,6 +31,7 @@ from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.maps import Beside, Centred, Encoded, IntoUnitBall, LinearRows, Projected
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, SecondMoment
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["require_safe"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.cells import as_rows
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.cells import as_rows
 
 __all__ = ["BY_LABEL", "SCENARIOS", "spread"]
 

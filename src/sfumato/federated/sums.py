@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.bounds import Bounds
 from sfumato.engines.opening import unknown_record
 from sfumato.engines.reading import BatchReader
 from sfumato.events import Event, event_from_dict, flatten
@@ -34,6 +33,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.sums.records import ArrayRecords, Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["BEGIN", "CHECK", "DESCRIBE", "RELEASE", "STEPS", "PartySums", "sum_digest"]

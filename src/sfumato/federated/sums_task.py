@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from sklearn.base import clone
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.federated.carrying import Carrier, SumRound
 from sfumato.federated.records import TRUST, Federation
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["SumsTask"]

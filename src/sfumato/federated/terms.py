@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.accounting.composition import epsilon_spent
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.events import Event
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Relation, Unit
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["Terms", "labels_of"]

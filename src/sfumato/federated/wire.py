@@ -21,7 +21,6 @@ from sfumato.additive.hats import HatRows
 from sfumato.additive.knots import PlaceTree
 from sfumato.additive.pairs import HatSums, PairRows, SideMeans, Sides
 from sfumato.additive.probabilities import ScoreBins
-from sfumato.bounds import Bounds
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.fabrication.label_tree import Coarse
@@ -37,6 +36,7 @@ from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.maps import Beside, Centred, Clipped, Encoded, IntoUnitBall, LinearRows, Projected
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 

@@ -11,7 +11,6 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.objectives.certified import VectorLoss, minimise, minimise_jointly
@@ -24,6 +23,7 @@ from sfumato.objectives.score_losses import (
     SoftmaxLoss,
 )
 from sfumato.storage.forms import Form, labels, one_of, one_score_for_two
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelClassifier"]

@@ -11,7 +11,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.bounds import Bounds
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
@@ -47,6 +46,7 @@ from sfumato.storage.forms import (
 from sfumato.sums import Records
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Clipped, MappedRows
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateDensity"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["Domain", "as_points"]
 

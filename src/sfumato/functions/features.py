@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import pdtrc
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain, as_points
 from sfumato.kernels import GaussianKernel, Kernel, KernelExpansion, kernel_from_dict
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "NUGGET",

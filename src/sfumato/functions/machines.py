@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.features import FeatureMap
 from sfumato.functions.maps import features_from_dict, stored_features
@@ -27,6 +26,7 @@ from sfumato.objectives.certified import gradient_rounding
 from sfumato.objectives.feature_rows import FeatureRows
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, numbers, real
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["STORED_MACHINE", "PrivateKernelMachine", "minimiser_budget"]
 

@@ -12,7 +12,6 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.functions.features import KnotFeatures
 from sfumato.functions.plotting import plot_curve
@@ -24,6 +23,7 @@ from sfumato.storage.forms import Form, known_bounds, numbers, one_of, real, ref
 from sfumato.sums.grid import cut
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
 from sfumato.sums.statistics import Statistic
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateMeanCurve", "smoothing_weights"]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.functions.domain import Domain, Key
 from sfumato.functions.features import FeatureMap, Function
@@ -22,6 +21,7 @@ from sfumato.kernels import ExponentialKernel, Kernel, kernel_from_dict
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
 from sfumato.storage.databases import fork_safe_lock
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["OnlineFunction"]
 

@@ -13,11 +13,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
 from sfumato.functions.features import TaylorFeatures, as_gaussian, whitened_box
 from sfumato.kernels import Kernel
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["PeriodicFeatures"]
 

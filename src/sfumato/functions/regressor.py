@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
-from sfumato.bounds import Bounds
-from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.objectives.certified import minimise
 from sfumato.objectives.score_losses import InsensitiveLoss, Loss, ScoreHuberLoss
 from sfumato.storage.forms import Form, refuse
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_numbers
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelRegressor"]

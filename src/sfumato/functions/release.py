@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
 from sfumato.accounting.receipt import Chargeable
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain, as_points
 from sfumato.functions.features import (
@@ -28,6 +27,7 @@ from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, KernelExp
 from sfumato.kernels.bridge import MarkovLine
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "ReleasedFunction",

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RegularGridInterpolator
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.functions.domain import Domain
 from sfumato.functions.features import FeatureMap, TaylorFeatures
@@ -29,6 +28,7 @@ from sfumato.functions.sensitivity import (
 )
 from sfumato.kernels import GaussianKernel, KernelExpansion
 from sfumato.kernels.bridge import MarkovLine
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["GaussianSpace", "SobolevSpace", "public_features"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import PUBLIC_LABELS
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.columns import arrow, arrow_kind, type_of
 from sfumato.tables.dates import is_date
 from sfumato.tables.facts import Column, Target

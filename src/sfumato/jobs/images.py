@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.jobs.pipeline import PrivacyRequest
 from sfumato.linear.images import PrivateImageClassifier
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow
 
 __all__ = ["Images", "are_images", "fit_images", "predict_images", "read_images"]

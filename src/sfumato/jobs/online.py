@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.composition import epsilon_spent
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.functions import OnlineFunction, release_function
 from sfumato.functions.domain import Domain
@@ -26,6 +25,7 @@ from sfumato.jobs.publishing import chosen_columns
 from sfumato.kernels import ExponentialKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.facts import Feature
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds

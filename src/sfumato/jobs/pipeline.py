@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
@@ -30,6 +29,7 @@ from sfumato.jobs.streaming import fit_in_batches, fit_rows, whole_table
 from sfumato.moments import PrivateGaussianClassifier
 from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow, arrow_kind, codes_of, read_as
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Target

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.engines import LocalParts, Partitions
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation
 from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.sums import BatchRecords
 from sfumato.sums.maps import Encoded
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 

@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.image_features import HOGFeatures, RandomProcessFeatures, ScatteringFeatures
@@ -20,6 +19,7 @@ from sfumato.kernels.arrays import is_from_another_library, like, namespace_of
 from sfumato.linear.private import PrivateLinearClassifier
 from sfumato.private import checked_rows
 from sfumato.storage.forms import Form, labels, listed, model_of, numbers, refuse
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["IMAGE_FEATURES", "PrivateImageClassifier"]
 

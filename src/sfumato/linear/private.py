@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
@@ -51,6 +50,7 @@ from sfumato.storage.forms import (
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLinearClassifier"]

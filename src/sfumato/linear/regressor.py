@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Receipt
-from sfumato.bounds import Bounds
-from sfumato.cells import as_numbers
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.linear.fit import LARGEST_STEP, Descent, check_steps, descend
@@ -28,6 +26,8 @@ from sfumato.sums.maps import Beside, IntoUnitBall
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment, Statistic
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_numbers
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLinearRegressor"]

@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Unit
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
@@ -19,6 +18,7 @@ from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_ga
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, integers, known_bounds, labels, numbers, real
 from sfumato.sums import Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateGaussianClassifier"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import Bounds
 from sfumato.storage.forms import numbers, refuse
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "CentredGaussians",

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Self
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
-from sfumato.bounds import Bounds
 from sfumato.guarantee import Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.moments.gaussians import gaussians_from_moments
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, labels, numbers
 from sfumato.sums import ClassMoments, Records
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateMoments"]

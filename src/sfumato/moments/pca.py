@@ -10,13 +10,13 @@ from scipy.linalg import eigh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Unit
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, numbers, whole
 from sfumato.sums import Records, SecondMoment
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivatePCA", "check_n_components", "top_eigenvectors"]

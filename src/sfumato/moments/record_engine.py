@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.receipt import Receipt
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
@@ -36,6 +35,7 @@ from sfumato.moments.pca import top_eigenvectors
 from sfumato.sums import ClassMoments, MeanAndSquares, Records, SecondMoment, Statistic
 from sfumato.sums.maps import Centred, Projected
 from sfumato.sums.statistics import Parts
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "PARTS",

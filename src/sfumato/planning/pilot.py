@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.accounting.receipt import prepay
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.planning.curves import SHARES, forecast, has_curves
@@ -19,6 +18,7 @@ from sfumato.planning.models import CLASSIFIERS, REGRESSORS
 from sfumato.search.candidates import planned_events
 from sfumato.search.scores import ScoreSum, row_scores, scorer_for
 from sfumato.sums.records import ArrayRecords
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.planning.curves import has_curves, scores, skills
 from sfumato.planning.models import CLASSIFIERS, REGRESSORS
 from sfumato.planning.simulation import SCENARIOS, Shape, simulated, simulated_numbers
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["Plan", "PlannedModel", "plan", "simulated_scores"]
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
-from sfumato.cells import as_cells
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, to_numpy
@@ -18,6 +17,7 @@ from sfumato.private import PrivateEstimator
 from sfumato.sums.grid import cut
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
+from sfumato.tables.cells import as_cells
 from sfumato.tables.frames import columns_of, is_table
 
 __all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "score_records", "scorer_for"]

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import SfumatoError, StoredModelError
 from sfumato.guarantee import Guarantee
 
@@ -310,7 +309,8 @@ def model_of(*names: str, **attributes: str) -> Check:
 
 def known_bounds(value: Any, place: str, sizes: Sizes) -> None:
     """Ask for public bounds of rows of d numbers."""
-    from sfumato.tables.encoder import TableEncoder  # here: tables stand above
+    from sfumato.tables.bounds import Bounds  # here: tables stand above
+    from sfumato.tables.encoder import TableEncoder
     from sfumato.tables.schema import TableBounds
 
     try:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.guarantee import Guarantee
 from sfumato.kernels.arrays import is_from_another_library, to_numpy
@@ -98,7 +97,7 @@ class Encoder:
             return items if kind is list else {"tuple": items}
         if kind is dict:
             return {"dict": self._dict(value, place, depth)}
-        if kind is Bounds:
+        if _is_bounds(kind):
             return {"bounds": self._fields(vars(value), place, depth)}
         if kind.__name__ == "TableBounds":
             return {"table": self.value(value.to_record(), place, depth + 1)}
@@ -159,6 +158,12 @@ def _plain_number(value: Any) -> Any:
     raise TypeError(f"a value is a {type(value).__name__}")
 
 
+def _is_bounds(kind: type) -> bool:
+    from sfumato.tables.bounds import Bounds  # here: tables stand above
+
+    return kind is Bounds
+
+
 class Decoder:
     """Build values of the known kinds only; every array member is used exactly once."""
 
@@ -168,7 +173,7 @@ class Decoder:
         self.unused = members.array_names()
         self.kinds: dict[str, Callable[[Any], Any]] = {
             "array": self._array,
-            "bounds": lambda record: Bounds(**self._fields(record)),
+            "bounds": self._bounds,
             "dict": self._fields,
             "float": float,
             "guarantee": Guarantee.from_dict,
@@ -178,6 +183,11 @@ class Decoder:
             "table": self._table,
             "tuple": lambda items: tuple(self.value(item) for item in items),
         }
+
+    def _bounds(self, record: Any) -> Any:
+        from sfumato.tables.bounds import Bounds  # here: tables stand above
+
+        return Bounds(**self._fields(record))
 
     def _table(self, record: Any) -> Any:
         from sfumato.tables.schema import TableBounds  # here: tables stand above
@@ -239,7 +249,7 @@ class Decoder:
         return array
 
 
-def _table_bounds(encoding: Any, bounds: Bounds) -> Any:
+def _table_bounds(encoding: Any, bounds: Any) -> Any:
     """Give the bounds of a table from what version 0.1.0 stored of them."""
     from sfumato.tables.schema import TableBounds  # here: tables stand above
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sfumato.cells import TIME_KINDS, as_cells
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.cells import TIME_KINDS, as_cells
 
 __all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
 

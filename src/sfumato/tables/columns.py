@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import as_number, cells_of, real_text
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.cells import as_number, cells_of, real_text
 
 __all__ = [
     "arrow",

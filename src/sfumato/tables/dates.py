@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.cells import cells_of
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables.cells import cells_of
 from sfumato.tables.columns import (
     arrow,
     as_column,

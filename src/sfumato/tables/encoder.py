@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from sfumato.bounds import Bounds
-from sfumato.cells import as_rows, checked_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.storage.forms import Form, flag, known_bounds
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_rows, checked_rows
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 from sfumato.tables.frames import column_names, is_table, table_from

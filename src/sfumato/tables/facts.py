@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import (
     arrow_kind,
     as_column,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import check_persons
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables import bounds_file
+from sfumato.tables.bounds import check_persons
 from sfumato.tables.facts import Column, Feature, Target, refuse_unknown
 from sfumato.tables.frames import column_names, columns_of
 from sfumato.tables.text import TextFormat

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from sfumato.bounds import Bounds
 from sfumato.guarantee import Relation, Unit
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["PrivateCase", "fit", "neighbours", "rows_of_a_person"]
 

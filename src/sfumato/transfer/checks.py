@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import PUBLIC_LABELS
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.public_rules import PublicScale, require_entries
 from sfumato.guarantee import Unit
@@ -18,6 +17,7 @@ from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import on_the_host
 from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.private import checked_rows
+from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.transfer.protection import TargetRelease
 from sfumato.transfer.source import PLANS, PlannedSource
 from sfumato.transfer.target import require_start, sound_rows, target_codes

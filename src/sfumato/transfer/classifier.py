@@ -15,7 +15,6 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
@@ -24,6 +23,7 @@ from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.storage.forms import Form
 from sfumato.storage.models import load, save
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 from sfumato.transfer.checks import (
     TransferSource,

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.bounds import Bounds
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
 from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
@@ -20,6 +19,7 @@ from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.tables.bounds import Bounds
 from sfumato.transfer.gaussians import SourceGaussians, from_noisy_rows, from_released
 
 __all__ = ["PLANS", "PlannedSource", "planned_entries", "planned_sums", "source_reach"]

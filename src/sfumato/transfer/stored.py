@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sfumato.bounds import Bounds
 from sfumato.guarantee import Guarantee
 from sfumato.moments.gaussians import stored_gaussians
 from sfumato.storage.forms import (
@@ -25,6 +24,7 @@ from sfumato.storage.forms import (
     seed,
     whole,
 )
+from sfumato.tables.bounds import Bounds
 from sfumato.transfer.start import LABELS, SHAPE, SOURCE
 
 __all__ = ["STORED_TRANSFER", "check_transfer", "heard_sources"]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounds import label_places
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import moderate
 from sfumato.mappings.classifier import MembershipClassifier
+from sfumato.tables.bounds import label_places
 
 __all__ = [
     "NOT_PROTECTED",

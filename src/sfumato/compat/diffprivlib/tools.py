@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import prepay
-from sfumato.cells import as_cells, as_numbers, as_rows
 from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation, Unit
@@ -21,6 +20,7 @@ from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.sums.counts import CountTables, Powers
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Statistic
+from sfumato.tables.cells import as_cells, as_numbers, as_rows
 
 __all__ = [
     "count_nonzero",

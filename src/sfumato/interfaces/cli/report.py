@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.interfaces.cli import options
@@ -20,6 +19,7 @@ from sfumato.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
 from sfumato.jobs.pipeline import table_for
 from sfumato.report import Audit, LedgerExtract, Office, Report, Result
 from sfumato.storage.models import load
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.schema import TableBounds
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from sfumato.bounds import Bounds
 from sfumato.federated.linear import LinearTask
 from sfumato.federated.party import Party
 from sfumato.federated.simulation import simulate
@@ -22,6 +21,7 @@ from sfumato.federated.terms import Terms
 from sfumato.linear.classifier import LinearClassifier
 from sfumato.linear.private import PrivateLinearClassifier
 from sfumato.papers.federated_svm.printed import PrintedDPML
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["METHODS", "PRINTED", "RAW", "STRICT", "UNIT", "Federation", "printed_federation"]
 

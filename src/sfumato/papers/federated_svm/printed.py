@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.bounds import Bounds
 from sfumato.events import NonPrivateEvent
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
@@ -32,6 +31,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
 from sfumato.objectives.losses import HuberLoss
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["PrintedBudget", "PrintedDPML", "printed_budget"]
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.bounds import Bounds
 from sfumato.functions.density import PrivateDensity
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.functions.printed import PrintedDensity
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["ENTRIES", "printed_noise", "two_peaks"]
 

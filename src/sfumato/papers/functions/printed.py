@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.classifier import BINARY
 from sfumato.functions.domain import Domain
@@ -28,6 +27,7 @@ from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.process import SLACK
 from sfumato.objectives.certified import minimise
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "PrintedDensity",

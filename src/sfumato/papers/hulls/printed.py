@@ -17,7 +17,6 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import prepay
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.events import NonPrivateEvent
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.fabrication.engines import (
@@ -35,6 +34,7 @@ from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.hulls.search import fit_branches
 from sfumato.parallel import map_in_parallel
 from sfumato.private import PrivateEstimator
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 
 __all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]
 

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.auditing import density_difference
-from sfumato.bounds import Bounds
 from sfumato.fabrication import PrivateAffineHullClassifier
 from sfumato.hulls import AffineHullClassifier
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.hulls.printed import PrintedAffineHullClassifier
 from sfumato.parallel import map_in_parallel
+from sfumato.tables.bounds import Bounds
 
 __all__ = [
     "BROKEN",

@@ -12,7 +12,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import prepay
-from sfumato.bounds import Bounds
 from sfumato.ellipsoids.losses import MarginLoss
 from sfumato.ellipsoids.objective import (
     LargeMarginObjective,
@@ -29,6 +28,7 @@ from sfumato.guarantee import Guarantee, Relation, Status
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.private import PrivateEstimator
 from sfumato.sums.maps import IntoUnitBall
+from sfumato.tables.bounds import Bounds
 
 __all__ = ["PrintedLargeMarginClassifier", "PrintedObjective"]
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.bounds import Bounds
 from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.mappings.printed import PrintedTransfer
+from sfumato.tables.bounds import Bounds
 from sfumato.transfer.classifier import PrivateTransferClassifier
 
 __all__ = [

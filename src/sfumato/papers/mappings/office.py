@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import LinearSVC
 
-from sfumato.bounds import Bounds
 from sfumato.datasets.catalogue import FOLDER_VARIABLE
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.mappings.digits import BROKEN, known_labels, public_target
 from sfumato.papers.mappings.printed import PrintedTransfer
+from sfumato.tables.bounds import Bounds
 from sfumato.transfer.classifier import PrivateTransferClassifier
 
 __all__ = ["ENTRIES", "FILE", "PRINTED", "domain"]

@@ -19,7 +19,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
 from sfumato.fabrication.public_rules import PublicScale, require_entries
@@ -29,6 +28,7 @@ from sfumato.mappings.many import seed_from
 from sfumato.mappings.mapping import MembershipMapping
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.transfer.target import (
     NOT_PROTECTED,
     WARNING,

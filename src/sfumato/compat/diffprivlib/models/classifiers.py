@@ -10,11 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.additive import PrivateAdditiveClassifier
-from sfumato.bounds import PUBLIC_LABELS, Bounds
 from sfumato.compat.diffprivlib.accountant import BudgetAccountant
 from sfumato.compat.diffprivlib.models.shell import DELTA, Array, Shell, box, box_of_columns
 from sfumato.linear import PrivateLinearClassifier
 from sfumato.moments import PrivateGaussianClassifier
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 
 __all__ = ["GaussianNB", "LogisticRegression", "RandomForestClassifier"]
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
-from sfumato.cells import as_rows
 from sfumato.compat.diffprivlib.accountant import Bill, BudgetAccountant
 from sfumato.exceptions import MissingBoundsError
 from sfumato.guarantee import Guarantee
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_rows
 
 __all__ = ["DELTA", "Array", "Shell", "box", "box_of_columns"]
 

@@ -8,12 +8,12 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.bounds import Bounds
-from sfumato.cells import as_rows
 from sfumato.compat.diffprivlib.accountant import BudgetAccountant
 from sfumato.compat.diffprivlib.models.shell import DELTA, Array, Shell, box
 from sfumato.exceptions import UnsupportedModeError
 from sfumato.moments import PrivateMoments, PrivatePCA
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import as_rows
 
 __all__ = ["PCA", "StandardScaler"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.tables.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 
 __all__ = ["MOST_PERSON_ROWS", "WAYS", "Bounds", "check_persons", "label_places"]
 
