@@ -22,7 +22,7 @@ from benchmarks.bench_frontier import images, set_aside
 from benchmarks.recording import write
 from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.image_features import random_process
-from sfumato.image_features.images import unit_length
+from sfumato.image_features.images import as_colours, unit_length
 from sfumato.image_features.scattering import ScatteringFeatures, shortened
 
 EPSILONS, DELTA = (1.0, 3.0, 8.0), 1e-5
@@ -55,7 +55,7 @@ def kept(features: Any, n_kept: int, block: int = 2048) -> Any:
 
 def net(parts: Any, *, roots: bool = False) -> Maker:
     def features(pixels: Any) -> Any:
-        maps = random_process._maps(random_process._as_colours(pixels.float()))
+        maps = random_process._maps(as_colours(pixels.float()))
         cells = [random_process._cells(maps[name], grid, what) for name, grid, what in parts]
         cells = [cell.clamp(min=0).sqrt() for cell in cells] if roots else cells
         return torch.cat([unit_length(cell) for cell in cells], dim=1)

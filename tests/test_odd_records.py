@@ -29,6 +29,7 @@ from sfumato import (
     PrivateKernelRegressor,
     PrivateSearchCV,
     PrivateTransferClassifier,
+    RandomPatchFeatures,
     RandomProcessFeatures,
     ScatteringFeatures,
     TableEncoder,
@@ -389,6 +390,7 @@ READS_CELLS = (
     PrivateSearchCV,
     TableEncoder,
     HOGFeatures,
+    RandomPatchFeatures,
     RandomProcessFeatures,
     ScatteringFeatures,
 )

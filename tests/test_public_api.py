@@ -48,6 +48,7 @@ PUBLIC = [
     "PrivatePCA",
     "PrivateSearchCV",
     "PrivateTransferClassifier",
+    "RandomPatchFeatures",
     "RandomProcessFeatures",
     "ScatteringFeatures",
     "TableBounds",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from sfumato.image_features import (
         HOGFeatures,
+        RandomPatchFeatures,
         RandomProcessFeatures,
         ScatteringFeatures,
     )
@@ -82,6 +83,7 @@ __all__ = [
     "PrivatePCA",
     "PrivateSearchCV",
     "PrivateTransferClassifier",
+    "RandomPatchFeatures",
     "RandomProcessFeatures",
     "ScatteringFeatures",
     "TableBounds",
@@ -127,7 +129,12 @@ _ROOMS = {
         "MembershipMapping",
         "WideMembershipAutoencoder",
     ),
-    "sfumato.image_features": ("HOGFeatures", "RandomProcessFeatures", "ScatteringFeatures"),
+    "sfumato.image_features": (
+        "HOGFeatures",
+        "RandomPatchFeatures",
+        "RandomProcessFeatures",
+        "ScatteringFeatures",
+    ),
     "sfumato.linear": (
         "LinearClassifier",
         "PrivateImageClassifier",

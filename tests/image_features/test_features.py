@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from scipy.ndimage import convolve
 
-from sfumato import HOGFeatures, RandomProcessFeatures, ScatteringFeatures, load, save
+from sfumato import (
+    HOGFeatures,
+    RandomPatchFeatures,
+    RandomProcessFeatures,
+    ScatteringFeatures,
+    load,
+    save,
+)
 from sfumato.exceptions import InvalidInputError
 from sfumato.image_features import scattering
 from sfumato.kernels.arrays import to_numpy
@@ -20,6 +27,13 @@ KINDS = [
     ScatteringFeatures((4, 5, 3), n_orientations=4),
     ScatteringFeatures((8, 8), n_scales=1, n_groups=1),
     ScatteringFeatures((4, 5, 3), n_orientations=4, mirror="average", n_projected=50, seed=3),
+]
+
+GENERATED = [
+    RandomProcessFeatures((16, 16)),
+    RandomProcessFeatures((8, 9, 3)),
+    RandomPatchFeatures((9, 8, 3), n_filters=100, n_projected=300),
+    RandomPatchFeatures((16, 16), n_filters=30, n_projected=None, mirror=None),
 ]
 
 
@@ -45,7 +59,7 @@ def test_rows_lie_in_the_unit_ball_and_stand_alone(features, rng):
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize(
     "features",
-    [*KINDS, RandomProcessFeatures((16, 16)), RandomProcessFeatures((8, 9, 3))],
+    [*KINDS, *GENERATED],
     ids=repr,
 )
 def test_an_image_has_the_same_bits_alone_and_among_others(features, kind, rng):

@@ -142,6 +142,7 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("encoder", "TableEncoder", {"bounds": PRIVATE["bounds"]}, "rows"),
     ("hog", "HOGFeatures", {}, "images"),
+    ("patches", "RandomPatchFeatures", {"n_filters": 20, "n_projected": 30}, "images"),
     ("net", "RandomProcessFeatures", {}, "images"),
     ("scattering", "ScatteringFeatures", {"n_orientations": 3}, "images"),
     ("hull", "KernelAffineHull", {"n_components": 3}, "rows"),

@@ -24,12 +24,21 @@ from sfumato.kernels.arrays import (
 from sfumato.private import checked_rows
 from sfumato.storage.forms import Form, listed, refuse, whole
 
-__all__ = ["ImageFeatures", "over_mirror_images", "square_root", "unit_length"]
+__all__ = [
+    "ImageFeatures",
+    "as_colours",
+    "cell_of",
+    "over_mirror_images",
+    "resized",
+    "unit_length",
+]
 
 # Images at a time: the arrays in between stay in the cache of a processor, or fill a GPU.
 BLOCK = 16
 ACCELERATED_BLOCK = 4096
 LARGEST_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
+SIDE = 32  # pixels of generated images; larger ones are averaged down to it
+SMALLEST = 8  # pixels of a side: in smaller images each pixel becomes a square of pixels
 MOST_FEATURES = 2**24  # of an image, in a stored model
 
 
@@ -162,12 +171,6 @@ def image_shape_for(given: tuple[int, ...] | None, n_pixels: int) -> tuple[int, 
     return (*shape, 1) if len(shape) == 2 else shape  # type: ignore[return-value]
 
 
-def square_root(x: Array) -> Array:
-    """Square root of numbers that may have fallen just below zero by rounding."""
-    xp = namespace_of(x)
-    return xp.sqrt(xp.where(x > 0, x, xp.zeros_like(x)))
-
-
 def over_mirror_images(
     features_of: Callable[[Array], Array], images: Array, mirror: str | None
 ) -> Array:
@@ -187,3 +190,32 @@ def unit_length(rows: Array) -> Array:
     hair = 1e-6 if rows.dtype == xp.float32 else 1e-14
     ones = xp.ones_like(squares)
     return rows * ((1 - hair) / xp.sqrt(xp.where(squares > 0, squares, ones)))
+
+
+def as_colours(images: Array) -> Array:
+    """Channels first, three of them, about 0."""
+    xp = namespace_of(images)
+    images = xp.permute_dims(images, (0, 3, 1, 2))
+    if images.shape[1] == 1:
+        images = xp.concat([images, images, images], axis=1)
+    return (xp.clip(images, 0.0, 1.0) - 0.5) / 0.25
+
+
+def resized(images: Array) -> Array:
+    """Averages over squares: the shorter side becomes SIDE, or less than twice it."""
+    n, height, width, channels = images.shape
+    if min(height, width) < SMALLEST:
+        xp, times = namespace_of(images), -(-SMALLEST // min(height, width))
+        return xp.repeat(xp.repeat(images, times, axis=1), times, axis=2)
+    step = max(1, min(height, width) // SIDE)
+    if step == 1:
+        return images
+    xp, rows, columns = namespace_of(images), height // step, width // step
+    cut = images[:, : rows * step, : columns * step, :]
+    squares = xp.reshape(cut, (n, rows, step, columns, step, channels))
+    return xp.mean(xp.mean(squares, axis=4), axis=2)
+
+
+def cell_of(size: int, grid: int, place: int) -> slice:
+    """Pixels of a cell of a grid along one side; neighbours share one where they must."""
+    return slice(place * size // grid, -(-(place + 1) * size // grid))

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.image_features.images import ImageFeatures, over_mirror_images, unit_length
+from sfumato.image_features.images import (
+    ImageFeatures,
+    as_colours,
+    cell_of,
+    over_mirror_images,
+    resized,
+    unit_length,
+)
 from sfumato.image_features.scattering import shortened
 from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
 from sfumato.storage.forms import Form, one_of, or_none, whole
@@ -22,8 +29,6 @@ __all__ = ["WEIGHTS", "RandomProcessFeatures"]
 
 WEIGHTS = Path(__file__).with_name("random_process.npz")
 SHA256 = "0ec3aaed12068a0e0b657be8530a59d058e67349bee9c6e2f91d56370dfedf2a"
-SIDE = 32  # pixels of the images that the net was trained on; larger ones are averaged down to it
-SMALLEST = 8  # pixels of a side: in smaller images each pixel becomes a square of pixels
 GROUPS = 8  # of channels that are normalised together
 # Which maps of the net are kept, in which grid of cells, by averages or by standard deviations in
 # a cell. Finer grids and deviations were chosen on held-out training rows of CIFAR-10.
@@ -122,40 +127,16 @@ def _features(images: Array) -> Array:
 
         return to_numpy(_features(torch.from_numpy(images.copy()))).astype(images.dtype)
     xp, kind = namespace_of(images), images.dtype
-    shrunk = xp.astype(_resized(images), xp.float32)
-    maps = _maps(_as_colours(shrunk))
+    shrunk = xp.astype(resized(images), xp.float32)
+    maps = _maps(as_colours(shrunk))
     parts = [unit_length(_cells(maps[name], grid, what)) for name, grid, what in PARTS]
     return xp.astype(unit_length(xp.concat(parts, axis=1)), kind)
-
-
-def _as_colours(images: Array) -> Array:
-    """Channels first, three of them, about 0."""
-    xp = namespace_of(images)
-    images = xp.permute_dims(images, (0, 3, 1, 2))
-    if images.shape[1] == 1:
-        images = xp.concat([images, images, images], axis=1)
-    return (xp.clip(images, 0.0, 1.0) - 0.5) / 0.25
-
-
-def _resized(images: Array) -> Array:
-    """Averages over squares: the shorter side becomes that of training, or less than twice it."""
-    n, height, width, channels = images.shape
-    if min(height, width) < SMALLEST:
-        xp, times = namespace_of(images), -(-SMALLEST // min(height, width))
-        return xp.repeat(xp.repeat(images, times, axis=1), times, axis=2)
-    step = max(1, min(height, width) // SIDE)
-    if step == 1:
-        return images
-    xp, rows, columns = namespace_of(images), height // step, width // step
-    cut = images[:, : rows * step, : columns * step, :]
-    squares = xp.reshape(cut, (n, rows, step, columns, step, channels))
-    return xp.mean(xp.mean(squares, axis=4), axis=2)
 
 
 def _cells(maps: Array, grid: int, what: str) -> Array:
     """Means of maps over a grid of cells, or deviations; neighbours may share pixels."""
     xp, (height, width) = namespace_of(maps), maps.shape[2:]
-    down, across = ([_cell(size, grid, i) for i in range(grid)] for size in (height, width))
+    down, across = ([cell_of(size, grid, i) for i in range(grid)] for size in (height, width))
     found = []
     for cell in (maps[:, :, rows, columns] for rows in down for columns in across):
         mean = xp.mean(cell, axis=(2, 3), keepdims=True)
@@ -165,10 +146,6 @@ def _cells(maps: Array, grid: int, what: str) -> Array:
             away = cell - mean
             found.append(xp.sqrt(xp.mean(away * away, axis=(2, 3))))
     return xp.concat(found, axis=1)
-
-
-def _cell(size: int, grid: int, place: int) -> slice:
-    return slice(place * size // grid, -(-(place + 1) * size // grid))
 
 
 # The net ------------------------------------------------------------------------------------

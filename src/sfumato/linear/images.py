@@ -95,7 +95,13 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     stored_form: ClassVar[Form] = {
         "classes_": labels("c"),
         "features_": listed(
-            model_of("HOGFeatures", "RandomProcessFeatures", "ScatteringFeatures"), size="p"
+            model_of(
+                "HOGFeatures",
+                "RandomPatchFeatures",
+                "RandomProcessFeatures",
+                "ScatteringFeatures",
+            ),
+            size="p",
         ),
         "weights_": numbers("p"),
         "classifier_": model_of("PrivateLinearClassifier", classes_="c"),
