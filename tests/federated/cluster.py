@@ -12,6 +12,9 @@ from sfumato.federated.flower import processes
 from sfumato.federated.flower.certificates import make_node_key, make_server_certificate
 from sfumato.federated.flower.processes import SuperLink, free_port, stop
 
+# A node costs half a minute of a processor: `make test-servers` starts five, and kills two.
+NODES = int(os.environ.get("SFUMATO_NODES", "3"))
+
 
 class Cluster:
     """Nodes are added by the file of their party; all processes end with the block."""
@@ -19,6 +22,8 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         processes.START_SECONDS = 900.0  # a machine may be busy with other tests
+        # A look at a run costs a second of a processor, which others need more than this test.
+        processes.FIRST_PAUSE, processes.LONGEST_PAUSE = 5.0, 15.0
         make_server_certificate(folder, ["localhost", "127.0.0.1"])
         self.link = SuperLink(
             folder,

@@ -34,7 +34,7 @@ from sfumato.federated.flower.certificates import make_node_key, make_server_cer
 from sfumato.federated.flower.deployment import write_deployment
 from sfumato.federated.flower.simulation import run_configuration, simulate_with_flower
 from sfumato.federated.messages import Request
-from tests.federated.cluster import Cluster
+from tests.federated.cluster import NODES, Cluster
 from tests.federated.federations import hulls, write_party
 
 
@@ -266,10 +266,11 @@ def answers(folder: Path, number: int) -> int:
 @pytest.mark.servers
 @pytest.mark.xdist_group("deployment")
 def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
-    """Three runs of a task among four parties, then of another; Flower misses a killed one late.
+    """Three runs of a task among four parties; Flower misses a killed one late.
 
     In the first the coordinator and a node are killed, in the second a party dies and one sends
-    garbage; the third finds the killed node back and pays for nothing.
+    garbage; the third finds the killed node back and pays for nothing. `make test-servers` runs
+    another task after them, which else only Flower's simulation does.
     """
     X, y, X_test, y_test = digits
     folder = deployed.folder
@@ -326,7 +327,8 @@ def test_a_deployment_with_accidents(deployed: Cluster, digits: Any) -> None:
     np.testing.assert_array_equal(model.distances(X_test), same.distances(X_test))
     assert model.score(X_test, y_test) > 0.8
     assert spent(folder) == before
-    run_the_linear_app(deployed, digits)
+    if NODES > 3:
+        run_the_linear_app(deployed, digits)
 
 
 def run_the_linear_app(deployed: Cluster, digits: Any) -> None:

@@ -26,14 +26,12 @@ from sfumato.federated.flower.adapter import client_app, request_in, server_app
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.simulation import run_configuration
 from sfumato.sums import Records
-from tests.federated.cluster import Cluster
+from tests.federated.cluster import NODES, Cluster
 from tests.federated.federations import write_party
 from tests.federated.test_flower import LocalGrid
 
 BOUNDS = Bounds(norm=80.0, labels=range(10))
 LONG = 1200.0
-# Each costs half a minute of a processor: `make test-servers` starts five, and kills two.
-NODES = int(os.environ.get("SFUMATO_NODES", "3"))
 
 
 @pytest.fixture(autouse=True)

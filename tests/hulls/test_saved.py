@@ -83,8 +83,10 @@ def test_tensors_come_back_as_arrays(digits, tmp_path, kind, dtype, foreign):
 @pytest.mark.parametrize("kind", [PrivateAffineHullClassifier, Fabricator])
 def test_a_private_model_fitted_on_a_device_is_saved(digits, tmp_path, kind, parameters):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    X, y = digits[0][:300], digits[1][:300]
-    bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
+    X, y = digits[0][:100], digits[1][:100] % 3
+    bounds = Bounds(lower=0.0, upper=1.0, labels=range(3))
+    if kind is PrivateAffineHullClassifier:
+        parameters = {"samples_per_gaussian": 60, **parameters}
     with seeded_noise(0):
         model = kind(
             5, epsilon=9.0, delta=1e-5, bounds=bounds, device="cpu", random_state=0, **parameters
