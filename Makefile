@@ -39,7 +39,7 @@ $(STAMPS)/everything: pyproject.toml | $(BIN)/python
 	@mkdir -p $(STAMPS) && touch $(STAMPS)/test $(STAMPS)/federated $(STAMPS)/lint $@
 
 demo: $(STAMPS)/core
-	$(BIN)/sfumato demo
+	$(BIN)/sfumato demo --force
 
 # All that needs Python alone; what is skipped is counted at the end.
 test: $(STAMPS)/test

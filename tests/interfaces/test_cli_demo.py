@@ -31,8 +31,17 @@ def test_a_report_that_cannot_be_written_is_said_in_one_line(
     monkeypatch.setattr(demo, "RUNS", 1)
     result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "no" / "where.html")])
     assert result.exit_code == 2
-    assert "sfumato: 'path'" in result.stderr
+    assert "sfumato: The output must be a file in a folder that exists" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_report_that_exists_is_kept(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    target.write_text("signed")
+    result = CliRunner().invoke(app, ["demo", "-o", str(target)])
+    assert result.exit_code == 2
+    assert "exists. Choose another name, or replace it with '--force'" in result.stderr
+    assert target.read_text() == "signed"
 
 
 @pytest.mark.usefixtures("seed")  # noise must not be seeded where a promise is shown

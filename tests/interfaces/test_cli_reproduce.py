@@ -51,6 +51,18 @@ def test_runs_are_passed_on(tmp_path: Path) -> None:
     assert "'runs' must be at least 1" in refused(*QUICK, "--runs", "0", "-o", tmp_path)
 
 
+def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
+    """A quick run is replaced by any other, a full one only if that is asked for."""
+    done(*QUICK, "-o", tmp_path)
+    done(*QUICK, "-o", tmp_path)
+    kept = tmp_path / "hulls-figure-8.json"
+    kept.write_text(kept.read_text().replace('"quick": true', '"quick": false'))
+    assert "exists. Choose another name" in refused(*QUICK, "-o", tmp_path)
+    assert '"quick": false' in kept.read_text()
+    done(*QUICK, "-o", tmp_path, "--force")
+    assert '"quick": true' in kept.read_text()
+
+
 @pytest.mark.parametrize("words", [(), ("--list",)])
 def test_the_list_names_every_entry_and_what_cannot_be_run(words: tuple[str, ...]) -> None:
     shown = done("reproduce", *words)

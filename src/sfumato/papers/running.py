@@ -24,7 +24,7 @@ from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, v
 from sfumato.papers.pictures import can_draw, picture
 from sfumato.storage.atomic_file import atomic_write
 
-__all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce"]
+__all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce", "result_file"]
 
 NO_PICTURE = "No picture: matplotlib is not installed; `pip install sfumato[plot]` brings it."
 PACKAGES = ("numpy", "scikit-learn", "sfumato")
@@ -130,6 +130,24 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
     return Reproduction(entry, setting, outcome, verdict, seconds)
 
 
+def result_file(entry: Entry, folder: Path) -> Path:
+    """Give the place of the figures of an entry.
+
+    Parameters
+    ----------
+    entry : Entry
+        What is run.
+    folder : Path
+        Where results are kept.
+
+    Returns
+    -------
+    Path
+        Of the JSON; a picture stands beside it.
+    """
+    return folder / f"{entry.paper}-{entry.name}.json"
+
+
 def keep(found: Reproduction, folder: Path) -> list[Path]:
     """Write ``<paper>-<entry>.json`` and, where matplotlib is there, ``.png``.
 
@@ -146,12 +164,11 @@ def keep(found: Reproduction, folder: Path) -> list[Path]:
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{found.entry.paper}-{found.entry.name}"
-    files = [folder / f"{stem}.json"]
+    files = [result_file(found.entry, folder)]
     with atomic_write(files[0]) as file:
         file.write(found.to_json().encode())
     if can_draw():
-        files.append(folder / f"{stem}.png")
+        files.append(files[0].with_suffix(".png"))
         with atomic_write(files[1]) as file:
             small = " (quick run, other data)" if found.setting.quick else ""
             picture(found.entry.title + small, found.outcome, file)

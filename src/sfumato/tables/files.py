@@ -122,7 +122,7 @@ class TableFile:
             raise InvalidInputError(f"There is no file '{file}'.")
         if file.stat().st_size == 0 and not self._has_no_header:
             raise InvalidInputError(f"The file '{file}' is empty.")
-        self._refuse_wide_text()
+        self._refuse_odd_header()
         self.schema = self._checked_schema()
 
     @property
@@ -321,11 +321,16 @@ class TableFile:
             ),
         }
 
-    def _refuse_wide_text(self) -> None:
-        """Count the columns of a text file in its first line: Arrow takes long for very many."""
+    def _refuse_odd_header(self) -> None:
+        """Look at the first line of a text file: Arrow takes long for very many columns."""
         if self.format == "csv":
             with self._reported(), opened(self.path) as file:
                 line = file.readline(LONGEST_HEADER)
+            if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
+                raise InvalidInputError(
+                    f"The first line of '{self.path}' has carriage returns inside it. Save the "
+                    "table with lines that end in a line feed, as Unix or Windows writes them."
+                )
             n_columns = line.count(self.text.delimiter.encode()) + 1
             if n_columns > MOST_COLUMNS:
                 raise InvalidInputError(_too_wide(self.path, n_columns))

@@ -147,7 +147,12 @@ def csv_header(path: Path, longest: int, text: TextFormat = PLAIN_TEXT) -> list[
     with opened(path) as file:
         _skip_mark(file)
         line = _decoded(file.readline(longest), path, text.encoding).rstrip("\r\n")
-    names = next(csv.reader([line], delimiter=text.delimiter, quotechar=text.quote), [])
+    try:
+        names = next(csv.reader([line], delimiter=text.delimiter, quotechar=text.quote), [])
+    except csv.Error:
+        raise InvalidInputError(
+            f"The first line of '{path}' cannot be read as names of columns: one is too long."
+        ) from None
     if not any(names):
         raise InvalidInputError(f"The first line of '{path}' names no columns.")
     return names

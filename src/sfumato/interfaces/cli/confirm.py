@@ -67,7 +67,8 @@ def confirm(
     if as_json:
         printed_json({"bounds": str(bounds), "confirmed": True, "used": n_used, "by": by})
     else:
-        print_lines(f"{bounds}: confirmed, {n_used} columns are used.")
+        used = "1 column is used" if n_used == 1 else f"{n_used} columns are used"
+        print_lines(f"{bounds}: confirmed, {used}.")
 
 
 def at_terminal() -> bool:
@@ -200,6 +201,11 @@ def _in_words(kind: str) -> str:
     return "a date" if kind.startswith(("timestamp", "date")) else kind
 
 
+def _plain(number: Any) -> Any:
+    """Write a whole number without a point."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 def _facts(column: Column | Target) -> str:
     """Say what is declared, and why it was proposed."""
     values = getattr(column, "categories", None) or getattr(column, "labels", None)
@@ -208,7 +214,7 @@ def _facts(column: Column | Target) -> str:
     elif values is not None:
         told = f"labels {values}"
     else:
-        told = f"{_in_words(column.type)}, {column.lower} to {column.upper}"
+        told = f"{_in_words(column.type)}, {_plain(column.lower)} to {_plain(column.upper)}"
     parts = getattr(column, "parts", ())
     used = f", used by {', '.join(parts)}" if parts else ""
     marked = ", missing cells are marked" if getattr(column, "missing", False) else ""

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sfumato.demo import BUDGETS, RUNS, demonstrate
+from sfumato.interfaces.cli.console import ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.report import Report
 
@@ -29,6 +30,7 @@ def demo(
     """
     console = Console()
     with plain_errors():
+        ready_to_write(output, ".html", ".md", ".json")
         report = _run(console)
         report.write(output)
     if as_json:

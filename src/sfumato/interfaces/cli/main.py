@@ -73,7 +73,7 @@ class LateCommands(TyperGroup):
 
 def _offer_force(command: Any) -> None:
     """Add --force to a command that writes a file; `ready_to_write` asks for it."""
-    if any("--output" in each.opts and each.default is None for each in command.params):
+    if any("--output" in each.opts for each in command.params):
         lender = typer.Typer(add_completion=False)
         lender.command()(_with_force)  # Typer makes the option, whatever its version
         command.params += typer.main.get_command(lender).params

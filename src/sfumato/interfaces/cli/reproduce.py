@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.interfaces.cli.console import console_table, print_lines, printed_json, remark
-from sfumato.interfaces.cli.exit_codes import plain_errors
+from sfumato.interfaces.cli.exit_codes import expect, plain_errors
 from sfumato.interfaces.cli.options import Json, completing
 from sfumato.papers import (
     PAPERS,
@@ -29,7 +29,7 @@ from sfumato.papers import (
 from sfumato.papers import reproduce as run_entry
 from sfumato.papers.catalogue import ALL
 from sfumato.papers.pictures import can_draw
-from sfumato.papers.running import NO_PICTURE
+from sfumato.papers.running import NO_PICTURE, result_file
 
 __all__ = ["reproduce"]
 
@@ -68,6 +68,8 @@ def reproduce(
             _list(paper or ALL, as_json=as_json)
             return
         entries = _chosen(paper, table, figure)
+        for entry in entries:
+            _refuse_to_replace(result_file(entry, output))
         setting = Setting(quick, _repetitions(runs, quick), device=device, n_jobs=jobs)
         found = []
         for entry in entries:
@@ -81,6 +83,12 @@ def reproduce(
             printed_json([_shown(each) for each in found])
         if not can_draw():
             remark(NO_PICTURE)
+
+
+def _refuse_to_replace(file: Path) -> None:
+    """Keep what may have taken hours, the figures of a full run; those of a quick one may go."""
+    if file.is_file() and '"quick": true' not in file.read_text():
+        expect(file)
 
 
 def _repetitions(runs: int | None, quick: bool) -> int:
