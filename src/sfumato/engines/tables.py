@@ -45,15 +45,8 @@ class LocalParts(ListedParts):
     def map(self, task: Task) -> Iterator[Any]:
         """Apply a task to one part after the other.
 
-        Parameters
-        ----------
-        task : callable
-            See `Partitions.map`.
-
-        Yields
-        ------
-        object
-            What the task gave.
+        task: See `Partitions.map`.
+        Yields: What the task gave.
         """
         for number, part in enumerate(self._parts):
             yield task(number, part())
@@ -61,15 +54,8 @@ class LocalParts(ListedParts):
     def kept(self, task: Task) -> Partitions:
         """Keep rows in memory while it lasts, and the others in a file that nobody else can open.
 
-        Parameters
-        ----------
-        task : callable
-            Gives the blocks that are kept.
-
-        Returns
-        -------
-        Partitions
-            The blocks.
+        task: Gives the blocks that are kept.
+        Returns: The blocks.
         """
         kept = LocalParts([], self._columns)
         kept.progress = self.progress

@@ -205,15 +205,7 @@ class Federation(RecordsElsewhere):
     def variance_of(self, mechanism: Any) -> float:
         """Variance that the noise of all parties together has in a released sum.
 
-        Parameters
-        ----------
-        mechanism : GaussianMechanism
-            The mechanism of the release.
-
-        Returns
-        -------
-        float
-            The variance.
+        mechanism (GaussianMechanism): The mechanism of the release.
         """
         enough = self._n_shares if self.trust == "secure" else 1
         return float(mechanism.variance()) * len(self._shared.active) / enough
@@ -231,17 +223,9 @@ class Federation(RecordsElsewhere):
     def read_by(self, reader: BatchReader, width: int) -> Records:
         """Let each party read its own table, or its rows, as an estimator would.
 
-        Parameters
-        ----------
-        reader : BatchReader
-            An estimator's parameters, and how it reads.
-        width : int
-            Numbers of a row that it makes.
-
-        Returns
-        -------
-        Records
-            The same records, read.
+        reader: An estimator's parameters, and how it reads.
+        width: Numbers of a row that it makes.
+        Returns: The same records, read.
         """
         return self._seen(reader=reader, width=width)
 
@@ -252,20 +236,14 @@ class Federation(RecordsElsewhere):
     def kept(self) -> Records:
         """Give the records with their maps computed once and kept at the parties.
 
-        Returns
-        -------
-        Records
-            The same records.
+        Returns: The same records.
         """
         return self._seen(held="rows")
 
     def kept_in_singles(self) -> Records:
         """Do the same on the grid of `SingleRows`.
 
-        Returns
-        -------
-        Records
-            The same records.
+        Returns: The same records.
         """
         return self._seen(held="singles")
 
@@ -274,19 +252,9 @@ class Federation(RecordsElsewhere):
     ) -> NDArray[np.float64]:
         """Let the parties add up a statistic, and give the noisy total.
 
-        Parameters
-        ----------
-        statistic : Statistic
-            What is added up.
-        mechanism : GaussianMechanism
-            Whose noise the total carries, at least.
-        receipt : Receipt
-            What the fit has to pay for; each party pays it from its own ledger.
-
-        Returns
-        -------
-        ndarray
-            The noisy total.
+        statistic: What is added up.
+        mechanism (GaussianMechanism): Whose noise the total carries, at least.
+        receipt: What the fit has to pay for; each party pays it from its own ledger.
         """
         if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
             raise InvalidInputError(

@@ -100,23 +100,14 @@ class EntryMechanism(Mechanism):
     def event(self) -> Event:
         """Describe the release of one entry without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
         return EntryEvent(self.epsilon, self.delta, self.entry_bound)
 
     def variance(self) -> float:
-        """Variance of the noise on one entry (before the enlargement for the grid).
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the noise on one entry (before the enlargement for the grid)."""
         scale = self.entry_bound / self.epsilon
         return 2 * (1 - self.delta) * scale * scale  # infinite where a power would raise
 

@@ -62,10 +62,7 @@ class ExponentialMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
@@ -82,13 +79,7 @@ class ExponentialMechanism(Mechanism):
         return grid_step(self.sensitivity, sensitivity=self.sensitivity, spread=1.0)
 
     def variance(self) -> float:
-        """Variance of the Gumbel noise that, added to the scores, gives the same choice.
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the Gumbel noise that, added to the scores, gives the same choice."""
         return (math.pi * 2 * self.sensitivity / self.epsilon) ** 2 / 6
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> int:

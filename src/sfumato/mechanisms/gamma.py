@@ -81,21 +81,12 @@ class GammaMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         return NonPrivateEvent() if math.isinf(self.epsilon) else PureEvent(self.epsilon, "gamma")
 
     def variance(self) -> float:
-        """Variance of one coordinate, ``(m + 1) (D / epsilon)²`` (before the enlargement).
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of one coordinate, ``(m + 1) (D / epsilon)²`` (before the enlargement)."""
         return (self.size + 1) * (self.sensitivity / self.epsilon) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:

@@ -104,23 +104,14 @@ class GaussianMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         if self.noise_multiplier == 0:
             return NonPrivateEvent()
         return GaussianEvent(self.noise_multiplier)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid).
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
         return (self.sensitivity * self.noise_multiplier) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:

@@ -79,21 +79,12 @@ class LaplaceMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         return NonPrivateEvent() if math.isinf(self.epsilon) else LaplaceEvent(self.epsilon)
 
     def variance(self) -> float:
-        """Variance of the noise on one coordinate (before the enlargement for the grid).
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the noise on one coordinate (before the enlargement for the grid)."""
         return 2 * (self.sensitivity / self.epsilon) ** 2
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:

@@ -61,12 +61,8 @@ class GaussianProcessMechanism(GaussianMechanism):
     ) -> GaussianProcessMechanism:
         """Give the least noise that keeps ``(epsilon, delta)``.
 
-        Parameters
-        ----------
-        sensitivity : float
-            D, in the norm of H.
-        epsilon, delta : float
-            The budget.
+        sensitivity: D, in the norm of H.
+        epsilon, delta: The budget.
         """
         enlarged = require_sensitivity(sensitivity) * (1 + SLACK)
         require_epsilon(epsilon)

@@ -61,23 +61,14 @@ class QuantileMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         # [N2] one record is in one part of each level and column, or moves between two
         one = ExponentialMechanism(self.sensitivity, self.epsilon).event()
         return RepeatedEvent(one, self.n_columns * self.n_levels)
 
     def variance(self) -> float:
-        """Variance of the Gumbel noise that, added to the scores, gives the same cuts.
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the Gumbel noise that, added to the scores, gives the same cuts."""
         return ExponentialMechanism(self.sensitivity, self.epsilon).variance()
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.float64]:

@@ -65,10 +65,7 @@ class RandomizedResponseMechanism(Mechanism):
     def event(self) -> Event:
         """Describe one release without data.
 
-        Returns
-        -------
-        Event
-            What a ledger writes down.
+        Returns: What a ledger writes down.
         """
         if math.isinf(self.epsilon):
             return NonPrivateEvent()
@@ -85,13 +82,7 @@ class RandomizedResponseMechanism(Mechanism):
         return 1 / (1 + (self.n_labels - 1) * math.exp(-self.epsilon))
 
     def variance(self) -> float:
-        """Variance of the indicator that a label was kept.
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of the indicator that a label was kept."""
         return self.keep_probability() * (1 - self.keep_probability())
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> NDArray[np.int64]:

@@ -69,21 +69,12 @@ class GaussianShareMechanism(Mechanism):
     def event(self) -> Event:
         """Describe the release of the total without data.
 
-        Returns
-        -------
-        Event
-            What each party's ledger writes down.
+        Returns: What each party's ledger writes down.
         """
         return self.whole.event()
 
     def variance(self) -> float:
-        """Variance of one share on one coordinate.
-
-        Returns
-        -------
-        float
-            The variance.
-        """
+        """Variance of one share on one coordinate."""
         return self.whole.variance() / self.n_shares
 
     def step(self, size: int) -> float:

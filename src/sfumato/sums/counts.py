@@ -97,19 +97,9 @@ class CountTables(Statistic):
     def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
         """Give the distance of neighbours; one part is one table, which moves by 2 or 1.
 
-        Parameters
-        ----------
-        relation : {"replace_one", "add_or_remove_one"}
-            The neighbours.
-        most_rows : int
-            The public number of records, or a public bound on it.
-        norm : {1, 2, "part"}, default=2
-            The sum of magnitudes, the Euclidean norm, or the sum over one table.
-
-        Returns
-        -------
-        float
-            The distance.
+        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
+        most_rows: The public number of records, or a public bound on it.
+        norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one table.
         """
         if norm == "part":
             return self.term_total(Relation(relation)) / len(self.tables)

@@ -369,19 +369,10 @@ class PartitionedRecords(Records):
     ) -> NDArray[np.float64]:
         """Add up a statistic and release it with the noise that `receipt` has paid for.
 
-        Parameters
-        ----------
-        statistic : Statistic
-            What is added up.
-        mechanism : Mechanism
-            Whose noise is added.
-        receipt : Receipt
-            Proof of the charge.
-
-        Returns
-        -------
-        ndarray
-            The noisy sum.
+        statistic: What is added up.
+        mechanism (Mechanism): Whose noise is added.
+        receipt: Proof of the charge.
+        Returns: The noisy sum.
         """
         if self.is_remote:
             receipt.only_if(ALIKE)
@@ -400,20 +391,14 @@ class PartitionedRecords(Records):
     def kept(self) -> Records:
         """Give the records with their maps computed once and kept where they lie.
 
-        Returns
-        -------
-        Records
-            The same records, on the grid of sums.
+        Returns: The same records, on the grid of sums.
         """
         return self._kept_as(in_singles=False)
 
     def kept_in_singles(self) -> Records:
         """Do the same on the grid of `SingleRows`.
 
-        Returns
-        -------
-        Records
-            The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
+        Returns: The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
         return self._kept_as(in_singles=True)
 
