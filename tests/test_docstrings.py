@@ -26,7 +26,7 @@ NOT_ASKED = {
     "GL07": "that section stands between Attributes and See Also, where numpydoc knows no place",
 }
 # An override says what is different; parameters and result are described where the method begins.
-NOT_ASKED_OF_OVERRIDES = {"PR01", "RT01"}
+NOT_ASKED_OF_OVERRIDES = {"PR01", "RT01", "YD01"}
 
 
 # Rooms without names for users of the library: apps that need an extra, and the experiments.

@@ -106,7 +106,7 @@ def test_json_holds_everything_and_a_report_reads_it(found: AuditReport) -> None
     assert part.consistent is True
     assert len(part.rocs) == 1
     assert sum(part.histograms[0].members) == 500
-    assert "Nothing contradicts" in found.to_section()
+    assert "Nothing contradicts" in found.to_html()
 
 
 def test_markdown_has_a_table(found: AuditReport) -> None:

@@ -26,7 +26,7 @@ from sfumato.ellipsoids.objective import (
     to_matrices,
     to_vectors,
 )
-from sfumato.ellipsoids.shapes import centroids, ellipsoid_matrices, offsets, precisions
+from sfumato.ellipsoids.shapes import centroids, offsets, precisions
 from sfumato.ellipsoids.solvers import (
     cone_residual,
     minimise_in_cone,
@@ -68,6 +68,17 @@ def test_svec_keeps_lengths_angles_and_quadratic_forms(stack: np.ndarray, row: n
     features = quadratic_features(row[None])
     np.testing.assert_allclose(features @ vectors[0], row @ matrices[0] @ row, rtol=1e-9, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(features), row @ row, rtol=1e-12, atol=1e-200)
+
+
+def ellipsoid_matrices(centres, inverse_covariances, heights):
+    """Φ of each ellipsoid, equation (2) of Pathak and Raj."""
+    order = centres.shape[1]
+    matrices = np.empty((len(centres), order + 1, order + 1))
+    sides = np.einsum("kij,kj->ki", inverse_covariances, centres)
+    matrices[:, :-1, :-1] = inverse_covariances
+    matrices[:, :-1, -1] = matrices[:, -1, :-1] = -sides
+    matrices[:, -1, -1] = np.einsum("ki,ki->k", centres, sides) + heights
+    return matrices
 
 
 def test_ellipsoids_and_matrices_are_two_ways_to_say_one_thing(rng: np.random.Generator) -> None:

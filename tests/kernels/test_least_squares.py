@@ -7,7 +7,6 @@ from sfumato.kernels import least_squares
 from sfumato.kernels.arrays import regularized_solver
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import (
-    mean_squared_residual,
     rounding_of_kernel,
     solve_at_fixed_point,
     solve_in_one_factoring,
@@ -23,6 +22,14 @@ def problem(seed, scale=1.0, n=30, p=4):
 def literal_residual(kernel, Y, e, tau):
     fitted = kernel @ np.linalg.solve(kernel + (e + tau) * np.eye(len(Y)), Y)
     return np.mean((Y - fitted) ** 2)
+
+
+def mean_squared_residual(kernel, Y, regularization):
+    """R and dR/de of Theorem 1 at ``e + τ = regularization``."""
+    solve = regularized_solver(kernel, np.asarray(regularization))
+    once = solve(Y)
+    square, cube = np.mean(once * once), np.mean(once * solve(once))
+    return regularization**2 * square, 2 * regularization * (square - regularization * cube)
 
 
 def mean_square(solution):

@@ -41,7 +41,6 @@ def test_products_are_those_of_the_matrix(monkeypatch, small_blocks, seed, kept,
     close = {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(ours @ w, matrix @ w, **close)
     np.testing.assert_allclose(total, matrix.T @ values, **close)
-    np.testing.assert_allclose(ours.transposed_times(values), matrix.T @ values, **close)
     np.testing.assert_allclose(gram, matrix.T @ (weights[:, None] * matrix), **close)
     np.testing.assert_allclose(ours.gram(), matrix.T @ matrix, **close)
     np.testing.assert_allclose(ours.sum_of_squares(), np.sum(matrix**2), **close)

@@ -53,9 +53,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
         return 1.0
     if mu / 2 - epsilon / mu < -50:  # delta <= Phi(-50) < 1e-500
         return LEAST_DOUBLE
-    exact = _exact_delta(mu, epsilon)
-    near = float(exact)
-    return min(1.0, near if near >= exact else math.nextafter(near, math.inf))
+    return _delta_above(mu, epsilon)
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
@@ -126,6 +124,13 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)  # fits of one estimator, and a ledger, ask for the same again and again
+def _delta_above(mu: float, epsilon: float) -> float:
+    """Give the exact delta, rounded up to a double."""
+    exact = _exact_delta(mu, epsilon)
+    near = float(exact)
+    return min(1.0, near if near >= exact else math.nextafter(near, math.inf))
+
+
 def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
     """Give delta with a relative error below 1e-25, on the upper side of the exact one."""
     # What is lost: x² relative units in Phi(x), and 1/mu times (1 + x²) as the terms cancel.

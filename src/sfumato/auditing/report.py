@@ -22,7 +22,6 @@ from sfumato.report import svg
 from sfumato.report.chart import number
 from sfumato.report.parts import Audit
 from sfumato.report.report import Report, Result
-from sfumato.report.sections import audit_section
 from sfumato.report.writing import write_form
 
 __all__ = ["AuditReport", "epsilon_bars", "log_roc"]
@@ -184,16 +183,6 @@ class AuditReport:
         notes = [f"- {note}" for note in self.notes]
         lines = [f"# {self.title}", "", self.verdict, "", *promise, *table, *notes]
         return "\n".join(lines).rstrip() + "\n"
-
-    def to_section(self) -> str:
-        """Give the report as one section of an HTML page of `sfumato.report`.
-
-        Returns
-        -------
-        str
-            A piece of HTML.
-        """
-        return audit_section(Audit.from_dict(self.to_dict())) + self._pictures()
 
     def to_html(self) -> str:
         """Give the report as one self-contained page: no script, no network, light and dark.

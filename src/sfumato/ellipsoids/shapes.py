@@ -7,20 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EllipsoidAnswers", "centroids", "ellipsoid_matrices", "offsets", "precisions"]
+__all__ = ["EllipsoidAnswers", "centroids", "offsets", "precisions"]
 
 Array = NDArray[np.float64]
-
-
-def ellipsoid_matrices(centres: Array, inverse_covariances: Array, heights: Array) -> Array:
-    """Φ of each ellipsoid, equation (2) of Pathak and Raj."""
-    order = centres.shape[1]
-    matrices = np.empty((len(centres), order + 1, order + 1))
-    sides = np.einsum("kij,kj->ki", inverse_covariances, centres)
-    matrices[:, :-1, :-1] = inverse_covariances
-    matrices[:, :-1, -1] = matrices[:, -1, :-1] = -sides
-    matrices[:, -1, -1] = np.einsum("ki,ki->k", centres, sides) + heights
-    return matrices
 
 
 def precisions(matrices: Array) -> Array:

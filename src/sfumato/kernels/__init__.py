@@ -11,7 +11,6 @@ from sfumato.kernels.covariance import (
 from sfumato.kernels.gaussian import gaussian_kernel
 from sfumato.kernels.least_squares import (
     FixedPointSolution,
-    mean_squared_residual,
     solve_at_fixed_point,
 )
 
@@ -24,6 +23,5 @@ __all__ = [
     "MaternKernel",
     "gaussian_kernel",
     "kernel_from_dict",
-    "mean_squared_residual",
     "solve_at_fixed_point",
 ]

@@ -19,7 +19,6 @@ from sfumato.kernels.arrays import Array, cast, like, namespace_of, regularized_
 
 __all__ = [
     "FixedPointSolution",
-    "mean_squared_residual",
     "solve_at_fixed_point",
     "solve_in_one_factoring",
 ]
@@ -70,33 +69,6 @@ class FixedPointSolution(NamedTuple):
     """ê = λ* - τ, shape (...,)."""
     slope: Array
     """Estimate of dR/de at ê, shape (...,); a good start for a similar kernel."""
-
-
-def mean_squared_residual(kernel: Array, Y: Array, regularization: float) -> tuple[float, float]:
-    """Give R and dR/de of the module docstring at ``e + τ = regularization``.
-
-    Parameters
-    ----------
-    kernel : array of shape (N, N)
-        The kernel matrix K.
-    Y : array of shape (N, p)
-        The responses.
-    regularization : float
-        The number λ.
-
-    Returns
-    -------
-    residual : float
-        The mean of squares.
-    derivative : float
-        Its derivative by λ.
-    """
-    xp = namespace_of(kernel)
-    solve = regularized_solver(kernel, xp.asarray(regularization, dtype=kernel.dtype))
-    once = solve(Y)
-    square = float(xp.mean(once * once))
-    cube = float(xp.mean(once * solve(once)))
-    return regularization**2 * square, 2 * regularization * (square - regularization * cube)
 
 
 def solve_at_fixed_point(

@@ -14,12 +14,12 @@ which makes each step of the loop for beta (steps 16 to 19) cost O(M).
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from sfumato.kernels.arrays import Array, namespace_of
-from sfumato.mappings.inducing import Inducing, choose_inducing, cross_kernel
+from sfumato.mappings.inducing import Inducing, choose_inducing
 
-__all__ = ["Layer", "fit_layer", "input_scale", "layer_kernel"]
+__all__ = ["Layer", "fit_layer", "input_scale"]
 
 BETA_TOLERANCE = 1e-10
 MOST_BETA_STEPS = 1000
@@ -94,11 +94,6 @@ def fit_layer(
         noise_precision=precision,
     )
     return layer, xp.matrix_transpose(found.whitened) @ weights
-
-
-def layer_kernel(layer: Any, x: Array) -> Array:
-    """Give g(x) of equation (47), with unit variance, for each row."""
-    return cross_kernel((x - layer["origin"]) * layer["scale"], layer["inducing"])
 
 
 def _kernel_variance(Y: Array, tau: float, width: int) -> float:

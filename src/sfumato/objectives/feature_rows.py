@@ -58,13 +58,6 @@ class FeatureRows:
             product[part] = block @ weights
         return product
 
-    def transposed_times(self, values: Array) -> Array:
-        """Give ``Φᵀ values``."""
-        total = np.zeros((self.shape[1], *values.shape[1:]))
-        for part, block in self.blocks():
-            total += block.T @ values[part]
-        return total
-
     def products(self, values: Array, weights: Array | None) -> tuple[Array, Array | None]:
         """Give ``Φᵀ values`` and, for weights, ``Φᵀ diag(weights) Φ``, in one pass.
 

@@ -15,8 +15,6 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = ["Settings", "forbid_reading"]
 
-MEGABYTE = 2**20
-
 
 @dataclass(frozen=True)
 class Settings:
