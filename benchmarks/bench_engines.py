@@ -149,7 +149,7 @@ def memory(folder: Path, at_once: str = "1") -> None:
 def cluster(folder: Path, n_files: str = "20") -> None:
     """Measure moments in one process and on workers, and ways that were tried to be as quick."""
     from benchmarks.recording import write
-    from sfumato.mechanisms.tape import taped
+    from sfumato.mechanisms.base import taped
 
     glob = files(folder, int(n_files))
     _moments().fit(files_of(glob)[0])  # libraries are loaded
@@ -208,7 +208,7 @@ def _on_workers(
 
     from sfumato.engines import FileParts
     from sfumato.engines.dask import ClusterFiles
-    from sfumato.mechanisms.tape import taped
+    from sfumato.mechanisms.base import taped
 
     dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": trim})
     with (

@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.recording import write
 from sfumato import Bounds, PrivateAdditiveClassifier
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from tests.additive.test_explanation import noiseless_coef, synthetic
 
 EPSILONS, DELTA, RUNS = (0.3, 1.0, 3.0), 1e-5, 5

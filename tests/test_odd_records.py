@@ -35,7 +35,7 @@ from sfumato import (
     TableEncoder,
 )
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.tape import Released, taped
+from sfumato.mechanisms.base import Released, taped
 from sfumato.private import PrivateEstimator
 from sfumato.tables.cells import as_number, as_rows
 from sfumato.testing.case import fit

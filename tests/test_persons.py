@@ -32,8 +32,8 @@ from sfumato import (
 from sfumato.accounting import for_persons
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Status, Unit
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 from sfumato.private import PrivateEstimator
 from sfumato.sums.persons import PersonUnit
 from sfumato.tables import TableBounds

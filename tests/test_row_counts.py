@@ -23,8 +23,8 @@ from sfumato import (
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Relation
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import Tape, taped
 from sfumato.testing import PrivateCase
 from sfumato.testing.case import fit
 from sfumato.testing.inspection import equal_to_the_bit, leaves

@@ -22,8 +22,8 @@ from sfumato.exceptions import (
     UnprotectedScoreWarning,
     UnsupportedModeError,
 )
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 from sfumato.private import PrivateEstimator
 from tests.test_common import INSTANCES
 

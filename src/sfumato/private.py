@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.interchange import to_dp_event
 from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.engines.opening import lies_elsewhere, partitions_of, unknown_record
+from sfumato.engines.opening import partitions_of, unknown_record
 from sfumato.engines.reading import BatchReader
 from sfumato.events import Event
 from sfumato.exceptions import (
@@ -41,7 +41,7 @@ from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import as_cells, checked_rows
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import columns_of, is_table
+from sfumato.tables.frames import columns_of, is_table, lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:

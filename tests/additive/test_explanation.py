@@ -12,8 +12,8 @@ from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sfumato.additive import plot_explanation
 from sfumato.additive.pairs import USUAL_SQUARE
 from sfumato.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 
 BOX = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
 OPTIONS = {"delta": 1e-5, "relation": "add_or_remove_one", "bounds": BOX}

@@ -30,8 +30,8 @@ from sfumato.additive.pairs import (
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 from sfumato.testing import PrivateCase
 from sfumato.testing.contracts import check_sensitivity, check_taint
 

@@ -29,7 +29,7 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     RandomizedResponseMechanism,
 )
-from sfumato.mechanisms.tape import Released
+from sfumato.mechanisms.base import Released
 from sfumato.sums import SecondMoment
 from sfumato.testing import PrivateCase, seeded_noise
 from tests.test_common import CASES

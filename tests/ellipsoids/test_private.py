@@ -30,7 +30,7 @@ from sfumato.exceptions import (
     RefutedGuaranteeWarning,
 )
 from sfumato.guarantee import Status
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase, seeded_noise, taint_test
 

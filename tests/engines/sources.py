@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sfumato.mechanisms.tape import Tape, taped
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.sums.partitions import Partitions, Task
 from sfumato.tables.schema import TableBounds
 

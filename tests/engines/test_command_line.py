@@ -11,7 +11,7 @@ import pytest
 
 from sfumato import Ledger, load
 from sfumato.jobs import streaming
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from tests.engines.sources import messy_table, table_bounds
 from tests.interfaces.running import done, run
 

@@ -26,7 +26,7 @@ from sfumato import (
     PrivateMoments,
 )
 from sfumato.exceptions import EngineError, InvalidInputError
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from tests.engines.sources import in_parts, messy_table, same_bits, table_bounds
 from tests.engines.test_same_bits import ESTIMATORS, PERSONS
 from tests.interfaces.running import done

@@ -17,7 +17,7 @@ import pytest
 import sfumato
 from sfumato import Ledger, PrivateLinearClassifier, PrivateMoments
 from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.sums.grid import SecretSum
 from sfumato.sums.messages import SecretMessage, opened, sealed
 from sfumato.sums.persons import PersonSum

@@ -29,7 +29,7 @@ from sfumato.engines import LocalParts
 from sfumato.engines import tables as engine_tables
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.functions import PrivateDensity, PrivateMeanCurve
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.tables import TableBounds
 from tests.engines.sources import (
     ThreadParts,

@@ -15,7 +15,7 @@ from sfumato.exceptions import (
 )
 from sfumato.fabrication.fabricator import Fabricator
 from sfumato.fabrication.smoothing import Stop, fabricate_rows
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.papers.hulls import PrintedFabricator
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds

@@ -24,7 +24,7 @@ from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.partition import RowGroups, places_of
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.papers.hulls import PrintedAffineHullClassifier
 from sfumato.tables.bounds import Bounds

@@ -33,7 +33,7 @@ from sfumato.fabrication.tree_plan import (
     usual_values,
 )
 from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
-from sfumato.mechanisms.tape import Tape, taped
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.storage.values import _in_present_words
 from sfumato.testing import seeded_noise
 from sfumato.testing.contracts import moved_share, uniform_scores

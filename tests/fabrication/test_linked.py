@@ -10,7 +10,7 @@ import pytest
 
 from sfumato import Fabricator, Ledger, LinkedTables, TableBounds
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.mechanisms.tape import Tape, taped
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.testing import seeded_noise
 from sfumato.testing.contracts import moved_share
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication import Fabricator
 from sfumato.fabrication.public_rules import PublicScale, plan_branches
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 from sfumato.tables.bounds import Bounds
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))

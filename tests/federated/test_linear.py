@@ -12,7 +12,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.federated import LinearTask, Party, make_parties, simulate
 from sfumato.federated.coordination import run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.testing import seeded_noise

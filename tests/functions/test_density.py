@@ -14,7 +14,7 @@ from sfumato import Bounds, load, save
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.density import PrivateDensity
 from sfumato.guarantee import Status
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.papers.functions import PrintedDensity
 from sfumato.testing import seeded_noise
 

@@ -20,7 +20,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.density import PrivateDensity
 from sfumato.functions.domain import Domain
 from sfumato.functions.grid_density import Cells, GridDensity, _blocks, smooth, usual_cells
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.testing import seeded_noise
 
 mpl.use("Agg")

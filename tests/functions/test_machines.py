@@ -18,7 +18,7 @@ from sfumato.functions.classifier import PrivateKernelClassifier
 from sfumato.functions.maps import features_from_dict
 from sfumato.functions.regressor import PrivateKernelRegressor
 from sfumato.guarantee import Status
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.papers.functions import PrintedKernelClassifier
 from sfumato.testing import seeded_noise
 

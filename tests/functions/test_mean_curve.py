@@ -18,7 +18,7 @@ from sfumato.functions.mean_curve import (
     smoothing_weights,
 )
 from sfumato.kernels import GaussianKernel
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.testing import seeded_noise
 
 mpl.use("Agg")

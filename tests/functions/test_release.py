@@ -18,8 +18,8 @@ from sfumato.functions import (
 from sfumato.functions.periodic import PeriodicFeatures
 from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
 from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.mechanisms.tape import taped
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 KERNEL = GaussianKernel(0.2)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import Tape, taped
 from sfumato.tables import TableBounds
 from tests.interfaces.running import run
 

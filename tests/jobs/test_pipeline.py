@@ -22,7 +22,7 @@ from sfumato.jobs.pipeline import (
     predict_table,
     transfer_table,
 )
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds

@@ -16,9 +16,9 @@ from sfumato.guarantee import Relation, Status
 from sfumato.linear.budget import LinearBudget
 from sfumato.linear.objective import LinearObjective
 from sfumato.mechanisms import entropy, sampling
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism
-from sfumato.mechanisms.tape import taped
 from sfumato.objectives.losses import loss_named
 from sfumato.papers.federated_svm.printed import PrintedDPML, printed_budget
 from sfumato.testing import taint_test

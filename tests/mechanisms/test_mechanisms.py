@@ -30,9 +30,8 @@ from sfumato.mechanisms import (
     Mechanism,
     RandomizedResponseMechanism,
 )
+from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.mechanisms.grid import to_grid
-from sfumato.mechanisms.tape import Released, taped
 from sfumato.testing.contracts import uniform_scores
 
 FALSE_ALARM = 1e-6

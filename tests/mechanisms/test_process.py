@@ -11,8 +11,8 @@ from sfumato.accounting.receipt import prepay
 from sfumato.events import GaussianEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError, LedgerError
 from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
+from sfumato.mechanisms.base import add_on_grid, to_grid
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.grid import add_on_grid, to_grid
 from sfumato.mechanisms.process import SLACK, CoordinateNoise
 from sfumato.papers.functions.printed import printed_mechanism
 

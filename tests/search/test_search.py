@@ -36,8 +36,8 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import taped
 from sfumato.search.candidates import planned_events
 from sfumato.search.resuming import SearchFolder
 from sfumato.search.scores import ScoreSum, row_scores, scorer_for

@@ -10,10 +10,9 @@ import pytest
 
 from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.mechanisms.entropy import seeded
-from sfumato.sums import disk as disk_module
-from sfumato.sums.disk import RowsOnDisk
+from sfumato.sums import singles as disk_module
 from sfumato.sums.records import ArrayRecords
-from sfumato.sums.singles import SingleRows
+from sfumato.sums.singles import RowsOnDisk, SingleRows
 
 N_ROWS, WIDTH = 3000, 40
 

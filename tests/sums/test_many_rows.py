@@ -12,7 +12,7 @@ import pytest
 from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import EngineError, InvalidInputError
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.sums import BatchRecords, ClassCounts
 from sfumato.sums.grid import (
     BLOCK_ROWS,

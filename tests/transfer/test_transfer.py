@@ -17,7 +17,7 @@ from sfumato.accounting import compose
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Status
-from sfumato.mechanisms.tape import taped
+from sfumato.mechanisms.base import taped
 from sfumato.testing import seeded_noise
 from sfumato.testing.inspection import equal_to_the_bit, leaves, unpacked
 from sfumato.transfer import TransferSource

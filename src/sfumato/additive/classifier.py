@@ -12,7 +12,6 @@ from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
 from sfumato.additive.probabilities import release_probabilities, score_table
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.classifier import LinearPredictions
@@ -23,6 +22,7 @@ from sfumato.sums.gradients import GradientSum
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.frames import lies_elsewhere
 
 __all__ = ["PrivateAdditiveClassifier"]
 

@@ -15,7 +15,6 @@ from sfumato.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.additive.calibration import release_calibration
 from sfumato.additive.fit import fit_scores
 from sfumato.additive.plan import AdditivePlan, Shares
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee
 from sfumato.linear.fit import check_steps
@@ -27,6 +26,7 @@ from sfumato.sums.statistics import SecondMoment
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_numbers
+from sfumato.tables.frames import lies_elsewhere
 
 __all__ = ["PrivateAdditiveRegressor"]
 

@@ -35,8 +35,8 @@ from sfumato.mechanisms import (
     LaplaceMechanism,
     RandomizedResponseMechanism,
 )
+from sfumato.mechanisms.base import Released, Tape, taped
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
-from sfumato.mechanisms.tape import Released, Tape, taped
 from sfumato.parallel import map_in_parallel
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.testing.case import fit, rows_of_a_person

@@ -11,28 +11,11 @@ import numpy as np
 from sfumato.engines.tables import FileParts, QueryParts
 from sfumato.engines.urls import UrlParts, is_url
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.columns import arrow
 from sfumato.tables.frames import library_of
 
-__all__ = ["lies_elsewhere", "partitions_of", "unknown_record"]
-
-CLUSTERS = ("dask", "pyspark")
-QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("polars", "LazyFrame"))
-
-
-def lies_elsewhere(X: object) -> bool:
-    """Tell whether `X` names or describes a table that is not in memory.
-
-    X: Anything.
-    Returns: Whether it is a path, a query, a table of a cluster, a `Partitions` or a federation.
-    """
-    if isinstance(X, str | os.PathLike | Partitions | RecordsElsewhere):
-        return True
-    library = library_of(X)
-    is_query = (library, type(X).__name__) in QUERIES
-    return is_query or ((library in CLUSTERS and hasattr(X, "columns")) or _is_dask_array(X))
+__all__ = ["partitions_of", "unknown_record"]
 
 
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:

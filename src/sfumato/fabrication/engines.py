@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.fabrication.public_rules import (
     LARGEST_BRANCH,
@@ -47,6 +46,7 @@ from sfumato.sums import Records
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.sums.noisy_rows import release_rows
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.frames import lies_elsewhere
 
 __all__ = [
     "METHODS",

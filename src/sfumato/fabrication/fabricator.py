@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.additive.knots import EDGES
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import (
     METHODS,
@@ -25,8 +24,6 @@ from sfumato.fabrication.label_tree import release_tree
 from sfumato.fabrication.public_rules import BranchPlan, PublicScale, shares_of
 from sfumato.fabrication.smoothing import MOST_PASSES
 from sfumato.fabrication.stored import (
-    gaussians_from_record,
-    gaussians_to_record,
     stored_bins,
     stored_names,
     stored_release,
@@ -52,7 +49,7 @@ from sfumato.storage.forms import (
 from sfumato.sums.elsewhere import are_rows
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.frames import LIBRARIES, is_table, library_of
+from sfumato.tables.frames import LIBRARIES, is_table, library_of, lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["Fabricator"]
@@ -295,7 +292,7 @@ class Fabricator(PrivateRowsEstimator):
             self._note_labels(labels)
             scale = PublicScale(bounds, records.width)
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
-            self.released_ = gaussians_to_record(released, records.public_rows)
+            self.released_ = {**released.to_record(), "n_rows": records.public_rows}
         else:
             records, labels = self._records_for_noise(self._rows_and_codes, X, y, groups)
             self._note_labels(labels)
@@ -537,7 +534,7 @@ class Fabricator(PrivateRowsEstimator):
 
     def _conditioned(self, given: Mapping[str, Any]) -> tuple[CentredGaussians, Fixed]:
         """Give the Gaussians under conditions, and what rows have at which places."""
-        released = gaussians_from_record(self.released_)
+        released = CentredGaussians.from_record(self.released_)
         conditions, code = self._given_label(given)
         fixed = np.empty(0, dtype=np.intp), np.empty(0)
         if conditions and not isinstance(self.bounds, TableBounds):
@@ -557,7 +554,7 @@ class Fabricator(PrivateRowsEstimator):
         fixed: Fixed | None = None,
     ) -> Any:
         """Draw one row from the Gaussian of each number."""
-        released = released or gaussians_from_record(self.released_)
+        released = released or CentredGaussians.from_record(self.released_)
         generator = check_random_state(self.random_state)
         drawn = np.empty((len(numbers), released.basis.shape[1]))
         for number in np.unique(numbers):

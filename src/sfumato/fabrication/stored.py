@@ -1,21 +1,18 @@
-"""What the attributes of a stored fabricator must look like, and Gaussians as such."""
+"""What the attributes of a stored fabricator must look like."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from sfumato.fabrication.table_cells import MOST_FINE_VALUES, MOST_VALUES
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
+from sfumato.moments.gaussians import stored_gaussians
 from sfumato.storage.forms import integers, numbers, optional, real, record, refuse, whole
 from sfumato.sums.grid import MOST_PUBLIC_ROWS
 
 __all__ = [
-    "gaussians_from_record",
-    "gaussians_to_record",
     "stored_bins",
     "stored_names",
     "stored_release",
@@ -66,23 +63,3 @@ def stored_bins(value: Any, place: str, sizes: dict[str, int]) -> None:  # noqa:
         )
         if not are_numbers:
             raise refuse(place, "edges of columns")
-
-
-def gaussians_to_record(released: CentredGaussians, n_rows: int | None) -> dict[str, Any]:
-    """Give Gaussians, and the public number of rows, as what is stored."""
-    return {
-        "centre": released.centre,
-        "basis": released.basis,
-        "radius": released.radius,
-        "classes": released.classes,
-        "n_rows": n_rows,
-        **vars(released.gaussians),
-    }
-
-
-def gaussians_from_record(record: Mapping[str, Any]) -> CentredGaussians:
-    """Give Gaussians of what is stored."""
-    gaussians = ClassGaussians(record["counts"], record["means"], record["covariances"])
-    return CentredGaussians(
-        record["centre"], record["basis"], record["radius"], gaussians, record["classes"]
-    )

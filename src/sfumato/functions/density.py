@@ -11,7 +11,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
 from sfumato.functions.density_answers import DensityAnswers
@@ -47,6 +46,7 @@ from sfumato.sums import Records
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Clipped, MappedRows
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.frames import lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateDensity"]

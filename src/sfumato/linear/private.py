@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.engines.opening import lies_elsewhere
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.kernels.arrays import (
@@ -51,6 +50,7 @@ from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.frames import lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLinearClassifier"]
@@ -274,7 +274,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             The records, rows in the unit ball, and the releases of a fit.
         """
         bounds = self._check_promise()
-        if (isinstance(X, Records) or lies_elsewhere(X)) and self.algorithm != "noisy-gd":
+        if self.algorithm != "noisy-gd" and (isinstance(X, Records) or lies_elsewhere(X)):
             raise UnsupportedModeError(
                 f"algorithm={self.algorithm!r} needs all rows in memory; use algorithm='noisy-gd'."
             )
@@ -283,8 +283,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
                 f"algorithm={self.algorithm!r} protects one record: an objective has a term per "
                 "row. Use algorithm='noisy-gd' with unit='person'."
             )
-        is_foreign = is_from_another_library(y) and not lies_elsewhere(y)
-        labels = to_numpy(y) if is_foreign else y
+        labels = y if lies_elsewhere(y) else on_the_host(y)
         records, self.classes_ = self._labelled_unit_records(  # [L1] unit ball
             X, labels, bounds, groups
         )

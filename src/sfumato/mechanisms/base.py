@@ -1,28 +1,56 @@
-"""What all mechanisms share: public fields, a charge before every draw, an event."""
+"""What all mechanisms share: an event, a charge before every draw, a public grid, a tape for tests.
+
+The tape records what went into releases and came out, or plays it back. That answers the question
+of the taint test: with the released values held fixed, does anything later still depend on the
+rows? It also shows exact statistics, so it is for tests only; a guarantee made while one runs reads
+``testing``.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable, Receipt, prepay
 from sfumato.events import Event, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
-from sfumato.mechanisms.tape import is_taped, on_tape
 from sfumato.memory import RELEASED_COPIES, require_memory
 
 __all__ = [
     "Mechanism",
+    "Released",
     "Repeated",
+    "Tape",
+    "add_on_grid",
+    "as_statistic",
+    "enlarged",
+    "grid_step",
+    "is_taped",
     "noise_status",
+    "on_tape",
     "require_epsilon",
+    "require_range",
     "require_room",
     "require_sensitivity",
+    "taped",
+    "to_grid",
 ]
+
+FEWEST_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
+MOST_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
+LARGEST_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
+ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away
 
 
 class Mechanism(ABC):
@@ -104,3 +132,138 @@ def require_epsilon(epsilon: float) -> float:
     if not value > 0:
         raise InvalidInputError(f"'epsilon' must be positive. Got {epsilon} instead.")
     return value
+
+
+# The public grid on which released numbers lie -------------------------------------------------
+
+
+def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
+    """Choose the step of the grid, a power of two, from public numbers alone.
+
+    scale: Scale of the noise.
+    sensitivity: Sensitivity of the statistic.
+    spread: Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
+        the sensitivity.
+    """
+    require_range(scale)
+    wanted = min(scale / FEWEST_CELLS, LARGEST_ENLARGEMENT * sensitivity / max(spread, 1.0))
+    return 2.0 ** math.floor(math.log2(max(wanted, scale / MOST_CELLS)))
+
+
+def require_range(scale: float) -> None:
+    """Refuse a noise scale whose grid doubles cannot hold."""
+    if not 2.0**-900 < scale < 2.0**900:
+        raise InvalidInputError(
+            f"The noise scale {scale:g} is out of the range that can be drawn; rescale the data."
+        )
+
+
+def enlarged(sensitivity: float, *, step: float, spread: float) -> float:
+    """Give the sensitivity of a statistic that was rounded to the grid, rounded up."""
+    return (sensitivity + step * spread) * ROUNDED_UP
+
+
+def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
+    """Give the statistic as a new array of doubles, in one order of memory: what is released is so.
+
+    The order of a table of rows can be changed by the type that one odd cell gives it.
+    """
+    statistic = np.array(value, dtype=np.float64, order="C")
+    if not np.isfinite(statistic).all():
+        raise InvalidInputError("A statistic to release must be finite; clip the rows first.")
+    return statistic
+
+
+def to_grid(statistic: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """Round each number to the nearest multiple of `step`, exactly; each moves by step/2 at most.
+
+    Numbers of 2**53 steps and more are multiples of the power of two `step` already.
+    """
+    limit = 2.0**53 * step
+    if -limit < statistic.min(initial=0.0) and statistic.max(initial=0.0) < limit:
+        return np.asarray(np.rint(statistic / step) * step)
+    small = np.abs(statistic) < limit
+    return np.where(small, np.rint(np.where(small, statistic, 0.0) / step) * step, statistic)
+
+
+def add_on_grid(
+    statistic: NDArray[np.float64], noise: NDArray[np.float64], step: float
+) -> NDArray[np.float64]:
+    """Add `noise` cells to a statistic on the grid.
+
+    Both summands are exact doubles and IEEE addition rounds their exact sum, so the result is a
+    function of that sum alone: post-processing. Adding zero last gives an exact sum of zero one
+    sign; otherwise -0.0 would tell that both summands were negative zeros.
+    """
+    total = noise * step
+    total += statistic
+    total += 0.0
+    return total
+
+
+# A tape of releases, for tests ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Released:
+    """One release: the mechanism, the method, the exact statistic, what came out."""
+
+    mechanism: Any
+    method: str
+    statistic: Any
+    output: Any
+
+
+@dataclass
+class Tape:
+    """The releases of a run, in order; with `playback`, their outputs come from that tape."""
+
+    playback: Tape | None = None
+    releases: list[Released] = field(default_factory=list)
+
+    def run(self, mechanism: Any, release: Callable[..., Any], value: Any, ledger: Any) -> Any:
+        """Make one release, or repeat the recorded one; either way it is charged."""
+        statistic = np.array(value, copy=True)
+        if self.playback is None:
+            output = release(mechanism, value, ledger=ledger)
+        else:
+            mechanism._charge(ledger)
+            output = self.playback.releases[len(self.releases)].output
+        self.releases.append(Released(mechanism, release.__name__, statistic, _copy(output)))
+        return _copy(output)
+
+
+_tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
+
+
+@contextmanager
+def taped(playback: Tape | None = None) -> Iterator[Tape]:
+    """Record the releases made inside the with-block, or play `playback` back to them."""
+    tape = Tape(playback)
+    token = _tape.set(tape)
+    try:
+        yield tape
+    finally:
+        _tape.reset(token)
+
+
+def is_taped() -> bool:
+    """Whether releases made now are recorded, exact statistics included, or repeated."""
+    return _tape.get() is not None
+
+
+def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:
+    """Put a release method on the tape that is running, if one is."""
+
+    @wraps(release)
+    def method(self: Any, value: Any, *, ledger: Any) -> Any:
+        tape = _tape.get()
+        if tape is None:
+            return release(self, value, ledger=ledger)
+        return tape.run(self, release, value, ledger)
+
+    return method
+
+
+def _copy(output: Any) -> Any:
+    return output.copy() if isinstance(output, np.ndarray) else output

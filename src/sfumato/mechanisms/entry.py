@@ -14,8 +14,17 @@ from sfumato.accounting.receipt import Chargeable
 from sfumato.events import EntryEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon, require_room
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
+from sfumato.mechanisms.base import (
+    Mechanism,
+    add_on_grid,
+    as_statistic,
+    enlarged,
+    grid_step,
+    noise_status,
+    require_epsilon,
+    require_room,
+    to_grid,
+)
 from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
 
 __all__ = ["EntryMechanism"]

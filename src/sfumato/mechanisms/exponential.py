@@ -11,8 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import BoundedRangeEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
-from sfumato.mechanisms.grid import as_statistic, grid_step, to_grid
+from sfumato.mechanisms.base import (
+    Mechanism,
+    as_statistic,
+    grid_step,
+    require_epsilon,
+    require_sensitivity,
+    to_grid,
+)
 from sfumato.mechanisms.sampling import choose
 
 __all__ = ["ExponentialMechanism"]

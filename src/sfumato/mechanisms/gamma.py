@@ -11,8 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, NonPrivateEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_sensitivity
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, require_range, to_grid
+from sfumato.mechanisms.base import (
+    Mechanism,
+    add_on_grid,
+    as_statistic,
+    enlarged,
+    require_epsilon,
+    require_range,
+    require_sensitivity,
+    to_grid,
+)
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 
 __all__ = ["GammaMechanism"]

@@ -18,11 +18,15 @@ from sfumato.kernels.arrays import Array, cast, is_from_another_library, like, n
 from sfumato.mechanisms import sampling
 from sfumato.mechanisms.base import (
     Mechanism,
+    add_on_grid,
+    as_statistic,
+    enlarged,
+    grid_step,
     require_epsilon,
     require_room,
     require_sensitivity,
+    to_grid,
 )
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
 from sfumato.mechanisms.sampling import GAUSSIAN, Order, require_scale, rounded_noise
 
 __all__ = ["GaussianMechanism", "Releases", "drawn_ahead"]

@@ -12,8 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, LaplaceEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism, require_epsilon, require_room, require_sensitivity
-from sfumato.mechanisms.grid import add_on_grid, as_statistic, enlarged, grid_step, to_grid
+from sfumato.mechanisms.base import (
+    Mechanism,
+    add_on_grid,
+    as_statistic,
+    enlarged,
+    grid_step,
+    require_epsilon,
+    require_room,
+    require_sensitivity,
+    to_grid,
+)
 from sfumato.mechanisms.sampling import LAPLACE, require_scale, rounded_noise
 
 __all__ = ["LaplaceMechanism"]

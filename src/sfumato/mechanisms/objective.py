@@ -16,12 +16,14 @@ from sfumato.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, P
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import (
     Mechanism,
+    add_on_grid,
+    grid_step,
     require_epsilon,
     require_room,
     require_sensitivity,
+    to_grid,
 )
 from sfumato.mechanisms.gamma import FEW, LARGEST_NORM
-from sfumato.mechanisms.grid import add_on_grid, grid_step, to_grid
 from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 from sfumato.mechanisms.spherical import rounded_spherical_noise

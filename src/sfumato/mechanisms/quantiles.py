@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.exponential import ExponentialMechanism
-from sfumato.mechanisms.grid import as_statistic
 
 __all__ = ["QuantileMechanism"]
 

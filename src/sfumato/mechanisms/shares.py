@@ -16,9 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.accounting.receipt import Chargeable
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.base import Mechanism
+from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.grid import as_statistic
 from sfumato.mechanisms.sampling import discrete_gaussian
 
 __all__ = ["GaussianShareMechanism"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +112,18 @@ class CentredGaussians:
     def to_rows(self, coordinates: Array) -> Array:
         """Give the rows that have these coordinates and nothing outside U."""
         return np.asarray(self.centre + self.radius * (coordinates @ self.basis.T))
+
+    def to_record(self) -> dict[str, Any]:
+        """Give the numbers by their names, as they are stored."""
+        named = {name: getattr(self, name) for name in ("centre", "basis", "radius", "classes")}
+        return {**named, **vars(self.gaussians)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Give the Gaussians of what is stored."""
+        gaussians = ClassGaussians(record["counts"], record["means"], record["covariances"])
+        named = {name: record[name] for name in ("centre", "basis", "radius", "classes")}
+        return cls(gaussians=gaussians, **named)
 
 
 def gaussians_from_moments(

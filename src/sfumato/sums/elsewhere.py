@@ -15,6 +15,7 @@ class RecordsElsewhere(Records):
     """Records whose exact sums nobody has in one place, such as those of several parties."""
 
     has_exact_sums: ClassVar[bool] = False
+    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `lies_elsewhere`
 
     @property
     @abstractmethod

@@ -50,6 +50,7 @@ class Partitions(ABC):
         Whose tables the batches are: "pandas", "polars" or "pyarrow".
     """
 
+    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `lies_elsewhere`
     is_remote: ClassVar[bool] = True
     library: str = "pyarrow"
     progress: Callable[[int, int], None] | None = None  # is told parts done, and all parts

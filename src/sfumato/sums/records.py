@@ -22,7 +22,6 @@ from sfumato.kernels.arrays import (
     to_numpy,
 )
 from sfumato.memory import fits_in_memory
-from sfumato.sums.disk import RowsOnDisk
 from sfumato.sums.grid import (
     BLOCK_ROWS,
     MOST_PUBLIC_ROWS,
@@ -44,7 +43,7 @@ from sfumato.sums.persons import (
     gathered,
     scattered,
 )
-from sfumato.sums.singles import PART, SINGLE_BITS, SingleRows
+from sfumato.sums.singles import PART, SINGLE_BITS, RowsOnDisk, SingleRows
 from sfumato.sums.statistics import Codes, Statistic
 
 __all__ = ["ArrayRecords", "Block", "Records", "cached_rows", "rows_for_objective"]

@@ -1,10 +1,11 @@
-"""Tables of pandas, polars and Arrow: their names and columns, and such tables from columns.
+"""Tables by their kind: those in memory, their names and columns, and those that lie elsewhere.
 
 None of these libraries is imported here: a table that was handed over has brought its own along.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, type_of
 
-__all__ = ["column_names", "columns_of", "is_table", "library_of", "table_from"]
+__all__ = ["column_names", "columns_of", "is_table", "library_of", "lies_elsewhere", "table_from"]
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 TABLE_CLASSES = ("DataFrame", "Table")
+CLUSTERS = ("dask", "pyspark")
+QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("polars", "LazyFrame"))
 
 
 def is_table(X: object) -> bool:
@@ -32,6 +35,20 @@ def is_table(X: object) -> bool:
         Whether it is one.
     """
     return library_of(X) in LIBRARIES and type(X).__name__ in TABLE_CLASSES
+
+
+def lies_elsewhere(X: object) -> bool:
+    """Tell whether `X` names or describes a table that is not in memory.
+
+    Such are paths, queries, tables and arrays of a cluster, and what says so of itself in
+    `is_elsewhere`: `Partitions` and records of parties.
+    """
+    if isinstance(X, str | os.PathLike) or getattr(type(X), "is_elsewhere", False) is True:
+        return True
+    library, kind = library_of(X), type(X).__name__
+    is_array = library == "dask" and hasattr(X, "chunks")
+    in_cluster = library in CLUSTERS and (hasattr(X, "columns") or is_array)
+    return in_cluster or (library, kind) in QUERIES
 
 
 def library_of(X: object) -> str:

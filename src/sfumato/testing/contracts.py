@@ -25,10 +25,10 @@ from sfumato.mechanisms import (
     QuantileMechanism,
     RandomizedResponseMechanism,
 )
+from sfumato.mechanisms.base import Released, Tape, taped
 from sfumato.mechanisms.column_pairs import ColumnPairsMechanism
 from sfumato.mechanisms.entropy import Words, drawing_from, seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, ObjectiveMechanism
-from sfumato.mechanisms.tape import Released, Tape, taped
 from sfumato.testing.case import Oracle, PrivateCase, fit, neighbours, rows_of_a_person
 from sfumato.testing.inspection import holds_a_row, leaves, saved_bytes, unpacked
 from sfumato.testing.outcome import outcome_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import Tape, taped
 from sfumato.tables import is_table
 from sfumato.testing.inspection import described, first_difference, saved_bytes
 from sfumato.testing.outcome import Outcome, outcome_of

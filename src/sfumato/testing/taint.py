@@ -8,8 +8,8 @@ from typing import Any
 
 from sklearn.base import clone
 
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.mechanisms.tape import Tape, taped
 from sfumato.testing.case import fit
 from sfumato.testing.inspection import Description, described, first_difference, saved_bytes
 from sfumato.testing.outcome import Outcome, outcome_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sfumato.interfaces.service import tasks, workers
-from sfumato.mechanisms.tape import Tape, taped
+from sfumato.mechanisms.base import Tape, taped
 from sfumato.search import PrivateSearchCV
 from sfumato.testing import seeded_noise
 from tests.interfaces.service.house import API, TABLE, House, write_table
