@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, make_classification
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 import sfumato.compat.diffprivlib as dp
@@ -180,6 +181,13 @@ def test_infinite_epsilon_of_its_notebooks(rng: np.random.Generator) -> None:
     assert model.score(X, y) > 0.9
     linear = dp.models.LogisticRegression(epsilon=float("inf"), data_norm=1e2, max_iter=150)
     assert linear.fit(X, y).score(X, y) > 0.5
+    noisy = X[:, 0] + 2 * X[:, 1] + 20 * rng.normal(size=1000) > 60
+    for fit_intercept, C in itertools.product((True, False), (1.0, 1e-4)):
+        words = {"fit_intercept": fit_intercept, "C": C}
+        exact = LogisticRegression(solver="newton-cholesky", tol=1e-9, **words).fit(X, noisy)
+        ours = dp.models.LogisticRegression(epsilon=math.inf, data_norm=1e2, **words).fit(X, noisy)
+        # only the constant is regularised here, and not there
+        assert np.abs(ours.predict_proba(X) - exact.predict_proba(X)).max() < 0.02, words
     state = dp.utils.check_random_state(42)
     again = dp.models.LogisticRegression(epsilon=1, data_norm=60, random_state=state, C=1 / len(X))
     with pytest.warns(UserWarning, match="Without effect here: C, random_state"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -172,7 +173,13 @@ class LogisticRegression(_Classifier):
         The budget.
     data_norm : float
         Public largest length of a row; required.
-    tol, C, fit_intercept, max_iter, verbose, warm_start, n_jobs, random_state : object
+    tol : float, default=1e-4
+        Without effect.
+    C : float, default=1.0
+        Inverse of the regularisation where epsilon is infinite; else without effect.
+    fit_intercept : bool, default=True
+        Whether there is a constant where epsilon is infinite; else without effect.
+    max_iter, verbose, warm_start, n_jobs, random_state : object
         Without effect: settings follow from the number of rows, epsilon and delta.
     accountant : BudgetAccountant, optional
         Who pays.
@@ -245,16 +252,29 @@ class LogisticRegression(_Classifier):
             Itself.
         """
         norm = self._known(self.data_norm, "data_norm", "data_norm=LENGTH")
+        settings = self._minimiser(norm) if math.isinf(self.epsilon) else {}
         model = PrivateLinearClassifier(
-            algorithm="noisy-gd" if self.delta else "objective",
+            **{"algorithm": "noisy-gd" if self.delta else "objective", **settings},
             epsilon=self.epsilon,
             delta=self.delta,
             bounds=Bounds(norm=norm, labels=_labels(self.classes)),
-            ledger=self._bill(),
+            ledger=self._bill(used=("C", "fit_intercept") if settings else ()),
         )
         self._fitted(model, X, y)
         self.coef_, self.intercept_ = model.coef_, model.intercept_
         return self
+
+    def _minimiser(self, norm: float) -> dict[str, Any]:
+        """Ask for scikit-learn's objective, ``C sum loss + ||w||²/2`` of rows as they are.
+
+        Rows are divided by their largest length, and with a constant by √2 once more.
+        """
+        squared = norm**2 * (2 if self.fit_intercept else 1)
+        return {
+            "algorithm": "objective",
+            "regularization": 1 / (self.C * squared),
+            "fit_intercept": bool(self.fit_intercept),
+        }
 
 
 class RandomForestClassifier(_Classifier):

@@ -35,10 +35,12 @@ class Shell(BaseEstimator):
     accountant: BudgetAccountant | None
     _without_effect: tuple[str, ...] = ()
 
-    def _bill(self) -> Bill:
+    def _bill(self, *, used: tuple[str, ...] = ()) -> Bill:
+        """Warn of parameters without effect, but for those that are used here; name who pays."""
         usual = type(self)().get_params(deep=False)
         given = self.get_params(deep=False)
         odd = [name for name in self._without_effect if given[name] != usual[name]]
+        odd = [name for name in odd if name not in used]
         if odd:
             warnings.warn(f"Without effect here: {', '.join(odd)}.", stacklevel=3)
         accountant = BudgetAccountant.load_default(self.accountant)
