@@ -361,8 +361,11 @@ class PrivateEstimator(BaseEstimator):
             raise MissingBoundsError(
                 "Records that are not in memory need their labels listed in the bounds."
             )
-        if isinstance(self.bounds, TableBounds):
-            parts = parts.declared(self.bounds.types(), self.bounds.text)
+        parts = (
+            parts.declared(self.bounds.types(), self.bounds.text)
+            if isinstance(self.bounds, TableBounds)
+            else parts.undeclared()
+        )
         unfitted = type(self)(**{**self.get_params(deep=False), "ledger": None})
         reader = BatchReader(unfitted, rows_of.__name__, y, groups)
         unknown = replace(reader, estimator=self).of(unknown_record(parts.columns))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfumato import PrivateLinearClassifier, TableBounds
+from sfumato import Bounds, PrivateLinearClassifier, PrivateMoments, TableBounds
+from sfumato.exceptions import InvalidInputError
 
 BOUNDS = TableBounds.from_dict(
     {
@@ -54,3 +55,18 @@ def test_a_header_that_lacks_a_column_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("age,y\n44,a\n")
     with pytest.raises(ValueError, match="no column 'sex'"):
         fitted(tmp_path / "one.csv")
+
+
+@pytest.mark.parametrize("first", [RECORDS[0], *ODD_RECORDS])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_without_declared_types_text_is_refused_whatever_it_holds(
+    tmp_path: Path, first: str, columns: int
+) -> None:
+    """JSON has the names of its columns in its records, so that one of them could decide."""
+    (tmp_path / "one.jsonl").write_text("\n".join([first, *RECORDS]) + "\n")
+    (tmp_path / "two.csv").write_text("age,sex,y\n44,m,a\n")
+    bounds = Bounds(lower=[0.0] * columns, upper=[1.0] * columns)
+    model = PrivateMoments(epsilon=1.0, delta=1e-5, bounds=bounds, relation="add_or_remove_one")
+    for path in (tmp_path / "one.jsonl", tmp_path / "two.csv", tmp_path / "*.csv"):
+        with pytest.raises(InvalidInputError, match=r"types of the columns of .* would be guessed"):
+            model.fit(str(path))

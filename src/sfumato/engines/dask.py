@@ -105,6 +105,11 @@ class ClusterFiles(DelayedParts):
         local: Any = self._local.declared(types, text)
         return ClusterFiles(local)._reporting_as(self)
 
+    def undeclared(self) -> Partitions:
+        """Refuse text, whose types would be guessed."""
+        self._local.undeclared()
+        return self
+
 
 class ArrayParts(DelayedParts):
     """The chunks of a Dask array, with labels and IDs beside them.

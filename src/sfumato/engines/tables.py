@@ -133,11 +133,20 @@ class FileParts(LocalParts):
             [self._reader(file, list(types)) for file in read], list(types)
         )._reporting_as(self)
 
+    def undeclared(self) -> Partitions:
+        """Refuse text before anything of its lines is known: JSON has names in its records."""
+        for file in self._files:
+            _refuse_guessed_types(file)
+        return self
+
     @staticmethod
     def _reader(file: TableFile, names: list[str] | None = None) -> Callable[[], Iterable[Any]]:
-        if names is None and file.format in ("csv", "jsonl"):
-            return lambda: _refuse_guessed_types(file)
-        return lambda: file.batches(names)
+        def batches() -> Iterable[Any]:
+            if names is None:
+                _refuse_guessed_types(file)
+            return file.batches(names)
+
+        return batches
 
 
 def files_named(path: str | os.PathLike[str]) -> list[str]:
@@ -177,6 +186,11 @@ class FolderParts(LocalParts):
         files: Any = self._files.declared(inside, text)
         names = [*inside, *(name for name in self._cells[0] if name in types)]
         return LocalParts(self._readers(files._parts, names), names)._reporting_as(self)
+
+    def undeclared(self) -> Partitions:
+        """Refuse text, whose types would be guessed."""
+        self._files.undeclared()
+        return self
 
     def _readers(
         self, parts: Sequence[Callable[[], Iterable[Any]]], names: Sequence[str]
@@ -332,8 +346,9 @@ def _cells_of_folders(path: Path) -> dict[str, str]:
     return {name: cell for name, _, cell in named}
 
 
-def _refuse_guessed_types(file: TableFile) -> Iterator[Any]:
-    raise InvalidInputError(
-        f"The types of the columns of '{file.path}' would be guessed from its cells: give "
-        "bounds=TableBounds(...), which declares them."
-    )
+def _refuse_guessed_types(file: TableFile) -> None:
+    if file.format in ("csv", "jsonl"):
+        raise InvalidInputError(
+            f"The types of the columns of '{file.path}' would be guessed from its cells: give "
+            "bounds=TableBounds(...), which declares them."
+        )

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.cells import TIME_KINDS, as_cells
+from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of
 
 __all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
 
 KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
+MOST_DIGITS = 400  # of a decimal that is written out
 WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
 NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
 
@@ -172,7 +173,7 @@ def _as_given(groups: Any) -> Any:
         return [known[code] for code in np.asarray(shell.codes)]
     if hasattr(groups, "to_numpy"):
         is_plain = isinstance(getattr(groups, "dtype", None), np.dtype)
-        return groups.to_numpy() if is_plain else groups.to_numpy(dtype=object)
+        return groups.to_numpy() if is_plain else cells_of(groups)
     return groups
 
 
@@ -244,6 +245,8 @@ def _identity(cell: Any) -> int | float | str | None:
         hash(cell)
         if isinstance(cell, bytes):
             cell = cell.decode()
+        if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:
+            cell = cell.real  # as libraries write all numbers beside one that is complex
         if isinstance(cell, str):
             text = cell.strip()
             return None if text.lower() in NOT_GIVEN else _as_number(text)
@@ -251,6 +254,8 @@ def _identity(cell: Any) -> int | float | str | None:
             return int(cell)
         if isinstance(cell, float | np.floating):
             return _whole(float(cell))
+        if isinstance(cell, Decimal) and abs(cell.adjusted()) > MOST_DIGITS:
+            return str(cell)  # written out it would fill the memory
         if isinstance(cell, Decimal):
             return int(cell) if cell == cell.to_integral_value() else float(cell)
         is_time = isinstance(cell, date | np.datetime64 | np.timedelta64)

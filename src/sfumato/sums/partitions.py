@@ -98,6 +98,16 @@ class Partitions(ABC):
         """
         return self
 
+    def undeclared(self) -> Partitions:
+        """Give the same parts with the types that they are stored with.
+
+        Returns
+        -------
+        Partitions
+            The parts. Text, whose types would have to be guessed from cells, is refused.
+        """
+        return self
+
     def _require(self, names: Iterable[str]) -> None:
         """Refuse a table that lacks a column."""
         known = [] if isinstance(self.columns, int) else self.columns

@@ -49,16 +49,15 @@ def as_number(cell: Any) -> float:
     cell: Anything.
     Returns: The number, or NaN.
     """
-    if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
-        cell = cell.decode("utf-8", "replace")
-    if isinstance(cell, str):  # truth values are written so beside a text
-        cell = TRUTHS.get(cell.lower(), real_text(cell))
-    if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside a complex
-        cell = cell.real if cell.imag == 0 else None
-    if isinstance(cell, np.datetime64 | np.timedelta64):  # numbers to NumPy in one unit only
-        return np.nan
     try:
-        return float(cell)
+        if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
+            cell = cell.decode("utf-8", "replace")
+        if isinstance(cell, str):  # truth values are written so beside a text
+            cell = TRUTHS.get(cell.lower(), real_text(cell))
+        if isinstance(cell, complex | np.complexfloating):  # as NumPy writes reals beside one
+            cell = cell.real if cell.imag == 0 else None
+        is_time = isinstance(cell, np.datetime64 | np.timedelta64)  # numbers in one unit only
+        return np.nan if is_time else float(cell)
     except Exception:  # whatever a strange object raises, its cell is missing
         return np.nan
 
@@ -98,10 +97,7 @@ def as_cells(values: Any) -> NDArray[Any]:
     Returns: One-dimensional for a list.
     """
     if not isinstance(values, list | tuple):
-        try:
-            return np.asarray(values)
-        except (OverflowError, ValueError):  # of one cell, such as a date that Python cannot hold
-            return _objects(values)
+        return _array_of(values)
     cells = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         boxed = isinstance(value, list | tuple) and len(value) == 1
@@ -115,22 +111,35 @@ def cells_of(column: Any) -> list[Any]:
     column (column): Of any library.
     """
     try:
-        return list(column)
+        return _listed(column)
     except Exception:  # of a date beyond the years of Python, say; then each by itself
         return [_cell(column, place) for place in range(len(column))]
 
 
+def _listed(column: Any) -> list[Any]:
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+
+
 def _cell(column: Any, place: int) -> Any:
     try:
-        return next(iter(column[place : place + 1]))
+        return _listed(getattr(column, "iloc", column)[place : place + 1])[0]
     except Exception:
         return None
 
 
-def _objects(column: Any) -> NDArray[Any]:
-    cells = np.empty(len(column), dtype=object)
-    cells[:] = cells_of(column)
-    return cells
+def _array_of(column: Any) -> NDArray[Any]:
+    """Give a column as NumPy does; as objects where it cannot, because of one cell or a type."""
+    kind: Any = getattr(column, "type", None)
+    if hasattr(kind, "value_type") and hasattr(kind, "index_type"):  # a dictionary of Arrow, ...
+        # ... of which NumPy takes a missing cell for the last value that is known.
+        column = column.cast(kind.value_type)
+    try:
+        return np.asarray(column)
+    except Exception:
+        cells = np.empty(len(column), dtype=object)
+        for place, cell in enumerate(cells_of(column)):
+            cells[place] = cell
+        return cells
 
 
 def as_rows(X: Any, n_features: int | None = None) -> Array:
@@ -177,10 +186,7 @@ def _column_numbers(column: Any) -> Array:
     kind = getattr(getattr(column, "dtype", None), "kind", None)
     if kind is not None and kind in REAL_KINDS and hasattr(column, "iloc"):
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    try:
-        cells = np.asarray(column)
-    except Exception:  # of types that NumPy lacks, such as whole numbers of 128 bits
-        cells = _objects(column)
+    cells = _array_of(column)
     if cells.ndim != 1:  # a column of sequences, all of one length
         return np.full(len(column), np.nan)
     return as_numbers(cells)

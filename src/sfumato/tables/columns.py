@@ -155,17 +155,17 @@ def as_column(column: Any) -> Any:
     if library == "pyarrow":
         return column
     dtype = getattr(column, "dtype", "object")
+    dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
     if str(dtype).lower().startswith("object") or (library != "polars" and _holds_times(dtype)):
         return texts([text_of(cell) for cell in cells_of(column)])
     try:
         return column.to_arrow() if library == "polars" else _stored(column)
-    except (arrow().ArrowException, TypeError, ValueError, NotImplementedError):
+    except Exception:  # of one cell that Arrow cannot hold among the others
         return texts([text_of(cell) for cell in cells_of(column)])
 
 
 def _holds_times(dtype: Any) -> bool:
     """Whether pandas or NumPy has found nothing but times: one odd cell makes them objects."""
-    dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
     return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith(TIMES)
 
 
@@ -235,8 +235,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
     """
     types = arrow("types")
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = _plain(column)
     if is_text(column.type):
         column = _decoded(column)
     wanted, stored = type_of(declared), column.type
@@ -251,9 +250,30 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
         column = _each(column, text_of, arrow().string())
-    elif not types.is_string(stored) and not arrow_kind(str(stored)) and declared != "string":
-        raise InvalidInputError(f"{place} is of type {stored} and cannot be read as {declared}.")
+    elif (
+        not types.is_string(stored)
+        and not arrow_kind(str(stored))
+        and (declared != "string" or types.is_nested(stored))
+    ):
+        kind = str(stored).partition("[")[0]  # one cell decides the unit of times in some libraries
+        raise InvalidInputError(f"{place} is of type {kind} and cannot be read as {declared}.")
     return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
+
+
+def _plain(column: Any) -> Any:
+    """Give cells of a type that Arrow computes with, the same cells."""
+    types, kind = arrow("types"), column.type
+    if isinstance(kind, arrow().BaseExtensionType):
+        return _plain(column.cast(kind.storage_type))
+    if types.is_dictionary(kind):
+        return _plain(column.cast(kind.value_type))
+    if types.is_run_end_encoded(kind):
+        return _plain(arrow("compute").run_end_decode(column))
+    if types.is_float16(kind):
+        return column.cast("float32")
+    if types.is_decimal(kind) and kind.bit_width < 128:
+        return column.cast(arrow().decimal128(kind.precision, kind.scale))
+    return column
 
 
 def _is_finer(stored: Any, wanted: Any) -> bool:
@@ -268,7 +288,7 @@ def is_text(stored: Any) -> bool:
     """Tell whether a type of Arrow holds texts or bytes."""
     types = arrow("types")
     asked = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
-    return any(getattr(types, f"is_{each}")(stored) for each in asked)
+    return any(getattr(types, f"is_{each}")(stored) for each in (*asked, "fixed_size_binary"))
 
 
 def _decoded(column: Any) -> Any:
@@ -373,7 +393,10 @@ def _whole_number(text: str, wanted: Any) -> int | None:
     found: int | None = WORDS.get(text.lower(), _cast(text, wanted))
     if found is not None or not DECIMAL.fullmatch(text):
         return found
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except ArithmeticError:  # an exponent of twenty digits
+        return None
     if number.adjusted() > 20 or number != number.to_integral_value():
         return None
     limits = np.iinfo(str(wanted))

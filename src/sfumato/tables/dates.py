@@ -19,6 +19,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import cells_of
 from sfumato.tables.columns import (
     arrow,
+    arrow_kind,
     as_column,
     is_text,
     read_as,
@@ -81,7 +82,9 @@ def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
         zone = getattr(type_of(declared), "tz", None) or stored.tz
         column = compute.local_timestamp(column.cast(arrow().timestamp(stored.unit, tz=zone)))
     elif not (types.is_timestamp(stored) or types.is_date(stored)):
-        raise InvalidInputError(f"{place} is of type {stored} and cannot be read as dates.")
+        # One cell can make doubles of all whole numbers, so which numbers they are is not said.
+        kind = "number" if arrow_kind(str(stored)) else str(stored).partition("[")[0]
+        raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
     if types.is_timestamp(column.type):  # a cast would cut towards 1970
         column = compute.floor_temporal(column, unit="second")
     return column.cast(plain, safe=False)
