@@ -36,7 +36,7 @@ from tests.test_common import CASES
 
 RUNS = 24  # enough to refute noise that is missing: see the test below
 CONFIDENCE = 0.999
-AUDITED = 2  # cases of an estimator; all of them keep the contracts of `test_common.py`
+AUDITED = 1  # case of an estimator; all of them keep the contracts of `test_common.py`
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     return _moved(root, -SAFE_MU * root, lambda mu: delta_from_mu(mu, epsilon) <= delta)
 
 
-@lru_cache(maxsize=1024)  # fits of one estimator, and a ledger, ask for the same again and again
+@lru_cache(maxsize=64)  # fits of one estimator ask for the same again and again
 def _delta_above(mu: float, epsilon: float) -> float:
     """Give the exact delta, rounded up to a double."""
     exact = _exact_delta(mu, epsilon)

@@ -41,7 +41,7 @@ from sfumato.parallel import map_in_parallel
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.testing.case import fit, rows_of_a_person
 from sfumato.testing.inspection import equal_to_the_bit, leaves
-from sfumato.testing.taint import taint_test
+from sfumato.testing.taint import compare_replays
 
 __all__ = [
     "Data",
@@ -211,11 +211,11 @@ class _Attack:
         middle = X.mean(axis=0)
         is_public = Unit(self.model.unit) is Unit.ENTRY
         y_far = y if y is None or is_public else np.roll(y, 1)
-        for X_other, y_other in (near, (middle + (X[::-1] - middle) / 100, y_far)):
-            try:
-                taint_test(self.model, X, X_other, y, y_other)
-            except AssertionError as sentence:
-                return str(sentence)
+        far = middle + (X[::-1] - middle) / 100, y_far
+        try:
+            compare_replays(self.model, (X, y), (near, far))
+        except AssertionError as sentence:
+            return str(sentence)
         return None
 
     def where_it_shows(self, around: Neighbourhood) -> _Attack:
