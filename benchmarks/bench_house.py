@@ -121,9 +121,49 @@ REVISIONS = {
     "one wrapper": "febca53",
     "questions asked in the order of the rooms": "1aa43c5",
     "searches warned where fit begins": "e9deede",
+    "sums of gradients and maps of rows in sums, the longest slope found once": "dc5cbe4",
+    "bounds and cells in tables": "b3bdacf",
+    "grid and tape with the mechanisms, tables elsewhere known by their kind": "156f536",
 }
 LONGEST_FILE = 600
-LATER_ROOMS = ("additive", "certificates", "compat", "datasets", "engines", "planning", "search")
+# What was asked for after the number of lines was, as files and folders.
+LATER = {
+    "additive models, regression, files of all kinds": (
+        "additive/ linear/regressor.py linear/target_moments.py mechanisms/quantiles.py "
+        "report/explanations.py sums/counts.py tables/checksums.py tables/dates.py "
+        "tables/stores.py tables/text.py"
+    ),
+    "persons": "accounting/group.py sums/identities.py sums/persons.py",
+    "fabricated tables with right margins, densities with peaks": (
+        "fabrication/constraints.py fabrication/label_tree.py fabrication/linked.py "
+        "fabrication/table_cells.py fabrication/tree_masses.py fabrication/tree_plan.py "
+        "fabrication/tree_rows.py functions/density_answers.py functions/grid_density.py "
+        "functions/process_density.py jobs/quality.py mechanisms/column_pairs.py"
+    ),
+    "tables on many machines": (
+        "engines/ jobs/partitioned.py sums/batches.py sums/elsewhere.py sums/messages.py "
+        "sums/noisy_rows.py sums/partitions.py"
+    ),
+    "sums of parties, secure sums": (
+        "federated/carrying.py federated/records.py federated/safety.py federated/secure/ "
+        "federated/sums.py federated/sums_task.py federated/totals.py federated/wire.py "
+        "mechanisms/shares.py report/federation.py"
+    ),
+    "search, plans, certificates, the officer's report": (
+        "accounting/attacker.py accounting/selection.py certificates/ mechanisms/selection.py "
+        "planning/ report/officer.py search/"
+    ),
+    "budgets that people share": (
+        "accounting/filters.py accounting/renyi.py accounting/shared_budget.py jobs/dummies.py"
+    ),
+    "colour images, speed": (
+        "image_features/patches.py image_features/random_process.py jobs/images.py "
+        "kernels/leading.py linear/images.py sums/singles.py"
+    ),
+    "names of another package": "compat/",
+}
+BEFORE = "e0682c2"  # the code when the number was asked for
+OUTSIDE = ("papers", "interfaces", "reproduction")  # of the core
 
 
 def walk(preparation: str, flow: str) -> dict[str, Any]:
@@ -191,43 +231,73 @@ def count(file: Path) -> int:
 
 
 def lines() -> dict[str, Any]:
-    """Lines of each room, docstrings included; the core is all but papers and interfaces."""
+    """Count lines by room, kind and what asked for them; papers and interfaces are no core."""
     import sfumato
 
     root = Path(sfumato.__file__).parent
-    found: dict[str, int] = {}
-    for file in root.rglob("*.py"):
-        room = file.relative_to(root).parts[0].removesuffix(".py")
-        found[room] = found.get(room, 0) + count(file)
-    core = {room: n for room, n in found.items() if room not in ("papers", "interfaces")}
-    later = sum(n for room, n in core.items() if room in LATER_ROOMS)
-    code = sum(
-        count_code(file)
-        for file in root.rglob("*.py")
-        if file.relative_to(root).parts[0] not in ("papers", "interfaces")
-    )
+    found = {
+        str(file.relative_to(root)): kinds_of_lines(file.read_text()) for file in root.rglob("*.py")
+    }
+    core = {file: kinds for file, kinds in found.items() if room_of(file) not in OUTSIDE}
+    rooms = {room: added(found, f"{room}/ {room}.py") for room in sorted(map(room_of, found))}
+    later = {what: added(core, files) for what, files in LATER.items()}
     return {
-        "core": sum(core.values()),
-        "of it without docstrings, comments and empty lines": code,
-        "of rooms that came later": later,
-        "rooms": dict(sorted(found.items())),
+        "core": added(core, "*"),
+        "core when the number was asked for": before(),
+        "asked for later": later,
+        "asked for later in all": sum(kinds["lines"] for kinds in later.values()),
+        "rooms": rooms,
     }
 
 
-def count_code(file: Path) -> int:
-    """Count lines that are neither empty nor comments nor of a docstring."""
-    text = file.read_text()
+def room_of(file: str) -> str:
+    """Name the room of a file."""
+    return Path(file).parts[0].removesuffix(".py")
+
+
+def added(found: dict[str, dict[str, int]], files: str) -> dict[str, int]:
+    """Add up the lines of files and folders, or of all of them."""
+    named = tuple(files.split())
+    chosen = [
+        kinds
+        for file, kinds in found.items()
+        if files == "*" or any(file.startswith(n) if n.endswith("/") else file == n for n in named)
+    ]
+    kinds = ("lines", "code", "docstrings", "comments", "empty")
+    return {kind: sum(each[kind] for each in chosen) for kind in kinds}
+
+
+def kinds_of_lines(text: str) -> dict[str, int]:
+    """Count lines of code, of docstrings, of comments, and empty ones."""
     documented = [
         node.body[0]
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and ast.get_docstring(node) is not None
     ]
-    left_out = {n for each in documented for n in range(each.lineno, each.end_lineno + 1)}
-    return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in left_out
-        for number, line in enumerate(text.splitlines(), start=1)
-    )
+    told = {n for each in documented for n in range(each.lineno, each.end_lineno + 1)}
+    all_lines = text.splitlines()
+    rest = [line.strip() for number, line in enumerate(all_lines, 1) if number not in told]
+    comments, empty = sum(line.startswith("#") for line in rest), rest.count("")
+    return {
+        "lines": len(all_lines),
+        "code": len(rest) - comments - empty,
+        "docstrings": len(told),
+        "comments": comments,
+        "empty": empty,
+    }
+
+
+def before() -> dict[str, int] | None:
+    """Count the core when the number was asked for; None where there is no history."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = f"git archive {BEFORE} src | tar -x -C '{folder}'"
+        if subprocess.run(["sh", "-c", archive], capture_output=True).returncode:
+            return None
+        root = Path(folder) / "src" / "sfumato"
+        files = {str(f.relative_to(root)): f.read_text() for f in root.rglob("*.py")}
+    core = {f: kinds_of_lines(text) for f, text in files.items() if room_of(f) not in OUTSIDE}
+    return added(core, "*")
 
 
 def at_revisions() -> list[dict[str, Any]]:
@@ -239,8 +309,14 @@ def at_revisions() -> list[dict[str, Any]]:
             if subprocess.run(["sh", "-c", archive], capture_output=True).returncode:
                 return []
             flows = [walked(name, f"{folder}/src") for name in FLOWS]
-        numbers = {flow["what"]: flow["changes of room"] for flow in flows}
-        found.append({"what": what, "revision": revision, "changes of room": numbers})
+        found.append(
+            {
+                "what": what,
+                "revision": revision,
+                "changes of room": {flow["what"]: flow["changes of room"] for flow in flows},
+                "files": {flow["what"]: flow["files"] for flow in flows},
+            }
+        )
     return found
 
 

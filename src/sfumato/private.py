@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.interchange import to_dp_event
@@ -39,7 +37,7 @@ from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.cells import as_cells, checked_rows
+from sfumato.tables.cells import checked_column, checked_rows
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.frames import columns_of, is_table, lies_elsewhere
 from sfumato.tables.schema import TableBounds
@@ -213,42 +211,6 @@ class PrivateEstimator(BaseEstimator):
                 f"At most {most} rows are taken here with relation {str(self.relation)!r}."
             )
 
-    def _check_labels(
-        self, X: NDArray[np.float64], y: ArrayLike | None, bounds: Bounds
-    ) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Give label codes and the public label set."""
-        labels = self._check_column(X, y)
-        if bounds.labels == PUBLIC_LABELS:
-            try:
-                labels = np.asarray(labels.tolist()) if labels.dtype == object else labels
-                check_classification_targets(labels)
-            except ValueError as error:
-                raise InvalidInputError(_without_values(error)) from None
-        return bounds.clip_labels(labels)
-
-    def _check_column(self, X: NDArray[np.float64], y: ArrayLike | None) -> NDArray[Any]:
-        """Give labels or targets as one cell per row; of the cells nothing is asked."""
-        if y is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        column = as_cells(y)
-        if column.ndim == 2 and column.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Please change the "
-                "shape of y to (n_samples, ), for example using ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
-            column = column.ravel()
-        if column.ndim != 1:
-            raise InvalidInputError(
-                f"y should be a 1d array, got {column.ndim} dimensions instead."
-            )
-        if len(column) != X.shape[0]:
-            raise InvalidInputError("X and y have inconsistent numbers of samples.")
-        return column
-
     def _groups(self, X: Any, groups: Any) -> Any:
         """Give the IDs of persons, or the column of them that the bounds name; None for records."""
         if self.person_unit is None:
@@ -340,7 +302,7 @@ class PrivateEstimator(BaseEstimator):
         rows = self._check_rows(X)
         if y is None:
             return rows, None, _ONE_CLASS
-        return rows, *self._check_labels(rows, y, self.row_bounds)
+        return rows, *self.row_bounds.clip_labels(checked_column(self, y, rows.shape[0]))
 
     # Where records lie ------------------------------------------------------------------------
 
@@ -562,8 +524,3 @@ def _require_offered(value: Any, kind: Any, offered: tuple[Any, ...], owner: obj
         raise UnsupportedModeError(
             f"{type(owner).__name__} offers {name} {listed}. Got {value!r} instead.{instead}"
         )
-
-
-def _without_values(error: Exception) -> str:
-    """Give the first sentence of an error without the cells that other libraries put into it."""
-    return str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.") + "."

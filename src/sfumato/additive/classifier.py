@@ -22,6 +22,7 @@ from sfumato.sums.gradients import GradientSum
 from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.tables.frames import lies_elsewhere
 
 __all__ = ["PrivateAdditiveClassifier"]
@@ -297,7 +298,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
     def _labelled_cells(self, X: Any, y: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any]]:
         """Give cells, the numbers of their labels and the label set."""
         cells = self._cells(X, reset=True)
-        return cells, *self._check_labels(cells, y, self._check_bounds())
+        return cells, *self._check_bounds().clip_labels(checked_column(self, y, len(cells)))
 
     def _check_settings(self) -> None:
         check_steps(self.n_steps, self.max_gradient_norm)

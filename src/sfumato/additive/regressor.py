@@ -25,7 +25,7 @@ from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import as_numbers
+from sfumato.tables.cells import as_numbers, checked_column
 from sfumato.tables.frames import lies_elsewhere
 
 __all__ = ["PrivateAdditiveRegressor"]
@@ -280,7 +280,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         """Give cells and, beside them, the place of the target in its public range."""
         low, high = self._target_range()
         cells = self._cells(X, reset=True)
-        targets = as_numbers(self._check_column(cells, y))
+        targets = as_numbers(checked_column(self, y, len(cells)))
         places = np.where(np.isfinite(targets), np.clip(targets, low, high), np.nan)
         return np.column_stack([cells, (places - low) / (high - low)]), None
 

@@ -30,6 +30,7 @@ from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.maps import IntoUnitBall, MappedRows, exact_projection
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLargeMarginGaussianClassifier"]
@@ -175,7 +176,9 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         """
         bounds = self._check_promise()
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, self._target(X, y), bounds)
+        codes, self.classes_ = bounds.clip_labels(
+            checked_column(self, self._target(X, y), len(rows))
+        )
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."

@@ -49,6 +49,7 @@ from sfumato.storage.forms import (
 from sfumato.sums.elsewhere import are_rows
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.tables.frames import LIBRARIES, is_table, library_of, lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
@@ -528,7 +529,7 @@ class Fabricator(PrivateRowsEstimator):
         rows = self._check_rows(X)
         if y is None:
             return rows, np.zeros(len(rows), dtype=np.intp), None
-        return rows, *self._check_labels(rows, y, self._listed(self.row_bounds))
+        return rows, *self._listed(self.row_bounds).clip_labels(checked_column(self, y, len(rows)))
 
     # After the release ------------------------------------------------------------------------
 

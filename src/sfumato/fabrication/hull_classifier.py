@@ -24,6 +24,7 @@ from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]
@@ -251,7 +252,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
         """Give rows, the numbers of their labels and the label set."""
         rows = self._check_rows(X)
-        return rows, *self._check_labels(rows, y, self._listed(self.row_bounds))
+        return rows, *self._listed(self.row_bounds).clip_labels(checked_column(self, y, len(rows)))
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
         """Give the label of the nearest hull.

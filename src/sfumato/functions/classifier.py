@@ -24,6 +24,7 @@ from sfumato.objectives.score_losses import (
 )
 from sfumato.storage.forms import Form, labels, one_of, one_score_for_two
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelClassifier"]
@@ -181,7 +182,9 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
                 f"'loss' must be one of {sorted(BINARY)}. Got {self.loss!r} instead."
             )
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, self._target(X, y), bounds)
+        codes, self.classes_ = bounds.clip_labels(
+            checked_column(self, self._target(X, y), len(rows))
+        )
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set holds one class; a classifier needs at least two."

@@ -15,7 +15,7 @@ from sfumato.objectives.certified import minimise
 from sfumato.objectives.score_losses import InsensitiveLoss, Loss, ScoreHuberLoss
 from sfumato.storage.forms import Form, refuse
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import as_numbers
+from sfumato.tables.cells import as_numbers, checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateKernelRegressor"]
@@ -204,7 +204,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
 
     def _check_targets(self, rows: Array, y: ArrayLike | None) -> Array:
         """Give the targets; one that is no finite number becomes the middle of the range."""
-        targets = as_numbers(self._check_column(rows, y))
+        targets = as_numbers(checked_column(self, y, len(rows)))
         return np.where(np.isfinite(targets), targets, self._target_range()[0])
 
     def predict(self, X: ArrayLike) -> Array:

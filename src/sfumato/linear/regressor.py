@@ -27,7 +27,7 @@ from sfumato.sums.persons import Joined
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment, Statistic
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import as_numbers
+from sfumato.tables.cells import as_numbers, checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLinearRegressor"]
@@ -195,7 +195,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         low, high = self._target_range()
         middle, half = (low + high) / 2, (high - low) / 2
         rows = self._check_rows(X)
-        targets = as_numbers(self._check_column(rows, y))
+        targets = as_numbers(checked_column(self, y, len(rows)))
         scaled = (np.clip(targets, low, high) - middle) / half
         scaled[~np.isfinite(targets)] = np.nan
         return np.column_stack([rows, scaled]), None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
@@ -272,6 +273,8 @@ class Bounds:
             Place of each label in the set, and the set.
         """
         given = as_cells(y)
+        if self.labels == PUBLIC_LABELS:
+            given = _found_labels(given)
         labels = self.label_set(given)
         return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label by itself
 
@@ -377,6 +380,17 @@ def _numbers(name: str, value: Any) -> float | tuple[float, ...] | None:
     if array.ndim > 1 or array.size == 0 or not np.isfinite(array).all():
         raise InvalidInputError(f"'{name}' must be one finite number or one per feature.")
     return float(array) if array.ndim == 0 else tuple(array.tolist())
+
+
+def _found_labels(cells: NDArray[Any]) -> NDArray[Any]:
+    """Refuse what are no labels, where those found in the data are public."""
+    try:
+        found = np.asarray(cells.tolist()) if cells.dtype == object else cells
+        check_classification_targets(found)
+    except ValueError as error:  # its first sentence, without the cells that it quotes
+        words = str(error).partition("array=")[0].partition("\n")[0].rstrip(" :.")
+        raise InvalidInputError(f"{words}.") from None
+    return found
 
 
 def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | None:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from sfumato.exceptions import InvalidInputError, InvalidTypeError
@@ -31,6 +32,7 @@ __all__ = [
     "as_numbers",
     "as_rows",
     "cells_of",
+    "checked_column",
     "checked_rows",
     "real_text",
 ]
@@ -273,3 +275,25 @@ def checked_rows(
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
     return rows
+
+
+def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+    """Give labels or targets as one cell per row; of the cells nothing is asked."""
+    if y is None:
+        raise InvalidInputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    column = as_cells(y)
+    if column.ndim == 2 and column.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the "
+            "shape of y to (n_samples, ), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+        column = column.ravel()
+    if column.ndim != 1:
+        raise InvalidInputError(f"y should be a 1d array, got {column.ndim} dimensions instead.")
+    if len(column) != n_rows:
+        raise InvalidInputError("X and y have inconsistent numbers of samples.")
+    return column

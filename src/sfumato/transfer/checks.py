@@ -18,6 +18,7 @@ from sfumato.kernels.arrays import on_the_host
 from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.private import checked_rows
 from sfumato.tables.bounds import PUBLIC_LABELS
+from sfumato.tables.cells import checked_column
 from sfumato.transfer.protection import TargetRelease
 from sfumato.transfer.source import PLANS, PlannedSource
 from sfumato.transfer.target import require_start, sound_rows, target_codes
@@ -138,7 +139,9 @@ def _check_source(
     rows = model._check_rows(source)
     are_found = model.unit == Unit.ENTRY and bounds.labels is None  # labels are public there
     listed = replace(bounds, labels=PUBLIC_LABELS) if are_found else bounds
-    codes, model.classes_ = model._check_labels(rows, model._target(source, y_source), listed)
+    codes, model.classes_ = listed.clip_labels(
+        checked_column(model, model._target(source, y_source), len(rows))
+    )
     if len(model.classes_) < 2:
         raise InvalidInputError("The label set holds one class; a classifier needs two.")
     model._warn_if_weak(len(rows))
@@ -162,7 +165,7 @@ def check_target(
         raise InvalidInputError(
             "'y_target' is missing: give one label for each target row, -1 where there is none."
         )
-    labels = model._check_column(rows, on_the_host(y_target))
+    labels = checked_column(model, on_the_host(y_target), len(rows))
     codes = target_codes(model.classes_, labels, may_be_unknown=model.protect_target)
     require_start(
         codes,

@@ -32,6 +32,7 @@ from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
 from sfumato.objectives.losses import HuberLoss
 from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 
 __all__ = ["PrintedBudget", "PrintedDPML", "printed_budget"]
 
@@ -154,7 +155,7 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         if math.isinf(self.epsilon) or not 0 < self.pca_share < 1:
             raise UnsupportedModeError("Printed are a finite 'epsilon' and 'pca_share' in (0, 1).")
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if len(self.classes_) < 2:
             raise InvalidInputError("The label set holds one class; a classifier needs two.")
         self._warn_if_weak(len(rows))

@@ -28,6 +28,7 @@ from sfumato.mechanisms.process import SLACK
 from sfumato.objectives.certified import minimise
 from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 
 __all__ = [
     "PrintedDensity",
@@ -272,7 +273,7 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         bounds = self._check_promise()
         self._check_choices()
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if self.loss not in BINARY or len(self.classes_) != 2:
             raise InvalidInputError(f"'loss' must be one of {sorted(BINARY)}, with two labels.")
         self._warn_if_weak(len(rows))

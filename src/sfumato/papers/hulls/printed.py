@@ -35,6 +35,7 @@ from sfumato.hulls.search import fit_branches
 from sfumato.parallel import map_in_parallel
 from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.cells import checked_column
 
 __all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]
 
@@ -72,7 +73,7 @@ class _PrintedRows(PrivateEstimator):
         codes, labels = np.zeros(len(rows), dtype=np.intp), None
         if y is not None:  # labels are public at entry level
             public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
-            codes, labels = self._check_labels(rows, y, public)
+            codes, labels = public.clip_labels(checked_column(self, y, len(rows)))
         self._warn_if_weak(len(rows))
         scale = PublicScale(bounds, rows.shape[1])
         mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)

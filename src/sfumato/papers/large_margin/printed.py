@@ -29,6 +29,7 @@ from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.private import PrivateEstimator
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 
 __all__ = ["PrintedLargeMarginClassifier", "PrintedObjective"]
 
@@ -198,7 +199,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         """
         bounds = self._check_promise()
         rows = self._check_rows(X)
-        codes, self.classes_ = self._check_labels(rows, y, bounds)
+        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if len(self.classes_) < 2:
             raise InvalidInputError("The label set holds one class; a classifier needs two.")
         printed = PrintedObjective(

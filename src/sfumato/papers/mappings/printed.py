@@ -29,6 +29,7 @@ from sfumato.mappings.mapping import MembershipMapping
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.cells import checked_column
 from sfumato.transfer.target import (
     NOT_PROTECTED,
     WARNING,
@@ -202,7 +203,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
         require_entries(type(self).__name__, bounds, self.relation)
         rows = self._check_rows(source)
         public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
-        codes, self.classes_ = self._check_labels(rows, y_source, public)
+        codes, self.classes_ = public.clip_labels(checked_column(self, y_source, len(rows)))
         if len(self.classes_) < 2:
             raise InvalidInputError("The label set holds one class; a classifier needs two.")
         self._warn_if_weak(len(rows))
@@ -242,7 +243,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
         """
         check_is_fitted(self, "source_classifier_")
         rows = sound_rows(checked_rows(self, target, reset=True))
-        codes = target_codes(self.classes_, self._check_column(rows, y_target))
+        codes = target_codes(self.classes_, checked_column(self, y_target, len(rows)))
         require_every_class(codes, len(self.classes_), "the printed transfer")
         warnings.warn(WARNING, stacklevel=2)
         self.guarantee_ = self.source_guarantee_.only_if(NOT_PROTECTED)
