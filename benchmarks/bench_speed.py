@@ -38,7 +38,7 @@ from sfumato.tables.encoder import TableEncoder
 DELTA = 1e-5
 EPSILON = 1.0
 N_IMAGES = 20_000
-RUNS = 2
+RUNS = 5
 DEEPEST = 12  # functions of a profile that are kept
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 # Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
-NOT_SHOWN = {"margins_heldout", "margins_frontier_cifar_heldout", "table_models"}
+NOT_SHOWN = {"margins_heldout", "table_models"}
 SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.

@@ -21,6 +21,7 @@ def map_in_parallel(
     *,
     n_jobs: int | None,
     progress: str | None = None,
+    costs: Sequence[float] | None = None,
 ) -> list[Any]:
     """Give ``[task(item) for item in items]``, computed by `n_jobs` workers.
 
@@ -28,12 +29,18 @@ def map_in_parallel(
     backend. Several workers share the cores instead of each starting a BLAS thread per core.
 
     progress: Title of a progress bar on standard error.
+    costs: About what each task costs; the dearest begin, so that workers end together.
     """
     n_workers = min(effective_n_jobs(n_jobs), len(items))
     limits = threadpool_limits(max(1, cpu_count() // n_workers)) if n_workers > 1 else nullcontext()
     with limits:
         parallel = Parallel(n_jobs=n_workers, prefer="threads", return_as="generator")
-        return list(_shown(parallel(delayed(task)(item) for item in items), len(items), progress))
+        order = list(range(len(items)))
+        if costs is not None:
+            order.sort(key=lambda place: -costs[place])
+        started = parallel(delayed(task)(items[place]) for place in order)
+        found = dict(zip(order, _shown(started, len(items), progress), strict=True))
+        return [found[place] for place in range(len(items))]
 
 
 def _shown(results: Iterable[Any], total: int, title: str | None) -> Iterable[Any]:

@@ -17,7 +17,7 @@ from sfumato import (
 )
 from sfumato.exceptions import InvalidInputError
 from sfumato.image_features import scattering
-from sfumato.kernels.arrays import to_numpy
+from sfumato.kernels.arrays import is_from_another_library, to_numpy
 
 KINDS = [
     HOGFeatures((8, 8)),
@@ -232,3 +232,23 @@ def test_second_order_literally(rng, n_scales):
         expected = literal_second_order(image, n_scales, paths[place])
         found = maps[1 + 8 * n_scales + place]
         np.testing.assert_allclose(found, expected.ravel(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        ScatteringFeatures((12, 9)),
+        ScatteringFeatures((8, 7, 3), mirror="average", n_projected=300, seed=2),
+    ],
+    ids=repr,
+)
+def test_transforms_as_products_are_the_same(features, rng, monkeypatch):
+    """On an accelerator, where transforms of a batch would mix its images."""
+    X = rows_for(features, rng)
+    expected = features.fit(X).transform(X)
+    monkeypatch.setattr(scattering, "is_accelerated", is_from_another_library)
+    monkeypatch.delattr(array_api_strict.fft, "fftn")  # no transform of the library is asked for
+    monkeypatch.delattr(array_api_strict.fft, "ifftn")
+    monkeypatch.delattr(array_api_strict.fft, "fft")
+    found = features.transform(array_api_strict.asarray(X))
+    np.testing.assert_allclose(to_numpy(found), expected, atol=1e-12)

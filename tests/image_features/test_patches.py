@@ -55,8 +55,8 @@ def literal(image, n_filters):
                     if starts[0] <= i < ends[0] and starts[1] <= j < ends[1]:
                         cell = 2 * row + column
                         sizes[cell] += 1
-                        upwards[cell] += np.maximum(response - 0.5, 0)
-                        downwards[cell] += np.maximum(-response - 0.5, 0)
+                        upwards[cell] += np.maximum(response - patches.THRESHOLD, 0)
+                        downwards[cell] += np.maximum(-response - patches.THRESHOLD, 0)
     return np.sqrt(np.concatenate([upwards / sizes[:, None], downwards / sizes[:, None]]))
 
 

@@ -1,10 +1,12 @@
 """The contracts on the private classifier of images."""
 
+import array_api_strict
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from sfumato import Bounds, PrivateImageClassifier
+from sfumato.guarantee import Status
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase
 
 # Corners of the unit ball are not images, so a pair need not attain the sensitivity; its noise law
@@ -22,3 +24,13 @@ def test_private_contract(check, relation):
     model = PrivateImageClassifier("hog", delta=1e-5, relation=relation, bounds=bounds)
     corners = np.array([[0.0] * 64, [16.0, 0.0] * 32])
     check(PrivateCase(model, X[:60], y[:60] % 2, rows_at_bound=corners))
+
+
+def test_another_library_must_treat_images_alike(rng):
+    X, y = rng.random((30, 64)), np.arange(30) % 2
+    bounds = Bounds(lower=0, upper=1, labels=range(2))
+    model = PrivateImageClassifier("hog", delta=1e-5, bounds=bounds)
+    assert not model.fit(X, y).guarantee_.conditions
+    conditions = model.fit(array_api_strict.asarray(X), y).guarantee_.conditions
+    assert any("in any batch" in condition for condition in conditions)
+    assert model.guarantee_.status is Status.CONDITIONAL

@@ -389,7 +389,8 @@ class EntryNoise:
         """Give entries with noise, in units of the cube."""
         entries = self.scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
         units = self.scale.entry_units(self.entry_bound)
-        noisy = self.mechanism.release(entries * units, ledger=ledger)  # [F6] the only release
+        entries *= units
+        noisy = self.mechanism.release(entries, ledger=ledger)  # [F6] the only release
         noisy /= units
         return noisy, codes
 

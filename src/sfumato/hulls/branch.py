@@ -90,7 +90,7 @@ def fit_branch(
         precision.
     mask (..., N, 1): Ones for rows, zeros for padding, when branches of different sizes are
         stacked.
-    quick: Solve long branches in single precision too, to about 1e-4; for one layer, whose basis is
+    quick: Solve long branches in single precision too, to about 2e-4; for one layer, whose basis is
         then that of the rows.
     """
     rows = cast(rows, "float64")

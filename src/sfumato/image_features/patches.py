@@ -37,7 +37,7 @@ FILTERS = Path(__file__).with_name("random_patches.npz")
 SHA256 = "df4400395b68e3abbfc6acc15af621c47a8c13a4cb54f0a4c359b682366445c9"
 SIDE = 6  # pixels of a patch
 GRID = 2  # cells of an image a side, in which responses are averaged
-THRESHOLD = 0.5  # what a response must pass to count, and by which it is lessened
+THRESHOLD = 1.0  # what a response must pass to count, and by which it is lessened
 FLAT = 0.016  # added to the variance of a patch: a flat one stays flat
 # Filters at a time: responses stay in the cache of a processor, or fill a GPU.
 AT_A_TIME, ACCELERATED = 64, 512

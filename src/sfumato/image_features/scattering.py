@@ -13,7 +13,13 @@ from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.image_features.images import ImageFeatures, over_mirror_images, unit_length
-from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of
+from sfumato.kernels.arrays import (
+    Array,
+    is_accelerated,
+    is_from_another_library,
+    like,
+    namespace_of,
+)
 from sfumato.storage.forms import Form, one_of, or_none, whole
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
 
 WIDTH = 0.8  # standard deviation of the finest envelope, in pixels
 FREQUENCY = 0.75 * math.pi  # of the finest wavelet
+COLUMNS_AT_ONCE = 256  # of a projection, as it is made on an accelerator
 SMALLEST_SPREAD = 1e-3  # added to a group's standard deviation: a flat group stays flat
 
 
@@ -175,6 +182,8 @@ def _transforms(x: Array) -> Any:
 
 def _fft(images: Array) -> Array:
     xp = namespace_of(images)
+    if is_accelerated(images):
+        return _transformed(xp.astype(images, xp.result_type(images.dtype, xp.complex64)))
     if is_from_another_library(images):  # the standard transforms complex numbers only
         dtype = xp.complex64 if images.dtype == xp.float32 else xp.complex128
         images = xp.astype(images, dtype)
@@ -196,9 +205,31 @@ def _modulus(parts: Array, filters: NDArray[Any]) -> Array:
     total = parts[0, ...] * weights[0, ...]
     for i in range(1, parts.shape[0]):
         total += parts[i, ...] * weights[i, ...]
+    if is_accelerated(parts):
+        return xp.abs(_transformed(total, back=True))
     if is_from_another_library(parts):
         return xp.abs(xp.fft.ifftn(total, axes=(2, 3)))
     return np.abs(host_fft.ifftn(total, axes=(2, 3), overwrite_x=True))
+
+
+def _transformed(maps: Array, *, back: bool = False) -> Array:
+    """Fourier transforms of maps as two products of matrices, or their inverse.
+
+    The library of a GPU combines images of a batch to transform them, so that the bits of one
+    depend on its neighbours; in a product every number is the sum of its own terms.
+    """
+    kind = str(maps.dtype).split(".")[-1]
+    down, right = (like(maps, _waves(size, kind, back)) for size in maps.shape[2:])
+    return namespace_of(maps).matmul(down, maps @ right)
+
+
+@lru_cache(maxsize=32)
+def _waves(size: int, dtype: str, back: bool) -> NDArray[Any]:
+    """The symmetric matrix of a Fourier transform, or of its inverse."""
+    places = np.arange(size)
+    angles = 2 * math.pi * (np.outer(places, places) % size) / size
+    waves = np.exp(1j * angles) / size if back else np.exp(-1j * angles)
+    return np.asarray(waves.astype(dtype))
 
 
 def _averaged(maps: Array, averages: tuple[NDArray[Any], NDArray[Any]]) -> Array:
@@ -331,6 +362,8 @@ def projected(rows: Array, n_kept: int, seed: int) -> Array:
     seed: Public seed of signs and places.
     """
     xp, width = namespace_of(rows), int(rows.shape[1])
+    if is_accelerated(rows):  # as a product: see `_transformed`
+        return rows @ _kept_waves(xp, rows.device, rows.dtype, (width, n_kept, seed))
     signs, places = _turn(width, n_kept, seed)
     kind = xp.complex64 if rows.dtype == xp.float32 else xp.complex128
     turned = xp.astype(rows, kind) * xp.astype(like(rows, signs), kind)[None, :]
@@ -343,3 +376,17 @@ def _turn(width: int, n_kept: int, seed: int) -> tuple[NDArray[np.float64], NDAr
     generator = check_random_state(seed)
     signs = 2.0 * generator.randint(0, 2, size=width) - 1
     return signs, np.sort(generator.permutation(width)[:n_kept])
+
+
+@lru_cache(maxsize=4)
+def _kept_waves(xp: Any, device: Any, dtype: Any, turn: tuple[int, int, int]) -> Array:
+    """Give the matrix of `projected` on a device."""
+    signs, places = _turn(*turn)
+    rows = xp.asarray(np.arange(turn[0]), device=device)[:, None]
+    columns = []
+    for start in range(0, turn[1], COLUMNS_AT_ONCE):
+        kept = xp.asarray(places[start : start + COLUMNS_AT_ONCE], device=device)[None, :]
+        angles = xp.astype((rows * kept) % turn[0], xp.float64) * (2 * math.pi / turn[0])
+        columns.append(xp.astype(xp.cos(angles) + xp.sin(angles), dtype))
+    scaled = xp.asarray(signs[:, None] / math.sqrt(turn[1]), device=device)
+    return xp.concat(columns, axis=1) * xp.astype(scaled, dtype)

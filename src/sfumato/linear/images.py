@@ -13,7 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.image_features import HOGFeatures, RandomProcessFeatures, ScatteringFeatures
+from sfumato.image_features import (
+    HOGFeatures,
+    RandomPatchFeatures,
+    RandomProcessFeatures,
+    ScatteringFeatures,
+)
 from sfumato.image_features.images import ImageFeatures, image_shape_for
 from sfumato.kernels.arrays import is_from_another_library, like, namespace_of
 from sfumato.linear.private import PrivateLinearClassifier
@@ -21,12 +26,14 @@ from sfumato.private import checked_rows
 from sfumato.storage.forms import Form, labels, listed, model_of, numbers, refuse
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["IMAGE_FEATURES", "PrivateImageClassifier"]
+__all__ = ["IMAGE_FEATURES", "PrivateImageClassifier", "best_features"]
 
 IMAGE_FEATURES = ("best", "scattering", "hog")
-# Chosen on held-out training rows of CIFAR-10: how many numbers of a random projection of the
-# scattering features are kept, and the weight of the net beside them.
-N_PROJECTED, NET_WEIGHT = 4000, 2.0
+# Chosen on held-out training rows of CIFAR-10: how many numbers of a random projection of each kind
+# are kept, and the weights of the kinds beside each other.
+SCATTERED, PATCHED, BY_THE_NET = (2000, 1.0), (2500, 1.5), (3000, 2.0)
+# Beside what the classifier asks of it.
+FOREIGN_IMAGES = "the array library computes sums and products of an image alike in any batch"
 
 Parts = list[tuple[ImageFeatures, float]]
 
@@ -38,9 +45,9 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     ----------
     image_features : {"best", "scattering", "hog"} or ImageFeatures, default="best"
         Which features. "best" are those of the published figures on colour images:
-        4,000 numbers of `ScatteringFeatures` of an image and its mirror image, beside the 3,500
-        of `RandomProcessFeatures` with weight 2. They take seconds per hundred images without
-        PyTorch; "hog" is the fastest.
+        2,000 numbers of `ScatteringFeatures` of an image and its mirror image, 2,500 of
+        `RandomPatchFeatures` with weight 1.5 and 3,000 of `RandomProcessFeatures` with weight 2
+        beside each other. They take seconds per ten images without a GPU; "hog" is the fastest.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image. Not
         used with an ImageFeatures, which has its own.
@@ -75,8 +82,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         alone, to the bit, and have length 1 at most by construction.
     Guarantee : that of `PrivateLinearClassifier`.
     Assumptions and numerics : the label set, the range of pixels and the shape of images are
-        public. Proofs:
-        docs/guarantees/linear-classifier.md.
+        public. With tensors of another library the promise is conditional: it must compute sums
+        and products of an image alike in any batch. Proofs: docs/guarantees/linear-classifier.md.
 
     Examples
     --------
@@ -163,6 +170,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         classifier.fit(self._described(pixels), y)
         self.classifier_ = classifier.set_params(ledger=None)
         self.classes_, self.guarantee_ = classifier.classes_, classifier.guarantee_
+        if is_from_another_library(pixels):
+            self.guarantee_ = self.guarantee_.only_if(FOREIGN_IMAGES)
         return self
 
     @property
@@ -210,14 +219,9 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         shape = image_shape_for(self.image_shape, n_pixels)
         if self.image_features == "hog":
             return [(HOGFeatures(shape), 1.0)]
-        scattering = ScatteringFeatures(shape)
         if self.image_features == "scattering":
-            return [(scattering, 1.0)]
-        scattering.set_params(
-            mirror="average", n_projected=min(N_PROJECTED, scattering.count(shape))
-        )
-        length = math.hypot(1.0, NET_WEIGHT)
-        return [(scattering, 1 / length), (RandomProcessFeatures(shape), NET_WEIGHT / length)]
+            return [(ScatteringFeatures(shape), 1.0)]
+        return best_features(shape)
 
     def _described(self, pixels: Any) -> Any:
         """Give rows of features, of length 1 at most; each image by itself."""
@@ -281,3 +285,26 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     def _queries(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
         return self._described(self._pixels(X, reset=False))
+
+
+def best_features(shape: tuple[int, ...]) -> Parts:
+    """Give the kinds of features "best" and their weights, whose squares add up to 1.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Height, width and channels.
+
+    Returns
+    -------
+    list of tuple of ImageFeatures and float
+        The kinds in their order.
+    """
+    n_scattered = min(SCATTERED[0], ScatteringFeatures(shape).count(shape))
+    kinds = [
+        (ScatteringFeatures(shape, mirror="average", n_projected=n_scattered), SCATTERED[1]),
+        (RandomPatchFeatures(shape, n_projected=PATCHED[0]), PATCHED[1]),
+        (RandomProcessFeatures(shape, n_projected=BY_THE_NET[0]), BY_THE_NET[1]),
+    ]
+    length = math.hypot(*(weight for _, weight in kinds))
+    return [(kind, weight / length) for kind, weight in kinds]

@@ -323,9 +323,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
         into_ball = IntoUnitBall(self.row_bounds, self.n_features_in_)
-        row_map = LinearRows(
-            self.n_features_in_, self._has_constant, self.projection_, self._whitens
-        )
+        projection = None if self.projection_ is None else like(rows, self.projection_)
+        row_map = LinearRows(self.n_features_in_, self._has_constant, projection, self._whitens)
         constant = [self.intercept_[:, None]] if self._has_constant else []
         weights = like(rows, np.ascontiguousarray(np.hstack([self.coef_, *constant]).T))
         n_rows = int(rows.shape[0])

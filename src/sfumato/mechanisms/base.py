@@ -181,7 +181,10 @@ def to_grid(statistic: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """
     limit = 2.0**53 * step
     if -limit < statistic.min(initial=0.0) and statistic.max(initial=0.0) < limit:
-        return np.asarray(np.rint(statistic / step) * step)
+        steps = np.asarray(statistic / step)
+        np.rint(steps, out=steps)  # in place: new pages of memory cost more than the rounding
+        steps *= step
+        return steps
     small = np.abs(statistic) < limit
     return np.where(small, np.rint(np.where(small, statistic, 0.0) / step) * step, statistic)
 

@@ -310,10 +310,10 @@ def exact_projection(rows: Array, basis: Array) -> Array:
     Both are cut to a grid on which all products and partial sums (below 1 in magnitude) fit a
     double: a projected row is exact and does not depend on its place among the rows.
     """
-    columns = cut(basis, FINE_BITS)
+    columns = cut(like(rows, basis), FINE_BITS)  # on an accelerator, where the rows are on one
     if not is_from_another_library(columns):
         columns = np.ascontiguousarray(columns)
-    return cut(rows, FINE_BITS) @ like(rows, columns)
+    return cut(rows, FINE_BITS) @ columns
 
 
 def _into_ball(rows: Array, norm: float) -> Array:
