@@ -5,9 +5,10 @@ go to a folder that is thrown away: it says whether a benchmark still runs, not 
 each ran is told, and kept by ``--keep-times`` as results/quick_runs.json.
 
 Each benchmark runs in a process of its own and writes JSON to benchmarks/results/. Those that
-need real data find it through SFUMATO_DATA and are passed over without it; the one for a GPU is
-passed over where there is none. Other packages are compared where SFUMATO_PEERS_PYTHON names
-Pythons that have them (see bench_peers). What fails is named at the end and keeps its last numbers.
+need real data find it through SFUMATO_DATA (`curves` also through SFUMATO_TABLES) and are passed
+over without it; those for a GPU are passed over where there is none. Other packages are compared
+where SFUMATO_PEERS_PYTHON names Pythons that have them (see bench_peers). What fails is named at
+the end and keeps its last numbers.
 """
 
 from __future__ import annotations
@@ -126,10 +127,13 @@ def run(command: list[str], environment: dict[str, str], seconds: float | None) 
         child.wait()
 
 
-def lacking(needs_data: bool, needs_gpu: bool) -> str | None:
-    """Say what this machine does not have."""
-    if needs_data and "SFUMATO_DATA" not in os.environ:
-        return "SFUMATO_DATA is not set"
+def lacking(name: str) -> str | None:
+    """Say what this machine does not have for a benchmark."""
+    _, needs_data, needs_gpu, _ = BENCHMARKS[name]
+    wanted = ["SFUMATO_DATA"] * needs_data + ["SFUMATO_TABLES"] * (name == "curves")
+    for variable in wanted:
+        if variable not in os.environ:
+            return f"{variable} is not set"
     return "no GPU" if needs_gpu and not has_gpu() else None
 
 
@@ -137,9 +141,9 @@ def run_all(names: list[str], seconds: float | None = None) -> list[dict[str, An
     """Run benchmarks one after the other; give for each how it ended and after how long."""
     rows = []
     for name in names:
-        (module, *arguments), needs_data, needs_gpu, threads = BENCHMARKS[name]
+        (module, *arguments), *_, threads = BENCHMARKS[name]
         begun = time.monotonic()
-        if (missing := lacking(needs_data, needs_gpu)) is None:
+        if (missing := lacking(name)) is None:
             print(f"{name}: running", flush=True)
             environment = os.environ | ({"OMP_NUM_THREADS": threads} if threads else {})
             command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]

@@ -129,7 +129,7 @@ def _pandas_column(values: list[Any], backend: Mapping[str, Any]) -> Any:
     try:
         column = pd.Series(values)
         return column.convert_dtypes(**backend) if backend else column
-    except UnicodeError:  # half of a surrogate pair
+    except (UnicodeError, OverflowError):  # half of a surrogate pair, integers beyond a double
         return pd.Series(values, dtype=object)
 
 

@@ -96,11 +96,27 @@ def _quick_runs(numbers: dict[str, Any]) -> str:
     ) + rows_of(["benchmark", "ended", "s"], [[r["name"], r["ended"], r["wall_s"]] for r in rows])
 
 
+def _quarter_hour(numbers: list[dict[str, Any]]) -> str:
+    """Give the seconds of each step of three people."""
+    told = ", ".join(f"{r['who']} {r['wall_s'] / 60:.1f} minutes" for r in numbers)
+    rows = [
+        [r["who"], r["python"], f"`{step['command']}`", step["code"], step["wall_s"]]
+        for r in numbers
+        for step in r["steps"]
+    ]
+    return (
+        "Three people follow the pages in empty environments, played by a script "
+        f"(`benchmarks/quarter_hour.py`): {told}, most of it to install. Code 2 is a refusal that "
+        "they must meet.\n\n"
+    ) + rows_of(["who", "Python", "command", "code", "s"], rows)
+
+
 SECTIONS: Sections = {
     "noise": ("Exact noise", _noise),
     "budget_saved": ("Budget no longer thrown away", _budget_saved),
     "moments_mnist": ("Private Gaussian classifier, MNIST", _moments),
     "tables_passes": ("A table larger than memory", _tables),
     "house": ("How far a reader walks, and what an import costs", _house),
+    "quarter_hour": ("The first quarter of an hour", _quarter_hour),
     "quick_runs": ("A quick run of every benchmark", _quick_runs),
 }
