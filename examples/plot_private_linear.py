@@ -29,7 +29,7 @@ models += [
 titles = ["not private", "epsilon 10", "epsilon 2", "epsilon 0.5"]
 fig, axes = plt.subplots(4, 6, figsize=(8, 5.5), layout="constrained")
 for row, model, title in zip(axes, models, titles, strict=True):
-    weights = model.coef_ if hasattr(model, "coef_") else model.weights_
+    weights = model.coef_
     for digit, ax in enumerate(row):
         most = np.abs(weights[digit]).max()  # so that white is zero
         ax.imshow(weights[digit].reshape(8, 8), cmap="RdBu_r", vmin=-most, vmax=most)

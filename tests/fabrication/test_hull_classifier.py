@@ -65,7 +65,7 @@ def a_printed_model(**parameters: Any) -> PrintedAffineHullClassifier:
 
 def test_definition_12_without_noise_is_the_hull_classifier(three: Data) -> None:
     X, y = three
-    private = a_model(unit="entry", epsilon=np.inf, fabricate=False).fit(X, y)
+    private = a_model(unit="entry", epsilon=np.inf, n_smoothing=0).fit(X, y)
     plain = AffineHullClassifier(5, n_layers=2, random_state=0).fit(X, y)
     np.testing.assert_allclose(private.distances(X), plain.distances(X), rtol=1e-10)
     np.testing.assert_array_equal(private.predict(X), plain.predict(X))
@@ -121,13 +121,12 @@ def test_single_precision_gives_the_same_labels(three: Data) -> None:
     "parameters",
     [
         {"unit": "record"},
-        {"unit": "record", "n_smoothing": 2, "fabricate": True},
+        {"unit": "record", "n_smoothing": 2},
         {"unit": "record", "bounds": Bounds(norm=8.0, labels=range(3))},
         {"unit": "record", "relation": "add_or_remove_one"},
         {"unit": "record", "gaussians_per_class": 2, "epsilon": 200.0},
         {"unit": "entry"},
-        {"unit": "entry", "fabricate": False},
-        {"unit": "entry", "smoothing_ratio": 0.5},
+        {"unit": "entry", "n_smoothing": 0},
     ],
 )
 @pytest.mark.usefixtures("noise")
@@ -183,8 +182,7 @@ def test_hulls_on_another_device_give_the_same(
     [
         {"unit": "entry"},
         {"unit": "entry", "branch_size": 40},
-        {"unit": "entry", "branch_size": 40, "smoothing_ratio": 0.2},
-        {"unit": "entry", "fabricate": False},
+        {"unit": "entry", "n_smoothing": 0},
         {"unit": "record"},
         {"unit": "record", "n_smoothing": 2},
         {"unit": "record", "gaussians_per_class": 4},
@@ -340,8 +338,7 @@ def test_labels_need_no_bounds_at_entry_level(three: Data) -> None:
         ({"method": "local", "relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
         ({"method": "magic"}, InvalidInputError, "'method'"),
         ({"gaussians_per_class": 3}, InvalidInputError, "'gaussians_per_class'"),
-        ({"n_smoothing": 0}, InvalidInputError, "'n_smoothing'"),
-        ({"smoothing_ratio": 1.5}, InvalidInputError, "'smoothing_ratio'"),
+        ({"n_smoothing": -1}, InvalidInputError, "'n_smoothing'"),
         ({"branch_size": 0}, InvalidInputError, "'branch_size'"),
         ({"partition": "sorted"}, InvalidInputError, "'partition'"),
         ({"samples_per_gaussian": 0}, InvalidInputError, "'samples_per_gaussian'"),

@@ -51,9 +51,10 @@ def test_modelling_error_is_equation_88(rng: np.random.Generator) -> None:
 
 
 @given(st.integers(0, 10_000), st.floats(0.05, 0.9))
-def test_ratio_stops_at_the_first_pass_below_it(seed: int, ratio: float) -> None:
+def test_a_threshold_stops_at_the_first_pass_below_it(seed: int, ratio: float) -> None:
     Y = np.random.default_rng(seed).normal(size=(15, 3))
-    found = fabricate_rows(Y, n_components=2, stop=Stop(6, ratio=ratio))
+    stop = Stop(6, threshold=ratio * literal_error(Y, 2))
+    found = fabricate_rows(Y, n_components=2, stop=stop)
     errors = []
     for _ in range(6):
         errors.append(literal_error(Y, 2))

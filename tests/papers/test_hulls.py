@@ -58,7 +58,7 @@ def test_the_classifier_is_the_definition_asked_for() -> None:
     assert not printed.fabricate
     strict = classifier(4.0, 15, "strict")
     assert isinstance(strict, PrivateAffineHullClassifier)
-    assert (strict.fabricate, strict.unit) == (True, "entry")
+    assert (strict.n_smoothing, strict.unit) == (None, "entry")
     assert (strict.hull_components, strict.n_layers, strict.delta) == (20, 5, 1e-5)
 
 

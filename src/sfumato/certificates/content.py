@@ -69,7 +69,7 @@ def certificate_of(
     dict
         Plain JSON values, for `signed`.
     """
-    is_foreign = guarantee is not None
+    by_another_program = guarantee is not None
     if guarantee is None:
         promise = promise_in(file)
         guarantee = Guarantee.from_dict(promise["guarantee"])
@@ -81,7 +81,10 @@ def certificate_of(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "issued": datetime.now(UTC).isoformat(timespec="seconds"),
-        "subject": {**subject_of(file, is_foreign=is_foreign), "class": promise["class"]},
+        "subject": {
+            **subject_of(file, by_another_program=by_another_program),
+            "class": promise["class"],
+        },
         **{name: plain[name] for name in ("unit", "relation", "status", "epsilon", "delta")},
         "statement": plain["sentence"],
         "attacker": guarantee.attacker.to_dict(),

@@ -212,10 +212,10 @@ def verified(
 
 def _check_subject(certificate: Mapping[str, Any], file: str | os.PathLike[str]) -> None:
     subject = certificate["subject"]
-    is_foreign = subject["kind"] == "file"
-    if subject_of(file, is_foreign=is_foreign)["sha256"] != subject["sha256"]:
+    by_another_program = subject["kind"] == "file"
+    if subject_of(file, by_another_program=by_another_program)["sha256"] != subject["sha256"]:
         raise CertificateError(f"The certificate speaks of other content than that of '{file}'.")
-    if is_foreign:  # states nothing itself
+    if by_another_program:  # states nothing itself
         return
     promise = promise_in(file)
     stated = Guarantee.from_dict(promise["guarantee"]).to_dict()

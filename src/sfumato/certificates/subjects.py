@@ -20,15 +20,15 @@ KEY = "certificate"  # in the metadata of a table
 INSIDE = (".parquet", ".feather", ".arrow")
 
 
-def subject_of(file: str | os.PathLike[str], *, is_foreign: bool = False) -> dict[str, str]:
+def subject_of(file: str | os.PathLike[str], *, by_another_program: bool = False) -> dict[str, str]:
     """Name a file and its content, without a certificate that it may carry.
 
     file: A model, or a fabricated table.
-    is_foreign: Whether another program made the file; then all its bytes count.
+    by_another_program: Whether another program made the file; then all its bytes count.
     Returns: The name, the kind, and the SHA-256 of the content.
     """
     path = Path(file)
-    if is_foreign:
+    if by_another_program:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         return {"file": path.name, "kind": "file", "sha256": digest}
     is_table = path.suffix.lower() in FORMATS

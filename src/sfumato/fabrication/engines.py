@@ -30,7 +30,7 @@ from sfumato.fabrication.public_rules import (
     plan_branches,
     require_entries,
 )
-from sfumato.fabrication.smoothing import MOST_PASSES, Stop, fabricate_groups
+from sfumato.fabrication.smoothing import Stop, fabricate_groups
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.hulls.rows import check_choice, check_count
@@ -110,7 +110,6 @@ class PrivateRowsEstimator(PrivateEstimator):
     branch_size: int | None
     partition: str | None
     n_smoothing: int | None
-    smoothing_ratio: float | None
     entry_bound: float | None
     device: str | None
     n_jobs: int | None
@@ -127,14 +126,11 @@ class PrivateRowsEstimator(PrivateEstimator):
         check_count("hull_components", self.hull_components)
         if self.partition is not None:
             check_choice("partition", self.partition, PARTITIONS)
-        for name in ("branch_size", "n_smoothing"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
+        if self.branch_size is not None:
+            check_count("branch_size", self.branch_size)
+        if self.n_smoothing is not None and self.n_smoothing != 0:
+            check_count("n_smoothing", self.n_smoothing)
         check_parts(self.gaussians_per_class)
-        if self.smoothing_ratio is not None and not 0 < self.smoothing_ratio < 1:
-            raise InvalidInputError(
-                f"'smoothing_ratio' must lie in (0, 1), or be None. Got {self.smoothing_ratio}."
-            )
         self._check_combination(bounds)
         if self.device is not None:
             _require_device(self.device)
@@ -258,7 +254,7 @@ class PrivateRowsEstimator(PrivateEstimator):
 
     def _fabricated(self, private: BranchedRows, n_passes: int | None) -> Sequence[Array]:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
-        stop = Stop(n_passes, self.smoothing_ratio) if n_passes else None
+        stop = Stop(n_passes) if n_passes else None
         groups, self.n_smoothing_ = smoothed_branches(
             private,
             [stop] * len(private.places) if stop else None,
@@ -270,24 +266,22 @@ class PrivateRowsEstimator(PrivateEstimator):
         return groups
 
     def _passes(self, private: BranchedRows | None = None) -> int | None:
-        """The most smoothing passes; None for no smoothing."""
+        """The smoothing passes; None or 0 for no smoothing."""
         if self.n_smoothing is not None:
             return self.n_smoothing
-        if self.smoothing_ratio is not None:
-            return MOST_PASSES
         if self._draws_rows:
             return None
         return USUAL_PASSES if private is None else private.usual_passes
 
 
 def entry_mechanism(
-    scale: PublicScale, entry_bound: float | None, epsilon: float, atom: float = 0.0
+    scale: PublicScale, entry_bound: float | None, epsilon: float, delta: float = 0.0
 ) -> EntryMechanism:
-    """Give the noise on every entry; `atom` is the chance of none, as printed in the papers."""
+    """Give the noise on every entry; `delta` is the chance of none, as printed in the papers."""
     return EntryMechanism.calibrate(
         entry_bound=scale.entry_bound(entry_bound),
         epsilon=epsilon,
-        delta=atom,
+        delta=delta,
         rounding=scale.entry_rounding(entry_bound),
     )
 

@@ -41,7 +41,6 @@ from sfumato.storage.forms import (
     labels,
     one_of,
     optional,
-    real,
     refuse,
     seed,
     whole,
@@ -95,10 +94,8 @@ class Fabricator(PrivateRowsEstimator):
     partition : {"kmeans", "random"}, optional
         How private rows are cut into branches; by default chosen along with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
-        drawn from Gaussians.
-    smoothing_ratio : float, optional
-        Stop at the first pass whose error is at most this share of that of the first pass.
+        Passes M of the smoother, 0 for none; by default 2, or 1 where the noise is small, and
+        none for rows drawn from Gaussians.
     bins : dict of str to sequence of float, optional
         Method "tree": public edges of the cells of columns of numbers; by default the edges are
         released.
@@ -202,7 +199,6 @@ class Fabricator(PrivateRowsEstimator):
         "n_smoothing_": optional(integers(None)),
         "released_": stored_release,
         "n_smoothing": optional(whole(most=MOST_PASSES)),
-        "smoothing_ratio": optional(real(least=0.0)),
         "hull_components": whole(least=1),
         "partition": optional(one_of(*PARTITIONS)),
         "branch_size": optional(whole(least=1)),
@@ -218,7 +214,6 @@ class Fabricator(PrivateRowsEstimator):
         branch_size: int | None = None,
         partition: str | None = None,
         n_smoothing: int | None = None,
-        smoothing_ratio: float | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
         constraints: Sequence[str] = (),
         epsilon: float = 1.0,
@@ -240,7 +235,6 @@ class Fabricator(PrivateRowsEstimator):
         self.branch_size = branch_size
         self.partition = partition
         self.n_smoothing = n_smoothing
-        self.smoothing_ratio = smoothing_ratio
         self.bins = bins
         self.constraints = constraints
         self.epsilon = epsilon

@@ -48,9 +48,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Subspace dimension n of the hulls; capped by the rank of each branch.
     n_layers : int, default=5
         Number of layers L; one is often as accurate and five times as fast.
-    fabricate : bool, default=True
-        Smooth the private rows before the hulls are fitted (Definition 15), or fit the hulls on
-        the private rows as they are (Definition 12).
     method : {"moments", "local"}, default="moments"
         With unit "record": "moments" draws rows from private Gaussians of the classes; "local"
         puts noise on every single row, which needs no trusted curator and costs most of the
@@ -67,10 +64,9 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     partition : {"kmeans", "random"}, optional
         How private rows are cut into branches; by default chosen along with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother; by default 2, or 1 where the noise is small, and none for rows
-        drawn from Gaussians.
-    smoothing_ratio : float, optional
-        Stop at the first pass whose error is at most this share of that of the first pass.
+        Passes M of the smoother that private rows go through before hulls are fitted (Definition
+        15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, or 1 where
+        the noise is small, and none for rows drawn from Gaussians.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
         noise and gives no privacy.
@@ -150,14 +146,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         *,
         hull_components: int = 20,
         n_layers: int = 5,
-        fabricate: bool = True,
         method: str = "moments",
         gaussians_per_class: int | None = None,
         samples_per_gaussian: int | None = None,
         branch_size: int | None = None,
         partition: str | None = None,
         n_smoothing: int | None = None,
-        smoothing_ratio: float | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         unit: str = "record",
@@ -174,14 +168,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         self.n_components = n_components
         self.hull_components = hull_components
         self.n_layers = n_layers
-        self.fabricate = fabricate
         self.method = method
         self.gaussians_per_class = gaussians_per_class
         self.samples_per_gaussian = samples_per_gaussian
         self.branch_size = branch_size
         self.partition = partition
         self.n_smoothing = n_smoothing
-        self.smoothing_ratio = smoothing_ratio
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
@@ -225,7 +217,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             private = self._drawn(released)  # [H2] post-processing from here on
         else:
             private, _ = self._release_rows(scale, records, len(labels))
-        groups = self._fabricated(private, self._passes(private) if self.fabricate else None)
+        groups = self._fabricated(private, self._passes(private))
         shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
         branches = fit_branches(groups, **shared)
         if released is not None:

@@ -59,20 +59,16 @@ class Stop:
     the rows as they came.
 
     passes: The most passes M; the last of them gives the images. Public.
-    ratio: A public share of ``error_1`` as the threshold.
     threshold: The threshold itself. The paper takes it from the raw rows (88), which is not
         private.
     """
 
     passes: int = 2
-    ratio: float | None = None
     threshold: float | None = None
 
-    def reached(self, n_passes: int, error: float, first_error: float) -> bool:
+    def reached(self, n_passes: int, error: float) -> bool:
         """Tell whether pass `n_passes` is the last."""
         limit = -math.inf if self.threshold is None else self.threshold
-        if self.ratio is not None:
-            limit = self.ratio * first_error
         return n_passes >= self.passes or error <= limit
 
 
@@ -87,10 +83,8 @@ def fabricate_rows(
     dtype ({"float64", "float32"}): "float32" saves more than half of the time; rows agree to about
         2e-4.
     """
-    first_error = math.inf
     for number, step in enumerate(_passes(rows, n_components, dtype), start=1):
-        first_error = step.error if number == 1 else first_error
-        if stop.reached(number, step.error, first_error):
+        if stop.reached(number, step.error):
             break
     return Fabricated(step.images, number)
 

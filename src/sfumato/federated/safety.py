@@ -41,7 +41,7 @@ INSIDE_BALL = (Centred, Projected, LinearRows)
 COUNTS = (ClassCounts, CountTables, PlaceTree, SideMeans)  # whatever rows they are given
 OF_BALL = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment)
 STATISTICS = (*COUNTS, *OF_BALL, HatSums, ResidualSum)
-HAIR = 1e-9
+ROUNDING = 1e-9
 LARGEST_WEIGHT = 1e9
 
 
@@ -179,14 +179,14 @@ def _check_gradient(statistic: GradientSum | ResidualSum, maps: list[Any]) -> No
 
 
 def _inside(point: NDArray[np.float64]) -> bool:
-    return bool(np.linalg.norm(point) <= 1 + HAIR)
+    return bool(np.linalg.norm(point) <= 1 + ROUNDING)
 
 
 def _keeps_lengths(matrix: NDArray[np.float64] | None) -> bool:
     if matrix is None:
         return True
     fits = matrix.ndim == 2
-    return fits and _longest(matrix.astype(np.float64).tobytes(), matrix.shape) <= 1 + HAIR
+    return fits and _longest(matrix.astype(np.float64).tobytes(), matrix.shape) <= 1 + ROUNDING
 
 
 @lru_cache(maxsize=4)

@@ -67,7 +67,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         The public label set, sorted.
     features_ : list of ImageFeatures
         The public features, beside each other.
-    weights_ : ndarray of shape (n_kinds,)
+    kind_weights_ : ndarray of shape (n_kinds,)
         By what each kind is multiplied; their squares add up to 1.
     classifier_ : PrivateLinearClassifier
         The private classifier of the features.
@@ -110,7 +110,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
             ),
             size="p",
         ),
-        "weights_": numbers("p"),
+        "kind_weights_": numbers("p"),
         "classifier_": model_of("PrivateLinearClassifier", classes_="c"),
     }
 
@@ -159,7 +159,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         pixels = self._pixels(X, reset=True)
         parts = self._parts(int(pixels.shape[1]))
         self.features_ = [part.fit(pixels) for part, _ in parts]
-        self.weights_ = np.array([weight for _, weight in parts])
+        self.kind_weights_ = np.array([weight for _, weight in parts])
         classifier = PrivateLinearClassifier(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -225,7 +225,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
 
     def _described(self, pixels: Any) -> Any:
         """Give rows of features, of length 1 at most; each image by itself."""
-        xp, parts = namespace_of(pixels), zip(self.features_, self.weights_, strict=True)
+        xp, parts = namespace_of(pixels), zip(self.features_, self.kind_weights_, strict=True)
         return xp.concat([part.transform(pixels) * float(weight) for part, weight in parts], axis=1)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:

@@ -285,6 +285,8 @@ def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, 
         )
     parameters.pop("atom", None)
     learned.pop("source_mode_", None)
+    if name in _WITH_HULLS:
+        _smoothing_in_present_words(parameters)
     if name in _WITH_HULLS and "pca_components" in parameters:
         parameters["hull_components"] = parameters.pop("n_components")
     for old, new in _RENAMED.get(name, {}).items():
@@ -295,6 +297,16 @@ def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, 
         _fabricator_in_present_words(parameters, learned)
     if name == "PrivateLinearClassifier" and "weights_" in learned:
         _weights_in_two_parts(parameters, learned)
+
+
+def _smoothing_in_present_words(parameters: dict[str, Any]) -> None:
+    if parameters.pop("smoothing_ratio", None) is not None:
+        raise StoredModelError(
+            "Its rows were smoothed by a 'smoothing_ratio', which is gone: fit it again with "
+            "'n_smoothing'."
+        )
+    if parameters.pop("fabricate", True) is False:
+        parameters["n_smoothing"] = 0
 
 
 def _weights_in_two_parts(parameters: dict[str, Any], learned: dict[str, Any]) -> None:

@@ -104,9 +104,12 @@ def classifier(
     if epsilon is None:
         parameters.pop("device", None)
         return AffineHullClassifier(**parameters)
-    parameters |= {"fabricate": definition == 15, "delta": DELTA, "bounds": PIXELS}
+    parameters |= {"delta": DELTA, "bounds": PIXELS}
     if mode == "paper":
-        return PrintedAffineHullClassifier(epsilon=epsilon, **parameters)
+        fabricate = definition == 15
+        return PrintedAffineHullClassifier(epsilon=epsilon, fabricate=fabricate, **parameters)
+    if definition == 12:
+        parameters["n_smoothing"] = 0
     parameters["hull_components"] = parameters.pop("n_components", 20)
     return PrivateAffineHullClassifier(unit="entry", epsilon=epsilon, **parameters)
 
