@@ -377,6 +377,47 @@ class ModuleOfItsOwn(Leak):
         self.module_.__dict__["rows"] = rows.mean(axis=0)
 
 
+class KeptError(Leak):
+    """Its traceback leads to the variables of `after`, and of `fit`."""
+
+    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+        try:
+            raise ValueError
+        except ValueError as error:
+            self.error_ = error
+
+
+class KeptFrame(Leak):
+    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+        self.frame_ = sys._getframe()
+
+
+class NameInCode(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        code = (lambda: 1).__code__.replace(co_name=f"rule{self.bit(rows):d}")
+        self.rule_ = types.FunctionType(code, globals())
+
+
+class Annotation(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        def rule(queries: Any) -> Any:
+            return queries
+
+        rule.__annotations__["queries"] = self.bit(rows)
+        self.rule_ = rule
+
+
+class GlobalsOfItsOwn(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        self.rule_ = types.FunctionType((lambda: LAST).__code__, {"LAST": self.bit(rows)})
+
+
+class RegistryOfWarnings(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        registry = globals().setdefault("__warningregistry__", {})
+        registry["positive" if self.bit(rows) else "negative", UserWarning, 1] = True
+
+
 class TooDeep(Leak):
     def after(self, rows: np.ndarray) -> None:
         value: Any = rows.mean(axis=0)

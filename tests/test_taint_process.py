@@ -8,6 +8,7 @@ import locale
 import logging
 import os
 import random
+import signal
 import sys
 import tempfile
 import warnings
@@ -97,6 +98,40 @@ class ContentOfAFile(Leak):
         np.save(LEFT, rows)
 
 
+class HandlerOfASignal(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN if self.bit(rows) else signal.SIG_DFL)
+
+
+class Hook(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        bit = self.bit(rows)
+        sys.excepthook = lambda *_: bit
+
+
+class PathOfModules(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        sys.path.append(f"/nowhere/{self.bit(rows):d}")
+
+
+class Digits(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        sys.set_int_max_str_digits(5000 + self.bit(rows))
+
+
+class Switching(Leak):
+    def after(self, rows: np.ndarray) -> None:
+        sys.setswitchinterval(0.01 * (1 + self.bit(rows)))
+
+
+class LastError(Leak):
+    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+        try:
+            raise ValueError
+        except ValueError as error:
+            sys.last_value = error
+
+
 LEAKS = [
     leak
     for leak in list(globals().values())
@@ -126,6 +161,11 @@ def _process() -> tuple[Any, ...]:
         np.get_printoptions(),
         sys.getrecursionlimit(),
         gc.get_threshold(),
+        signal.getsignal(signal.SIGUSR1),
+        sys.excepthook,
+        list(sys.path),
+        sys.get_int_max_str_digits(),
+        sys.getswitchinterval(),
         locale.setlocale(locale.LC_ALL),
         list(warnings.filters),
     )

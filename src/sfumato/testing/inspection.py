@@ -216,11 +216,31 @@ def _of_function(value: types.FunctionType) -> Parts:
     parts: Parts = [(f".{name}", getattr(value, name)) for name in ("__qualname__", "__doc__")]
     parts.append((".__code__", value.__code__))
     parts += [(f".closure[{name}]", _content(cell)) for name, cell in cells]
+    home = sys.modules.get(value.__globals__.get("__name__", ""))
+    if value.__globals__ is not getattr(home, "__dict__", None):
+        parts.append((".__globals__", value.__globals__))
+    if value.__annotations__:
+        parts.append((".__annotations__", value.__annotations__))
     if value.__defaults__:
         parts.append((".__defaults__", value.__defaults__))
     if value.__kwdefaults__:
         parts.append((".__kwdefaults__", value.__kwdefaults__))
     return parts + _named(value.__dict__)
+
+
+def _of_error(value: BaseException) -> Parts:
+    """An error that is kept keeps the variables of all functions that it came through."""
+    names = ("args", "__cause__", "__context__", "__traceback__")
+    return [(f".{name}", getattr(value, name)) for name in names] + _stored_attributes(value)
+
+
+def _of_traceback(value: types.TracebackType) -> Parts:
+    return [(".tb_frame", value.tb_frame), (".tb_next", value.tb_next)]
+
+
+def _of_frame(value: types.FrameType) -> Parts:
+    is_of_a_call = value.f_locals is not value.f_globals
+    return [(".f_code", value.f_code), *(_named(value.f_locals) if is_of_a_call else [])]
 
 
 def _of_map(value: mmap.mmap) -> Parts:
@@ -273,6 +293,9 @@ _WAYS: tuple[tuple[Any, Any], ...] = (
     (contextvars.ContextVar, _of_context),
     (functools._lru_cache_wrapper, _of_cache),
     (mmap.mmap, _of_map),
+    (BaseException, _of_error),
+    (types.TracebackType, _of_traceback),
+    (types.FrameType, _of_frame),
 )
 
 
@@ -382,7 +405,8 @@ def _code_content(code: types.CodeType) -> tuple[Any, ...]:
         _code_content(each) if isinstance(each, types.CodeType) else repr(each)
         for each in code.co_consts
     ]
-    return code.co_code, code.co_names, tuple(constants)
+    place = code.co_filename, code.co_name, code.co_firstlineno
+    return place, code.co_code, code.co_names, code.co_varnames, tuple(constants)
 
 
 def described(

@@ -12,6 +12,7 @@ import locale
 import logging
 import os
 import random
+import signal
 import sys
 import threading
 import types
@@ -40,6 +41,9 @@ UNWATCHED |= {"__loader__", "__spec__", "__cached__", "__file__", "__path__", "_
 UNWATCHED |= {"__all__", "__match_args__", "__dataclass_fields__", "__dataclass_params__"}
 # Where seeded noise comes from: how far it was drawn differs between a fit and its replay.
 NOISE_SOURCE = ("sfumato.mechanisms.entropy", "_source")
+HOOKS = ("excepthook", "displayhook", "unraisablehook")
+# Handlers that Python can put back; the others cannot be set.
+SIGNALS = sorted(signal.valid_signals() & set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP})
 FIXED = (int, float, complex, str, bytes, type, type(None), enum.Enum, frozenset)
 SINGLE = {int, float, complex, bool, str, bytes, type(None)}  # without parts
 Owner = type | types.ModuleType
@@ -83,6 +87,7 @@ class Surroundings:
             path = f"{module.__name__}.{name}"
             found |= described(vars(module)[name], path, NESTED)
         found |= described(_settings(), "settings", NESTED)
+        found |= described(self._registries(), "registries of warnings", NESTED)
         self._found = self._variables()
         for owner, name, value in self._found:
             home = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
@@ -108,6 +113,13 @@ class Surroundings:
         for name in {n for n in set(sys.modules) - self._imported if _is_made_up(sys.modules[n])}:
             del sys.modules[name]
         _set(self._settings)
+
+    def _registries(self) -> dict[str, list[Any]]:
+        """What modules know of warnings that were given; how often filters changed is no matter."""
+        known = {each.__name__: vars(each).get("__warningregistry__", {}) for each in self.modules}
+        return {
+            name: [key for key in registry if key != "version"] for name, registry in known.items()
+        }
 
     def _left_behind(self) -> list[tuple[types.ModuleType, str]]:
         return [
@@ -175,6 +187,11 @@ def _settings() -> dict[str, Any]:
         "recursion": sys.getrecursionlimit(),
         "garbage": (gc.isenabled(), gc.get_threshold()),
         "thread": threading.current_thread().name,
+        "path": list(sys.path),
+        "digits": sys.get_int_max_str_digits(),
+        "switching": sys.getswitchinterval(),
+        "hooks": [getattr(sys, name) for name in HOOKS],
+        "signals": {number.name: signal.getsignal(number) for number in SIGNALS},
     }
 
 
@@ -198,6 +215,15 @@ def _set(settings: dict[str, Any]) -> None:
     (gc.enable if settings["garbage"][0] else gc.disable)()
     gc.set_threshold(*settings["garbage"][1])
     threading.current_thread().name = settings["thread"]
+    sys.path[:] = settings["path"]
+    sys.set_int_max_str_digits(settings["digits"])
+    sys.setswitchinterval(settings["switching"])
+    for name, hook in zip(HOOKS, settings["hooks"], strict=True):
+        setattr(sys, name, hook)
+    if threading.current_thread() is threading.main_thread():
+        for name, handler in settings["signals"].items():
+            if signal.getsignal(signal.Signals[name]) is not handler:
+                signal.signal(signal.Signals[name], handler)
 
 
 def _loggers() -> dict[str, logging.Logger]:
