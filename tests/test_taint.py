@@ -380,7 +380,7 @@ class ModuleOfItsOwn(Leak):
 class KeptError(Leak):
     """Its traceback leads to the variables of `after`, and of `fit`."""
 
-    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+    def after(self, rows: np.ndarray) -> None:
         try:
             raise ValueError
         except ValueError as error:
@@ -388,7 +388,7 @@ class KeptError(Leak):
 
 
 class KeptFrame(Leak):
-    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+    def after(self, rows: np.ndarray) -> None:
         self.frame_ = sys._getframe()
 
 

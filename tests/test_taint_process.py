@@ -125,7 +125,7 @@ class Switching(Leak):
 
 
 class LastError(Leak):
-    def after(self, rows: np.ndarray) -> None:  # noqa: ARG002
+    def after(self, rows: np.ndarray) -> None:
         try:
             raise ValueError
         except ValueError as error:

@@ -42,6 +42,22 @@ def test_other_settings_under_the_same_name_are_refused(tmp_path: Path, changed:
         store.released(changed, fresh)
 
 
+def test_a_damaged_release_is_refused_and_not_made_again(tmp_path: Path) -> None:
+    store = ReleaseStore(tmp_path)
+    store.released(ASKED, fresh)
+    (path,) = tmp_path.glob("*.release")
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(whole), size=60).tolist():
+        damaged = bytearray(whole[:place]) if place % 2 else bytearray(whole)
+        if place < len(damaged):
+            damaged[place] ^= 0xA5
+        path.write_bytes(damaged)
+        with pytest.raises(FederationError, match=r"is damaged|other settings"):
+            store.released(ASKED, fresh)
+        assert path.read_bytes() == damaged
+
+
 def test_another_name_is_another_release(tmp_path: Path) -> None:
     store = ReleaseStore(tmp_path)
     first = store.released(ASKED, fresh)

@@ -275,6 +275,18 @@ def test_a_folder_never_shows_the_number_of_runs(tmp_path: Path) -> None:
         search(resume=tmp_path / "s", mean_runs=3.0).fit(X, y)
 
 
+def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    X, y = rows(60)
+    search(resume=tmp_path).fit(X, y)
+    state = tmp_path / "search.json"
+    whole = state.read_text()
+    for old, new in (("true", "false"), ('"reference"', '"referenze"'), ("0.", "1."), ("}", "")):
+        assert old in whole
+        state.write_text(whole.replace(old, new, 1))
+        with pytest.raises(InvalidInputError, match=r"search\.json"):
+            search(resume=tmp_path).fit(X, y)
+
+
 # Other estimators --------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sfumato.exceptions import FederationError
@@ -56,18 +56,20 @@ class ReleaseStore:
         path = self._path(request, ".release")
         if not path.exists():
             return None
-        fingerprint, _, data = path.read_bytes().partition(b"\n")
-        if fingerprint.decode() != request.fingerprint():
+        stored = path.read_bytes()
+        if stored.split(maxsplit=1)[:1] != [request.fingerprint().encode()]:
             raise FederationError(
                 f"The release '{request.phase}' of the task '{request.task}' was made with other "
                 "settings. It is not made a second time; a different task needs another name."
             )
-        return read_reply(data)
+        return _reply_in(stored, request)
 
     def earlier(self, request: Request, phase: str) -> Reply | None:
         """Give what another phase of the same task released, None if it was not made."""
         path = self._path(Request(request.task, phase), ".release")
-        return read_reply(path.read_bytes().partition(b"\n")[2]) if path.exists() else None
+        if not path.exists():
+            return None
+        return _reply_in(path.read_bytes(), Request(request.task, phase))
 
     def log(self, request: Request, reply: Reply) -> None:
         """Write one line about a message that leaves: what for, how large, which digest."""
@@ -80,14 +82,15 @@ class ReleaseStore:
             "refusal": reply.refusal,
             "arrays": {name: list(array.shape) for name, array in reply.arrays.items()},
             "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "sha256": _digest(data),
         }
         with (self.folder / "messages.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def _keep(self, request: Request, reply: Reply) -> None:
         with atomic_write(self._path(request, ".release")) as file:
-            file.write(request.fingerprint().encode() + b"\n" + write_reply(reply))
+            data = write_reply(reply)
+            file.write(f"{request.fingerprint()} {_digest(data)}\n".encode() + data)
 
     def _path(self, request: Request, suffix: str) -> Path:
         # A digest: the coordinator chooses the name and must not choose a path.
@@ -100,3 +103,23 @@ class ReleaseStore:
         with self._path(Request(task, "all rounds"), ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # released by the system if the process dies
             yield
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _reply_in(stored: bytes, request: Request) -> Reply:
+    """Read a reply that was stored; one that is damaged is never made a second time."""
+    head, _, data = stored.partition(b"\n")
+    _, *digest = head.split(b" ")  # stores of version 0.1.0 have none
+    reply = None
+    if digest in ([], [_digest(data).encode()]):
+        with suppress(Exception):  # whatever reading a damaged archive raises
+            reply = read_reply(data)
+    if reply is None:
+        raise FederationError(
+            f"The stored release '{request.phase}' of the task '{request.task}' is damaged. It is "
+            "not made a second time; put its file back, or begin a task of another name."
+        )
+    return reply

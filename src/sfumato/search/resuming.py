@@ -82,13 +82,16 @@ class SearchFolder:
             raise InvalidInputError(f"'resume': {self.path / STATE} cannot be read.") from None
         if not isinstance(state, dict) or "settings" not in state:
             raise InvalidInputError(f"'resume': {self.path / STATE} holds no search.")
+        if state.pop("checksum", None) != _checksum(state):
+            raise InvalidInputError(f"'resume': {self.path / STATE} is damaged.")
         return state
 
     def write(self, **changes: Any) -> None:
         """Write the state, aside and renamed."""
         self.state.update(changes)
         with atomic_write(self.path / STATE) as file:
-            file.write(json.dumps(self.state, sort_keys=True).encode())
+            stored = self.state | {"checksum": _checksum(self.state)}
+            file.write(json.dumps(stored, sort_keys=True).encode())
 
     def require_storable(self, model: Any) -> None:
         """Refuse, before anything is charged, a model that could not be written."""
@@ -119,3 +122,7 @@ class SearchFolder:
 
     def _model(self, run: int) -> Path:
         return self.path / f"run-{run}.sfumato"
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    return sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
