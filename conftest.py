@@ -60,10 +60,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow modules, and begin with those that wait for servers."""
+    """Mark the tests of slow modules, and begin with those that wait for servers.
+
+    One worker has all tests of PyTorch, so that no other must import it.
+    """
     for item in items:
         if not item.nodeid.startswith(QUICK):
             item.add_marker("slow")
+        if item.get_closest_marker("torch"):
+            item.add_marker(pytest.mark.xdist_group("torch"))
     items.sort(key=lambda item: item.get_closest_marker("servers") is None)
 
 

@@ -31,6 +31,7 @@ from sfumato.accounting import (
 )
 from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.calibrate import least_noise_multiplier
+from sfumato.accounting.composition import keeps_budget
 from sfumato.accounting.distributions import MOST_CELLS, _composed, _distribution
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
@@ -485,3 +486,14 @@ def test_least_noise_multiplier_is_the_analytic_one(epsilon: float) -> None:
             tolerance=1e-6,
             advice="Try another.",
         )
+
+
+@pytest.mark.parametrize("other", EVENTS, ids=ids)
+def test_a_budget_is_kept_from_the_epsilon_on_that_is_spent(other: Event) -> None:
+    for events in ([other], [other, GaussianEvent(3.0)], [other] * 5 + [GaussianEvent(3.0)]):
+        spent = epsilon_spent(events, 1e-5)
+        for share in (0.5, 1 - 1e-7, 1 + 1e-7, 2.0):
+            kept = keeps_budget(
+                events, epsilon=share * spent, delta=1e-5, relation=Relation.REPLACE_ONE
+            )
+            assert kept is (share > 1), (events, share)

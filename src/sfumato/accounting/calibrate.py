@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from sfumato.accounting.bounded_range import concentration
-from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.composition import keeps_budget
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.events import Event, GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError
@@ -51,7 +51,7 @@ def calibrate(
     """
 
     def keeps(knob: float) -> bool:
-        return epsilon_spent(events_of(knob), delta, relation, enough=epsilon) <= epsilon
+        return keeps_budget(events_of(knob), epsilon=epsilon, delta=delta, relation=relation)
 
     kept, passed = bracket
     if min(bracket) <= 0:
@@ -88,7 +88,7 @@ def least_noise_multiplier(
     """
 
     def keeps(multiplier: float) -> bool:
-        return epsilon_spent(events_of(multiplier), delta, relation, enough=epsilon) <= epsilon
+        return keeps_budget(events_of(multiplier), epsilon=epsilon, delta=delta, relation=relation)
 
     kept = 1.0
     while not keeps(kept):
@@ -147,7 +147,7 @@ def gaussian_mu_beside(
         if left <= 0:
             break
         kept = left**0.5
-        if epsilon_spent(events_of(kept), delta, relation, enough=epsilon) <= epsilon:
+        if keeps_budget(events_of(kept), epsilon=epsilon, delta=delta, relation=relation):
             found = calibrate(
                 events_of,
                 epsilon=epsilon,

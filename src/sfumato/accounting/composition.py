@@ -22,7 +22,7 @@ from fractions import Fraction
 from dp_accounting.rdp import RdpAccountant
 
 from sfumato.accounting.bounded_range import concentrated_epsilon
-from sfumato.accounting.distributions import pld_delta, pld_epsilon
+from sfumato.accounting.distributions import pld_delta, pld_epsilon, pld_keeps
 from sfumato.accounting.gaussian import epsilon_from_mu
 from sfumato.accounting.interchange import neighboring_relation, to_dp_event
 from sfumato.accounting.selection import selection_epsilon
@@ -53,6 +53,7 @@ __all__ = [
     "compose",
     "epsilon_spent",
     "explained_by_events",
+    "keeps_budget",
     "rdp_epsilon",
     "require_one_entry_bound",
     "require_relation",
@@ -104,24 +105,38 @@ def epsilon_spent(
     float
         Epsilon, never below the truth.
     """
+    counts, spent, is_settled = _in_closed_form(events, delta, relation)
+    if is_settled or (enough is not None and spent <= enough):
+        return spent
+    return min(spent, pld_epsilon(counts, delta))
+
+
+def keeps_budget(
+    events: Iterable[Event], *, epsilon: float, delta: float, relation: Relation
+) -> bool:
+    """Tell whether `epsilon_spent` is not above epsilon: the delta there is found far sooner."""
+    counts, spent, is_settled = _in_closed_form(events, delta, relation)
+    return spent <= epsilon or (not is_settled and pld_keeps(counts, epsilon, delta))
+
+
+def _in_closed_form(
+    events: Iterable[Event], delta: float, relation: Relation
+) -> tuple[dict[Event, int], float, bool]:
+    """Count the events; give epsilon without distributions, and whether none is needed."""
     if not 0 <= delta < 1:
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
     counts = flatten(events)
     require_relation(counts, relation)
     require_one_entry_bound({e.entry_bound for e in counts if isinstance(e, EntryEvent)})
     if any(map(_hides_nothing, counts)):
-        return math.inf
+        return counts, math.inf, True
     spent = _simple_epsilon(counts, delta)
     if sum(counts.values()) == 1 and isinstance(event := next(iter(counts)), SelectionEvent):
-        return selection_epsilon(event, delta)
+        return counts, selection_epsilon(event, delta), True
     if any(isinstance(event, BoundedRangeEvent) for event in counts):
         spent = min(spent, concentrated_epsilon(counts, delta))
     is_settled = len(counts) == 0 or _only_gaussian(counts) or _is_single_pure(counts)
-    if is_settled or (enough is not None and spent <= enough):
-        return spent
-    if delta == 0:
-        return spent
-    return min(spent, pld_epsilon(counts, delta))
+    return counts, spent, is_settled or delta == 0
 
 
 def rdp_epsilon(

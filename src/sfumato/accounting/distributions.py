@@ -39,7 +39,7 @@ from sfumato.events import (
 )
 from sfumato.exceptions import UnsupportedEventError
 
-__all__ = ["pld_curve", "pld_delta", "pld_epsilon", "profile_of", "unnamed"]
+__all__ = ["pld_curve", "pld_delta", "pld_epsilon", "pld_keeps", "profile_of", "unnamed"]
 
 FINEST_INTERVAL = 1e-4
 MOST_CELLS = 2**20  # memory of one distribution stays below some 50 MB for any epsilon
@@ -78,6 +78,14 @@ def _epsilon(items: tuple[tuple[Event, int], ...], delta: float) -> float:
         epsilon = float(_composed(counts).get_epsilon_for_delta(rest))
     # Beyond this exp(-loss) is no normal number any more and may be rounded to its double.
     return epsilon if epsilon < LARGEST_EXPONENT else epsilon + math.log(2)
+
+
+def pld_keeps(counts: Mapping[Event, int], epsilon: float, delta: float) -> bool:
+    """Tell whether `pld_epsilon` is not above epsilon, by the delta there."""
+    if epsilon >= LARGEST_EXPONENT:
+        return pld_epsilon(counts, delta) <= epsilon
+    with np.errstate(over="ignore"):  # towards infinity, the safe side
+        return pld_delta(_one_gaussian(unnamed(counts)), epsilon) <= delta
 
 
 def pld_delta(counts: Mapping[Event, int], epsilon: float) -> float:
@@ -133,11 +141,12 @@ def _rounding(counts: Mapping[Event, int]) -> float:
 
 def _composed(counts: Mapping[Event, int]) -> Any:
     interval = _interval(counts)
-    total: Any = pld.identity(value_discretization_interval=interval)
+    total: Any = None
     for event, count in counts.items():
         one = _distribution(event, interval)
-        total = total.compose(one.self_compose(count) if count > 1 else one)
-    return total
+        one = one.self_compose(count) if count > 1 else one
+        total = one if total is None else total.compose(one)
+    return pld.identity(value_discretization_interval=interval) if total is None else total
 
 
 @lru_cache(maxsize=64)
