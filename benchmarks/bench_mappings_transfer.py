@@ -60,7 +60,7 @@ def enlarged(rows: Rows) -> Rows:
 
 
 def few_labels(labels: Rows, per_class: int, seed: int) -> Rows:
-    """Keep `per_class` labels a class, drawn at random; -1 for the others."""
+    """Keep `per_class` labels per class, drawn at random; -1 for the others."""
     generator = np.random.default_rng(seed)
     kept = np.full(len(labels), -1)
     for digit in np.unique(labels):
@@ -137,7 +137,7 @@ def joined(name: str, numbers: list[dict[str, Any]], *keys: str) -> list[dict[st
 
 
 def labels_curve(asked: str = "", n_asked: str = "") -> None:
-    """Record level, epsilon 1: the transfer beside the target alone, 1 to 10 labels a class."""
+    """Record level, epsilon 1: the transfer beside the target alone, 1 to 10 labels per class."""
     X, y, X_test, y_test = mnist()
     U, u, U_test, u_test = usps()
     record = {"bounds": Bounds(norm=1.0, labels=DIGITS), "epsilon": 1.0}
@@ -230,7 +230,7 @@ SPLITS = 5
 
 
 def office(asked: str = "") -> None:
-    """Office+Caltech10, EfficientNet-Lite0 features, 3 labels a class, beside a linear SVM."""
+    """Office+Caltech10, EfficientNet-Lite0 features, 3 labels per class, beside a linear SVM."""
     folder = Path(os.environ["SFUMATO_DATA"]) / "office_caltech10"
     stored = np.load(folder / "efficientnet_lite0_1280.npz")
     data = {

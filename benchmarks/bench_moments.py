@@ -18,7 +18,7 @@ from sfumato import Bounds, PrivateGaussianClassifier
 BUDGETS = (0.3, 1.0, 3.0, 8.0, np.inf)
 RUNS = 3
 DELTA = 1e-5
-# Five runs before the record engine: moments about the origin, one Gaussian a class.
+# Five runs before the record engine: moments about the origin, one Gaussian per class.
 ABOUT_THE_ORIGIN = {0.3: 0.8033, 1.0: 0.9239, 3.0: 0.95, 8.0: 0.958, np.inf: 0.9645}
 
 

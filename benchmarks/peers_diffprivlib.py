@@ -7,7 +7,7 @@ imports nothing of Sfumato::
     PYTHON benchmarks/peers_diffprivlib.py data.npz \
         --classifier GaussianNB LogisticRegression --epsilon 1 4 --runs 3 [--seconds 120]
 
-The file holds X, y, X_test, y_test, the public box `lower` and `upper` (numbers or one a column)
+The file holds X, y, X_test, y_test, the public box `lower` and `upper` (numbers or one per column)
 and, for LogisticRegression, the public `norm` that no row exceeds (longer ones are scaled back by
 diffprivlib). Every parameter but the budget and the bounds is diffprivlib's default. Other
 benchmarks call `accuracies`, which does all that.

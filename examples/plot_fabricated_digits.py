@@ -2,8 +2,8 @@
 Digits that nobody wrote
 ========================
 
-Rows drawn from private Gaussians of the classes, and the same digits with noise on every pixel
-before and after smoothing. The two promises differ: read the sentences.
+Rows drawn from private Gaussians, one per class, compared with the same digits with noise on every
+pixel, before and after smoothing. The two guarantees differ: read the printed sentences.
 """
 
 # %%

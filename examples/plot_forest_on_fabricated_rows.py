@@ -2,8 +2,8 @@
 A forest on fabricated rows
 ===========================
 
-A random forest knows nothing of privacy. Trained on fabricated rows it is private all the same, and
-so are all other models that are tried on them: the budget was spent once.
+A random forest knows nothing about privacy. Trained on fabricated rows, it is private all the same,
+and so is every other model that you try on them: the budget was spent once.
 """
 
 # %%
@@ -71,8 +71,8 @@ without = forest.score(encoded(unseen), y_unseen)
 # %%
 # Accuracy on unseen real rows
 # ----------------------------
-# Each dot is one release with fresh noise, the line their mean. (To release five times costs the
-# budget five times; here it shows the luck of one draw.)
+# Each dot is one release with fresh noise; the line is their mean. (Five releases cost five
+# budgets; here they show how much one draw varies.)
 figure, ax = plt.subplots(layout="constrained")
 ax.semilogx(budgets, found.mean(axis=1), color="#0d676d", label="trained on fabricated rows")
 ax.semilogx(budgets, found, "o", color="#0d676d", markersize=4, alpha=0.5)

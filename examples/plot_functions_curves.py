@@ -2,13 +2,13 @@
 The mean of private curves
 ==========================
 
-Each row is a growth curve, seen at some ages only. The mean is released once; the band is the
-noise, which is public.
+Each row is a growth curve, observed at some ages only. The mean is released once. The band shows
+the noise, whose size is public.
 """
 
 # %%
-# Curves with holes
-# -----------------
+# Curves with gaps
+# ----------------
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -3,8 +3,8 @@ A private density, with the noise of the paper and with less
 ============================================================
 
 Figures 1 and 2 of the paper on private functions: 100 rows of two normals, bandwidth 0.1,
-epsilon 1, delta 0.1. Left the noise as printed, right the noise that is needed. (A delta of 0.1 is
-no privacy for 100 rows; it is the paper's choice.)
+epsilon 1, delta 0.1. On the left is the noise as printed, on the right the noise that is needed. (A
+delta of 0.1 gives no privacy for 100 rows; it is the paper's choice.)
 """
 
 # %%
@@ -30,8 +30,8 @@ plain = PrivateDensity(epsilon=np.inf, **settings).fit(X).raw_density(x)
 # %%
 # Smooth noise (Figure 1) and rough noise (Figure 2)
 # --------------------------------------------------
-# In the space of its own kernel the estimate stays smooth. The Sobolev space takes any smooth
-# function, and its noise is rough. The printed sensitivity there is twice the true one.
+# In the space of its own kernel, the estimate stays smooth. The Sobolev space contains any smooth
+# function, but its noise is rough. The printed sensitivity there is twice the true one.
 fig, axes = plt.subplots(2, 2, figsize=(10, 6), layout="constrained", sharex=True, sharey="row")
 for row, space in zip(axes, ("gaussian", "sobolev"), strict=True):
     noise = {}
@@ -53,8 +53,8 @@ plt.show()
 # %%
 # How much of the printed noise is needed
 # ---------------------------------------
-# The ratio of the two noises for the same sensitivity; the guarantee of the printed noise is
-# stated as what it really is.
+# The ratio of the two noise scales for the same sensitivity. The printed noise reports its true
+# guarantee.
 for delta in (0.1, 1e-2, 1e-5):
     needed = GaussianProcessMechanism.calibrate(sensitivity=1, epsilon=1, delta=delta)
     printed = printed_mechanism(1.0, 1.0, delta)

@@ -7,8 +7,8 @@ the noise as printed, and with the noise that is needed. The lines are the score
 """
 
 # %%
-# A thousand rows, a few labels wrong
-# -----------------------------------
+# A thousand rows with a few wrong labels
+# ---------------------------------------
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -1,5 +1,5 @@
 """
-The private density is as good as the plain one, from some n on
+With enough rows, a private density is as good as the plain one
 ===============================================================
 
 The risk of a kernel density estimate falls as n^(-4/(4+d)). Privacy adds noise of variance of the

@@ -2,8 +2,8 @@
 Who is readmitted? The hospital
 ===============================
 
-5,000 invented patients. A private additive model is a curve per column, and every curve may be
-shown: curves, bands and importances are made of released numbers and cost nothing more.
+The table has 5,000 invented patients. A private additive model has one curve per column, and you
+may show every curve: curves, bands and importances use released numbers only and cost nothing more.
 """
 
 import matplotlib.pyplot as plt

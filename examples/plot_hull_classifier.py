@@ -3,7 +3,7 @@ A classifier made of hulls
 ==========================
 
 Each class gets a hull; a point belongs to the class whose hull has the nearest image. The colours
-show the least distance, the lines where the label changes.
+show the smallest distance, and the lines show where the label changes.
 """
 
 # %%

@@ -3,7 +3,8 @@ The image of a kernel affine hull
 =================================
 
 A kernel affine hull maps the whole plane onto a bounded region around its rows. The left column
-shows rows (black) and image (orange), the right column the distance from each point to its image.
+shows the rows (black) and the image (orange), the right column the distance of each point from its
+image.
 """
 
 # %%
@@ -27,7 +28,7 @@ shapes = {"ring": ring, "wave": wave, "blobs": blobs}
 # Fit one hull per set and look at it
 # -----------------------------------
 # The features are in [0, 1]. The regularisation grows with the squares of the rows, so other scales
-# give other, smoother or rougher, images.
+# give smoother or rougher images.
 fig, axes = plt.subplots(3, 2, figsize=(8, 10), layout="constrained")
 for (title, rows), (left, right) in zip(shapes.items(), axes, strict=True):
     hull = KernelAffineHull(n_components=2).fit(rows)

@@ -2,7 +2,7 @@
 Digits through the layers of a deep hull
 ========================================
 
-A deep hull passes a point through hulls of falling dimension. The first image is close to the
+A deep hull passes a point through hulls of decreasing dimension. The first image is close to the
 point; later ones keep less of it and more of what the rows have in common.
 """
 

@@ -2,8 +2,8 @@
 Ellipsoids with a margin
 ========================
 
-Three classes of iris in two features. Each class has an ellipsoid; a row belongs to the one it is
-nearest to. Maximum likelihood fits each class by itself, the large margin looks at the border.
+Three classes of iris in two features. Each class has an ellipsoid, and a row belongs to the nearest
+one. Maximum likelihood fits each class by itself; the large margin looks at the border.
 """
 
 # %%
@@ -23,7 +23,7 @@ print(f"accuracy {plain.score(X, y):.3f}, optimality to {plain.residual_:.0e}")
 # %%
 # With a guarantee
 # ----------------
-# 150 rows are few for privacy: the border wanders with the noise, less so for a larger epsilon.
+# For privacy, 150 rows are few: the border moves with the noise, less so for a larger epsilon.
 bounds = Bounds(lower=[0.5, 0.0], upper=[7.5, 3.0], labels=[0, 1, 2])
 models = {"no privacy": plain}
 for epsilon in (3.0, 10.0, 30.0):

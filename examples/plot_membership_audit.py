@@ -2,9 +2,9 @@
 What hulls tell about their training rows
 =========================================
 
-A hull lies close to the rows it was made from, so the distance of a row to the nearest hull gives
-away whether the row was among them. The membership score is the squared distance of the two
-densities below; the ROC curve says what an attacker makes of them where it matters, at few false
+A hull is close to the rows from which it was made, so the distance of a row from the nearest hull
+reveals whether the row was among them. The membership score is the squared distance between the two
+densities below. The ROC curve shows what an attacker gains from them where it matters, at few false
 alarms.
 """
 
@@ -21,8 +21,8 @@ X, y = X[order] / 16, y[order]
 members, others = X[:900], X[900:]
 
 # %%
-# One classifier without privacy, one whose hulls are made of private rows: epsilon 4 for a whole
-# image with its label.
+# One classifier has no privacy; the hulls of the other are made of private rows: epsilon 4 for a
+# whole image with its label.
 
 bounds = Bounds(lower=0.0, upper=1.0, labels=range(10))
 clean = AffineHullClassifier(n_layers=2).fit(members, y[:900])
@@ -52,8 +52,8 @@ axes[0].legend(frameon=False)
 figure.tight_layout()
 
 # %%
-# On logarithmic axes guessing is the dashed diagonal; what lies above it on the left are rows whose
-# membership is told almost surely.
+# On logarithmic axes, guessing is the dashed diagonal. Rows above it on the left have their
+# membership revealed almost with certainty.
 
 figure, axis = plt.subplots(figsize=(4.6, 4.2))
 for (name, model), style in zip(models.items(), ("-", ":"), strict=True):
@@ -68,8 +68,8 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# These figures are measured on raw rows: they are for the owner of the rows, not for release. And
-# they are average: a promise is about the worst row. That promise can be attacked as well, without
-# any data.
+# These figures are measured on raw rows: they are for the owner of the rows, not for release. They
+# are also averages, whereas a guarantee is about the worst row. That guarantee can be attacked as
+# well, without any data.
 
 print(private.audit(n_runs=100))

@@ -2,8 +2,8 @@
 What a private linear classifier sees
 =====================================
 
-Weights of a linear classifier are images themselves. With less budget they drown in noise; features
-that read no data, and whitening by a private second moment, keep more of them.
+The weights of a linear classifier are images themselves. With a small budget they drown in noise.
+Features that read no data, and whitening by a private second moment, preserve more of them.
 """
 
 # %%
@@ -40,7 +40,7 @@ plt.show()
 # %%
 # What helps
 # ----------
-# Each point is the mean of two fits on 1,347 images; all of the budget is charged.
+# Each point is the mean of two fits on 1,347 images; the whole budget is charged.
 features = HOGFeatures(image_shape=(8, 8), cell=2).fit(X)
 ways = {
     "objective perturbation": ({"algorithm": "objective"}, False),
@@ -73,6 +73,6 @@ ax.legend()
 plt.show()
 
 # %%
-# The promise of the last model
-# -----------------------------
+# The guarantee of the last model
+# -------------------------------
 print(models[-1].guarantee_)

@@ -2,10 +2,10 @@
 Who is in the noise: the same epsilon for a number and for a record
 ====================================================================
 
-Noise on every pixel can look like privacy. An epsilon of 1 for *one number* of a row is a promise
-about that number alone: somebody who has a list of candidate rows adds up what all the numbers say.
-Here the rows are 208 pieces of two photographs, 48 x 48 pixels each, and the attack is the plainest
-there is: call the nearest row the source.
+Noise on every pixel can look like privacy. An epsilon of 1 for *one number* of a row is a guarantee
+about that number alone: an attacker with a list of candidate rows adds up what all the numbers say.
+Here the rows are 208 pieces of two photographs, 48 x 48 pixels each, and the attack is the simplest
+possible: it takes the nearest row for the source.
 """
 
 import matplotlib.pyplot as plt
@@ -46,7 +46,7 @@ for name, each in found.items():
     print(f"{name.replace(chr(10), ' '):45s} {each.rate}, median rank {each.median_rank:g}")
 
 # %%
-# What the guarantee of the entry release says about a whole piece of 2304 pixels tells the same.
+# The entry release's own guarantee for a whole piece of 2304 pixels says the same.
 
 print(smoothed.guarantee_)
 
@@ -66,9 +66,9 @@ for line, (name, made) in zip(axes, releases.items(), strict=True):
 figure.tight_layout()
 
 # %%
-# Smoothing hides the source from this attack, which is no proof that it hides it from a better
-# one: its promise is still for one pixel. Only the third release carries a promise for a whole
-# piece, and pays for it: with 208 rows and epsilon 1 next to nothing of a photograph is left.
+# Smoothing hides the source from this attack, which does not prove that it hides it from a better
+# one: its guarantee still covers one pixel. Only the third release has a guarantee for a whole
+# piece, and pays for it: with 208 rows and epsilon 1, almost nothing of a photograph is left.
 
 figure, axis = plt.subplots(figsize=(7, 2.6))
 rates = [each.rate for each in found.values()]

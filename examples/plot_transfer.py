@@ -1,9 +1,9 @@
 """
-One label a class, and a private source
-=======================================
+One label per class, and a private source
+==========================================
 
-A source with many labels releases one private Gaussian a class. A target with one label a class
-starts from them. The picture compares it with the target alone.
+A source with many labels releases one private Gaussian per class. A target with one label per class
+starts from them. The picture compares the result with the target alone.
 """
 
 # %%
@@ -53,12 +53,12 @@ for per_class in counts:
 plt.plot(counts, accuracy[True], "o-", label="with the private source (epsilon 3)")
 plt.plot(counts, accuracy[False], "s--", label="target alone")
 plt.xticks(counts)
-plt.xlabel("labels a class")
+plt.xlabel("labels per class")
 plt.ylabel("accuracy on unlabelled target rows")
 plt.ylim(0.4, 1.0)
 plt.legend()
 plt.show()
 
 # %%
-# What is promised, and to whom.
+# What is guaranteed, and to whom.
 print(model.guarantee_)

@@ -44,7 +44,7 @@ def _mappings_mnist(numbers: dict[str, Any]) -> str:
 def _mappings_labels(numbers: list[dict[str, Any]]) -> str:
     ways = {True: "with the source", False: "target alone"}
     return "Record level, epsilon 1, delta 1e-5.\n\n" + rows_of(
-        ["pair", "labels a class", "way", "accuracy", "standard deviation", "seeds", "winners"],
+        ["pair", "labels per class", "way", "accuracy", "standard deviation", "seeds", "winners"],
         [
             [
                 r["pair"],
@@ -61,7 +61,7 @@ def _mappings_labels(numbers: list[dict[str, Any]]) -> str:
 
 
 def _mappings_paper(numbers: list[dict[str, Any]]) -> str:
-    return "10 labels a class, one release of the source.\n\n" + rows_of(
+    return "10 labels per class, one release of the source.\n\n" + rows_of(
         ["pair", "setting", "seed", "accuracy", "winners of 1000", "source s", "target CPU s"],
         [
             [
@@ -102,7 +102,7 @@ def _mappings_several_sources(numbers: list[dict[str, Any]]) -> str:
 
 def _mappings_office(numbers: list[dict[str, Any]]) -> str:
     titles = ["pair", "entry epsilon 0.1", "no noise", "target alone", "linear SVM"]
-    return "EfficientNet-Lite0 features, 3 labels a class, 5 splits.\n\n" + rows_of(
+    return "EfficientNet-Lite0 features, 3 labels per class, 5 splits.\n\n" + rows_of(
         titles, [[r[title] for title in titles] for r in numbers]
     )
 

@@ -68,6 +68,6 @@ def _report(results: list[Result], ceiling: dict[str, float]) -> Report:
         settings={
             "data": "scikit-learn digits, 1797 images of 8 x 8 pixels, 70 % to learn from",
             "bounds": f"pixels in [0, 1], norm {DIGITS.norm:g}, labels 0 to 9",
-            "model": "one Gaussian a class in private principal components",
+            "model": "one Gaussian per class in private principal components",
         },
     )

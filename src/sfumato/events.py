@@ -226,7 +226,7 @@ class SelectionEvent(Event):
         options = tuple(tuple(option) for option in self.options)
         object.__setattr__(self, "options", options)
         if not options or not all(options):
-            raise InvalidInputError("'options' must hold at least one release each.")
+            raise InvalidInputError("'options' must contain at least one release each.")
         if self.runs not in ("poisson", "negative_binomial"):
             raise InvalidInputError(
                 f"'runs' must be 'poisson' or 'negative_binomial'. Got {self.runs!r} instead."
@@ -332,7 +332,7 @@ def register_event(kind: type[CurveEvent]) -> type[CurveEvent]:
     known = _KINDS.get(kind.kind)
     is_reserved = kind.kind in (CurveEvent.kind, RepeatedEvent.kind)
     if is_reserved or (known is not None and known.__qualname__ != kind.__qualname__):
-        raise InvalidInputError(f"The kind {kind.kind!r} has a meaning already; choose another.")
+        raise InvalidInputError(f"The kind {kind.kind!r} is already registered; choose another.")
     _KINDS[kind.kind] = kind
     return kind
 

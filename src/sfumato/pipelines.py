@@ -130,8 +130,8 @@ def _require_finite_rows(steps: list[tuple[str, Any]]) -> None:
             return
         if type(step).__module__.startswith("sklearn."):
             raise InvalidInputError(
-                f"The step {name!r} ({type(step).__name__}) fails where a row holds text, or a "
-                "missing or infinite number, and the error would tell of that one row. Put "
+                f"The step {name!r} ({type(step).__name__}) fails if a row contains text, or a "
+                "missing or infinite number, and the error would reveal that row. Put "
                 "TableEncoder(bounds) before it: it gives such a row a public default."
             )
 
@@ -168,7 +168,8 @@ def _require_row_wise(name: str, step: Any) -> None:
     )
     raise InvalidInputError(
         f"The step {name!r} ({kind}) learns from raw rows, or may do so; what it learns would be "
-        f"released without protection, and the promise of the private step would be false. {advice}"
+        "released without protection, and the guarantee of the private step would be "
+        f"false. {advice}"
     )
 
 

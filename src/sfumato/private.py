@@ -98,9 +98,9 @@ class PrivateEstimator(BaseEstimator):
         _require_offered(self.unit, Unit, self.offered_units, self)
         if Unit(self.unit) is Unit.PERSON and self.person_unit is None:
             raise MissingBoundsError(
-                "Unit 'person' needs the most rows of a person that are used, a public number: "
-                "Bounds(..., person_rows=8), or 'person' and 'person_rows' in the bounds of a "
-                "table."
+                "Unit 'person' needs the largest number of rows used per person, which is "
+                "public: Bounds(..., person_rows=8), or 'person' and 'person_rows' in "
+                "the bounds of a table."
             )
         _require_offered(self.relation, Relation, self.offered_relations, self)
         require_epsilon(self.epsilon)
@@ -118,8 +118,8 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(self.bounds, TableBounds) and getattr(self, "entry_bound", None) is not None:
             raise InvalidInputError(
                 "'entry_bound' is not offered with a TableBounds: columns are scaled to their "
-                "ranges, so one number would mean another change in each of them. Without it, "
-                "every change of an entry within its range is protected."
+                "ranges, so one number would mean a different change in each of them. "
+                "Without it, every change of an entry within its range is protected."
             )
         return self.row_bounds
 
@@ -208,7 +208,7 @@ class PrivateEstimator(BaseEstimator):
         most = MOST_PUBLIC_ROWS if is_public else self._most_rows
         if n_rows > most and self.person_unit is None:  # of persons only rows that are kept count
             raise InvalidInputError(
-                f"At most {most} rows are taken here with relation {str(self.relation)!r}."
+                f"At most {most} rows are accepted here with relation {str(self.relation)!r}."
             )
 
     def _groups(self, X: Any, groups: Any) -> Any:
@@ -271,7 +271,7 @@ class PrivateEstimator(BaseEstimator):
         records, classes = self._unit_records(X, y, bounds, groups)
         if len(classes) < 2:
             raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
+                "The label set has only one class; a classifier needs at least two."
             )
         return records, classes
 

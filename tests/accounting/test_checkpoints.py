@@ -192,7 +192,7 @@ def test_a_false_checkpoint_at_the_end_of_a_true_chain_is_found_by_verify(writte
         )
         connection.commit()
     assert Ledger(path).dataset("rows").spent() == 0.0  # a new handle trusts what the chain seals
-    with pytest.raises(LedgerTamperedError, match="does not hold the cost of its charges"):
+    with pytest.raises(LedgerTamperedError, match="does not contain the cost of its charges"):
         Ledger(path).verify(noted)
 
 

@@ -426,7 +426,7 @@ def test_calibration_of_any_knob_from_either_side() -> None:
 
 
 def test_calibration_refuses_what_cannot_be_kept() -> None:
-    with pytest.raises(InvalidInputError, match="passed"):
+    with pytest.raises(InvalidInputError, match="exceeded"):
         calibrate(lambda e: [PureEvent(e)], epsilon=0.1, delta=0.0, bracket=(1.0, 2.0))
     with pytest.raises(InvalidInputError, match="positive"):
         calibrate(lambda e: [PureEvent(e)], epsilon=0.1, delta=0.0, bracket=(0.0, 2.0))
@@ -477,7 +477,7 @@ def test_least_noise_multiplier_is_the_analytic_one(epsilon: float) -> None:
     )
     exact = 1 / mu_from_budget(epsilon, 1e-5)
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-5)
-    with pytest.raises(InvalidInputError, match=r"No noise keeps .* Try another"):
+    with pytest.raises(InvalidInputError, match=r"No amount of noise achieves .* Try another"):
         least_noise_multiplier(
             lambda _: [PureEvent(2 * epsilon)],
             epsilon=epsilon,

@@ -208,7 +208,7 @@ def test_a_file_without_permission(open_folder, in_child):
     "address", ["", "sqlite:///budget.db", "mysql://host/x", "postgresql://host:port/x", "://"]
 )
 def test_an_address_that_cannot_be_used(address):
-    with pytest.raises(InvalidInputError, match="place of a ledger"):
+    with pytest.raises(InvalidInputError, match="location of a ledger"):
         Ledger(address)
 
 

@@ -126,5 +126,5 @@ def test_gaussian_releases_get_what_the_cuts_leave(epsilon: float) -> None:
 
 def test_cuts_that_cost_everything_are_refused() -> None:
     cuts = (RepeatedEvent(BoundedRangeEvent(1.0), 100),)
-    with pytest.raises(InvalidInputError, match="leaves nothing"):
+    with pytest.raises(InvalidInputError, match="leaves no room"):
         gaussian_mu_beside(cuts, epsilon=1.0, delta=1e-5, relation=Relation.REPLACE_ONE)

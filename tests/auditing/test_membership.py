@@ -118,5 +118,5 @@ def test_what_cannot_be_observed_is_refused(
 def test_unknown_labels_and_silent_models_are_refused(hulls: Any, split: Split) -> None:
     with pytest.raises(InvalidInputError, match="unknown to the model"):
         observe(hulls, split[0], np.full(len(split[0]), 77), "loss")
-    with pytest.raises(InvalidInputError, match="shows nothing"):
+    with pytest.raises(InvalidInputError, match="reveals nothing"):
         membership_score(object(), split[0], split[2])

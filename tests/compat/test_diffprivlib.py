@@ -190,7 +190,7 @@ def test_infinite_epsilon_of_its_notebooks(rng: np.random.Generator) -> None:
         assert np.abs(ours.predict_proba(X) - exact.predict_proba(X)).max() < 0.02, words
     state = dp.utils.check_random_state(42)
     again = dp.models.LogisticRegression(epsilon=1, data_norm=60, random_state=state, C=1 / len(X))
-    with pytest.warns(UserWarning, match="Without effect here: C, random_state"):
+    with pytest.warns(UserWarning, match="These have no effect here: C, random_state"):
         again.fit(X, y)
     assert set(again.predict(X)) <= set(y)
 

@@ -212,7 +212,7 @@ def test_the_printed_algorithm_reads_them(
 def test_the_printed_algorithm_is_refuted_and_says_so(three: Data) -> None:
     X, y = three
     model = a_printed_model(epsilon=4.0)
-    with pytest.warns(RefutedGuaranteeWarning, match="no promise"):
+    with pytest.warns(RefutedGuaranteeWarning, match="protects nobody"):
         model.fit(X, y)
     assert model.guarantee_.status is Status.REFUTED
     assert model.guarantee_.epsilon is None

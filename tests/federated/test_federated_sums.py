@@ -191,7 +191,9 @@ def test_a_party_insists_on_noise_that_bears_colluding_parties(tmp_path: Path) -
         for i in range(3)
     ]
     model = PrivatePCA(n_components=2, epsilon=1.0, delta=1e-5, bounds=BOUNDS)
-    with pytest.raises(FederationError, match="the sum bears 0 colluding parties, 1 must be borne"):
+    with pytest.raises(
+        FederationError, match="the sum tolerates 0 colluding parties, 1 are required"
+    ):
         model.fit(Federation(parties, bounds=BOUNDS, trust="secure", colluding=0))
     model.fit(Federation(parties, bounds=BOUNDS, trust="secure", colluding=1))
 
@@ -290,7 +292,7 @@ def test_what_cannot_be_done_among_parties_is_refused(tmp_path: Path) -> None:
         Federation(parties, bounds=BOUNDS, trust="blind")
     with pytest.raises(InvalidInputError, match="listed"):
         Federation(parties, bounds=Bounds(norm=1.0, labels="public"))
-    with pytest.raises(FederationError, match="cannot bear"):
+    with pytest.raises(FederationError, match="cannot tolerate"):
         Federation(parties, bounds=BOUNDS, trust="secure", dropouts=3)
     federation = Federation(parties, bounds=BOUNDS)
     laplace = LaplaceMechanism(1e9, 1.0)
@@ -461,11 +463,11 @@ def test_a_party_hides_the_number_of_its_rows(tmp_path: Path) -> None:
     request = Request("t", DESCRIBE, {"relation": "replace_one", "trust": "noisy"})
     terms = Terms(BOUNDS, relation="add_or_remove_one")
     party = Party.of_rows("one", X, Y, tmp_path / "terms", terms=terms)
-    assert "does not tell the number" in str(party.answer(request).refusal)
+    assert "does not reveal the number" in str(party.answer(request).refusal)
     ledger = Ledger(tmp_path / "l.db")
     ledger.create("rows", epsilon=1.0, delta=1e-5, relation="add_or_remove_one")
     party = Party.of_rows("one", X, Y, tmp_path / "ledger", ledger=ledger.dataset("rows"))
-    assert "does not tell the number" in str(party.answer(request).refusal)
+    assert "does not reveal the number" in str(party.answer(request).refusal)
     other = Request("t", DESCRIBE, {"relation": "add_or_remove_one", "trust": "noisy"})
     assert party.answer(other).facts == {"width": 64}
 

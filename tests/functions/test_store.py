@@ -144,7 +144,7 @@ def test_a_file_that_is_no_store(path, tmp_path):
         resume(tmp_path / "fresh.db")
     assert not (tmp_path / "fresh.db").exists()
     for address in ("", "mysql://root@host/db"):
-        with pytest.raises(InvalidInputError, match="place of a store must be"):
+        with pytest.raises(InvalidInputError, match="location of a store must be"):
             AnswerStore(address)
 
 

@@ -61,6 +61,6 @@ def test_wrong_width_is_refused():
 
 
 def test_message_about_text_does_not_quote_it():
-    with pytest.raises(InvalidInputError, match="must hold numbers") as caught:
+    with pytest.raises(InvalidInputError, match="must contain numbers") as caught:
         KernelAffineHull().fit(np.array([["1", "secret"], ["2", "3"]], dtype=object))
     assert "secret" not in str(caught.value)

@@ -82,7 +82,7 @@ def test_garbage_of_other_formats(folder: Path, suffix: str) -> None:
     assert "cannot be read" in refused("describe", f"bad{suffix}")
     if suffix == ".jsonl":  # each line is a record by itself, and may be unreadable
         Path("bad.jsonl").write_bytes(gzip.compress(b'{"age": 1}'))
-        assert "another format" in refused(*fitted("bad.jsonl"))
+        assert "different format" in refused(*fitted("bad.jsonl"))
     else:
         assert "cannot be read" in refused(*fitted(f"bad{suffix}"))
 

@@ -112,4 +112,4 @@ def test_nobody_is_given_less_than_the_file_declares(visits: Path) -> None:
     assert "offers unit 'record', 'entry'" in " ".join(refused.output.split())
     for command in ("simulate", "sums"):
         refused = run("federate", command, str(visits), *words)
-        assert "Say '--unit record'" in " ".join(refused.output.split())
+        assert "Add '--unit record'" in " ".join(refused.output.split())

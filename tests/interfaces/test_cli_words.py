@@ -50,7 +50,7 @@ def test_a_weak_promise_is_called_so(folder: Path, epsilon: float, is_told: bool
     result = fitted("--epsilon", epsilon, "--delta", 1e-5)
     assert result.exit_code == 0
     told = " ".join(result.stderr.split())
-    assert ("is above 8: the promise says little about a record" in told) is is_told
+    assert ("is above 8: the guarantee says little about a record" in told) is is_told
 
 
 def test_few_records_are_called_so_only_where_their_number_is_public(folder: Path) -> None:

@@ -146,5 +146,5 @@ def test_grids_and_points_have_limits(source: TableFile, tmp_path: Path) -> None
     classifier = sfumato.PrivateGaussianClassifier(
         bounds=sfumato.Bounds(norm=1.0, labels=[0, 1]), delta=1e-6
     ).fit(np.zeros((5, 2)), [0, 1, 0, 1, 0])
-    with pytest.raises(InvalidInputError, match="no released function"):
+    with pytest.raises(InvalidInputError, match="not a released function"):
         query_table(classifier, TableFile(tmp_path / "points.csv"))

@@ -204,7 +204,7 @@ def test_one_split_scores_unlabelled_target_rows(fake: type[Fake]) -> None:
     X = generator.normal(scale=0.1, size=(36, 3)) + np.where(y == 1, 1, -1)[:, None]
     found = one_split((X, y), (X, y), 8, 0)
     assert found["SVM-t"] > 0.9
-    assert found["paper"] == found["strict"] == 20 / 30  # 3 labels a class are not asked
+    assert found["paper"] == found["strict"] == 20 / 30  # 3 labels per class are not asked
     assert found["paper by source"] == 0.25
     assert [call[0] for call in fake.calls] == ["source", "target", "source"]
 

@@ -228,7 +228,7 @@ def test_two_searches_in_one_folder_give_one_winner(tmp_path: Path) -> None:
     def and_another(search_: PrivateSearchCV, *given: Any) -> Any:
         if not tried:
             tried.append(True)
-            with pytest.raises(InvalidInputError, match="another search is at work"):
+            with pytest.raises(InvalidInputError, match="another search is using"):
                 search(ledger=budget, resume=tmp_path / "s").fit(X, y)
         return run(search_, *given)
 

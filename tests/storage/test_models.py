@@ -519,7 +519,7 @@ def test_unknown_nested_class_is_refused(path):
 @pytest.mark.parametrize("name", ["__class__", "__dict__", "predict", "distances", "fit"])
 def test_attributes_that_are_not_learned_are_refused(path, name):
     forged_header(path, lambda h: h["model"]["learned"].update({name: {"dict": {}}}))
-    with pytest.raises(StoredModelError, match="holds the attribute"):
+    with pytest.raises(StoredModelError, match="contains the attribute"):
         load(path)
 
 

@@ -195,7 +195,10 @@ def test_one_command_for_all_kinds(old: Path) -> None:
 
 
 def test_what_is_none_of_the_four_is_refused(old: Path) -> None:
-    for name, hint in (("people.csv", "none of the files"), ("nothing.db", "cannot be read")):
+    for name, hint in (
+        ("people.csv", "not a file that Sfumato writes"),
+        ("nothing.db", "cannot be read"),
+    ):
         with pytest.raises(InvalidInputError, match=hint):
             migrate_file(old / name)
     assert run("migrate", old / "people.csv").exit_code == 2

@@ -202,7 +202,7 @@ def test_units_of_the_table() -> None:
     found = encoder.transform(pd.DataFrame({"age": [30, None], "size": [3, 99]}))
     np.testing.assert_allclose(found, [[30, math.log(3)], [math.nan, math.log(9)]])
     assert encoder.row_bounds().upper == (100.0, math.log(9))
-    with pytest.raises(InvalidInputError, match="'colour' holds categories"):
+    with pytest.raises(InvalidInputError, match="'colour' contains categories"):
         TableEncoder(BOUNDS, scaled=False).row_bounds()
 
 

@@ -156,7 +156,7 @@ def test_unknown_names(tmp_path: Path) -> None:
     write_table(a_table(), tmp_path / "rows.csv")
     with pytest.raises(InvalidInputError, match=r"no column 'label'\. It has: 'age'"):
         TableFile(tmp_path / "rows.csv").read(["label"])
-    with pytest.raises(InvalidInputError, match="no type"):
+    with pytest.raises(InvalidInputError, match="not a column type"):
         TableFile(tmp_path / "rows.csv", {"age": "wishful"})
 
 

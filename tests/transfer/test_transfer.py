@@ -435,7 +435,7 @@ def test_source_and_target_at_different_places(
 def test_a_file_without_a_source_is_refused(digits: Digits, tmp_path: Path) -> None:
     _, _, T, t = digits
     sfumato.save(model(), tmp_path / "unfitted.sfumato")
-    with pytest.raises(InvalidInputError, match="holds no source"):
+    with pytest.raises(InvalidInputError, match="contains no source"):
         model().fit_target(tmp_path / "unfitted.sfumato", T, few(t, 2))
 
 

@@ -55,9 +55,9 @@ def calibrate(
 
     kept, passed = bracket
     if min(bracket) <= 0:
-        raise InvalidInputError("The bracket must hold two positive numbers.")
+        raise InvalidInputError("The bracket must be two positive numbers.")
     if not keeps(kept):
-        raise InvalidInputError(f"Even at {kept:g} the budget of epsilon {epsilon:g} is passed.")
+        raise InvalidInputError(f"Even at {kept:g} the budget of epsilon {epsilon:g} is exceeded.")
     if keeps(passed):
         return passed
     while abs(passed - kept) > max(tolerance, 1e-12) * min(kept, passed):
@@ -95,7 +95,8 @@ def least_noise_multiplier(
         kept *= 2
         if kept > LARGEST_MULTIPLIER:
             raise InvalidInputError(
-                f"No noise keeps epsilon {epsilon:g} at delta {delta:g}. {advice}".rstrip()
+                f"No amount of noise achieves epsilon {epsilon:g} at delta "
+                f"{delta:g}. {advice}".rstrip()
             )
     passed = kept / 2
     while passed > 1 / LARGEST_MULTIPLIER and keeps(passed):
@@ -158,5 +159,6 @@ def gaussian_mu_beside(
             )
             return found * (1 - 1e-9)  # squares of shares are rounded as they are added up
     raise InvalidInputError(
-        f"A budget of epsilon {epsilon:g} at delta {delta:g} leaves nothing beside these releases."
+        f"A budget of epsilon {epsilon:g} at delta {delta:g} leaves no room for "
+        "anything besides these releases."
     )

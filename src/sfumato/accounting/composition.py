@@ -244,7 +244,7 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
         elif isinstance(event, EVENTS_WITH_CURVES):
             return math.inf
         else:
-            raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
+            raise UnsupportedEventError(f"No accountant supports a {event.kind!r} event.")
     mu = math.sqrt(mu_squared) * (1 + (len(counts) + 4) * ROUNDING)
     return added_epsilon(epsilon, used_delta, mu, delta)
 

@@ -343,7 +343,9 @@ class DatasetBudget:
     def _record(self, ledger: Transaction, *, lock: bool = False) -> Mapping[str, Any]:
         record = ledger_store.budget(ledger, self.name, lock=lock)
         if record is None:
-            raise LedgerError(f"The budget of '{self.name}' is gone from {self._database.shown}.")
+            raise LedgerError(
+                f"The budget of '{self.name}' is missing from {self._database.shown}."
+            )
         return record
 
     def _remember(self, history: History) -> None:

@@ -95,7 +95,7 @@ class PrivacyFilter:
         if self.kind == "renyi" and self.order is None:
             object.__setattr__(self, "order", self._best_order())
         if self.kind == "renyi" and self.order not in ORDERS:
-            raise InvalidInputError(f"'order' {self.order!r} is none of the orders known here.")
+            raise InvalidInputError(f"'order' {self.order!r} is not one of the known orders.")
 
     @classmethod
     def usual(cls, epsilon: float, delta: float) -> PrivacyFilter:

@@ -213,7 +213,7 @@ class Ledger:
         noted = heads.get(name)
         if noted not in (None, record["genesis"], *(line.hash for line in lines)):
             raise LedgerTamperedError(
-                f"Ledger integrity check failed: the head noted for dataset '{name}' is not "
+                f"Ledger integrity check failed: the head recorded for dataset '{name}' is not "
                 f"among its positions 0 to {len(lines)}; the chain was replaced or cut."
             )
         return len(lines)
@@ -224,8 +224,8 @@ class Ledger:
         charged = ledger_store.charged_names(ledger) | set(heads)
         for name in sorted(charged - {record["name"] for record in records}):
             raise LedgerTamperedError(
-                f"Ledger integrity check failed: dataset '{name}', position 0 (the budget record): "
-                "it is gone."
+                f"Ledger integrity check failed: dataset '{name}', position 0 (the budget "
+                "record): it is missing."
             )
 
     def __copy__(self) -> Self:

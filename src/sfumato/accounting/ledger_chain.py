@@ -298,7 +298,7 @@ def check_checkpoint(
     counted = Spending.of(map(decode_event, lines[:position]), start.scale)
     if not start.base.covers(counted, float(record["delta"])):
         raise _tampered(
-            record["name"], position, "the checkpoint does not hold the cost of its charges"
+            record["name"], position, "the checkpoint does not contain the cost of its charges"
         )
 
 
@@ -314,7 +314,9 @@ def encode_event(event: Event, note: Note | None = None) -> str:
         record[NOTE] = note.to_dict()
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), default=_number)
     if read_event(text) != event:
-        raise UnsupportedEventError(f"The event {event!r} does not survive being written down.")
+        raise UnsupportedEventError(
+            f"The event {event!r} cannot be written and read back unchanged."
+        )
     return text
 
 
@@ -374,7 +376,7 @@ def _number(value: object) -> int | float:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    raise UnsupportedEventError(f"An event cannot hold a value of type {type(value).__name__}.")
+    raise UnsupportedEventError(f"An event cannot contain a value of type {type(value).__name__}.")
 
 
 def _tampered(dataset: str, position: int, what: str) -> LedgerTamperedError:

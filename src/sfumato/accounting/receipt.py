@@ -115,9 +115,9 @@ class Receipt:
     def _refuse_other_process(self) -> None:
         if not self.is_of_this_process:
             raise LedgerError(
-                "This receipt was made in another process and cannot be used in this one, or a "
-                "draw could be paid once and made twice. Charge the ledger in the process that "
-                "draws the noise."
+                "This receipt was made in another process and cannot be used in this one, "
+                "because one payment could then cover two draws. Charge the ledger in "
+                "the process that draws the noise."
             )
 
     def __copy__(self) -> Self:

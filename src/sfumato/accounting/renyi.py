@@ -49,7 +49,7 @@ def _divergence(event: Event) -> np.ndarray:
     if isinstance(event, EntryEvent | ApproximateEvent) and event.delta:
         raise UnsupportedEventError(
             f"No Rényi divergence is known for a {event.kind!r} event with delta {event.delta:g}: "
-            "it may publish a value as it is. Use delta=0."
+            "it may publish a value unchanged. Use delta=0."
         )
     pure = (LaplaceEvent, PureEvent, EntryEvent, ApproximateEvent, RandomizedResponseEvent)
     if isinstance(event, pure):

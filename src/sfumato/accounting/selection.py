@@ -149,7 +149,7 @@ def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
     low, high = 1e-6, max(1e-3, epsilon)
     if not keeps(low):
         raise InvalidInputError(
-            f"No noise keeps epsilon {epsilon:g} at delta {delta:g} for a search of "
+            f"No amount of noise achieves epsilon {epsilon:g} at delta {delta:g} for a search of "
             f"{event.mean_runs:g} runs on average. Ask for fewer runs."
         )
     while keeps(high):

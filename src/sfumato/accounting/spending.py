@@ -107,7 +107,7 @@ class Spending:
             epsilon = count * as_written(event.epsilon)
             delta = count * as_written(getattr(event, "delta", 0.0))
         elif not isinstance(event, (*EVENTS_WITH_CURVES, NonPrivateEvent)):
-            raise UnsupportedEventError(f"No accountant knows a {event.kind!r} event.")
+            raise UnsupportedEventError(f"No accountant supports a {event.kind!r} event.")
         if scale.tail and not isinstance(event, GaussianEvent | NonPrivateEvent):
             losses = losses_of(event, scale.interval).power(count, scale.tail)
         elif scale.tail:

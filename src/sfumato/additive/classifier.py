@@ -291,7 +291,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
             records, classes = self._read(self._labelled_cells, X, y, groups)
         if len(classes) < 2:
             raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
+                "The label set has only one class; a classifier needs at least two."
             )
         return records, classes
 

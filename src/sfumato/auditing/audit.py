@@ -83,7 +83,7 @@ def audit(
             )
     if not parts:
         raise InvalidInputError(
-            f"{name} promises nothing: give 'members' and 'non_members' to measure an attack."
+            f"{name} has no guarantee: give 'members' and 'non_members' to measure an attack."
         )
     return AuditReport(title or f"Audit of {name}", **parts)
 

@@ -140,10 +140,10 @@ def _samples(name: str, values: ArrayLike) -> Array:
     samples = np.asarray(values, dtype=np.float64)
     samples = samples[:, None] if samples.ndim == 1 else samples
     if samples.ndim != 2 or not np.isfinite(samples).all():
-        raise InvalidInputError(f"'{name}' must hold finite numbers, in one or two dimensions.")
+        raise InvalidInputError(f"'{name}' must contain finite numbers, in one or two dimensions.")
     if name != "x" and len(samples) < 2 * FOLDS:
         raise InvalidInputError(
-            f"'{name}' must hold at least {2 * FOLDS} samples. Got {len(samples)} instead."
+            f"'{name}' must contain at least {2 * FOLDS} samples. Got {len(samples)} instead."
         )
     return samples
 

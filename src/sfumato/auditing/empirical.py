@@ -288,7 +288,7 @@ def _scored(
 def _only_number(sides: Sequence[Array]) -> tuple[Array, Array]:
     if sides[0].shape[1] != 1:
         raise InvalidInputError(
-            "'threshold' needs one number an output: give a 'statistic' that makes one."
+            "'threshold' needs one number per output: give a 'statistic' that makes one."
         )
     return sides[0][:, 0], sides[1][:, 0]
 

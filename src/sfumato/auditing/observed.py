@@ -51,7 +51,7 @@ def choose_observation(model: Any, observation: str | None, *, with_labels: bool
     if observation is None:
         if not offered:
             raise InvalidInputError(
-                f"{type(model).__name__} shows nothing of a row: it needs 'distances', "
+                f"{type(model).__name__} reveals nothing about a row: it needs 'distances', "
                 "'predict_proba', 'decision_function' or 'score_samples'."
             )
         return offered[0]

@@ -134,7 +134,9 @@ def reidentification(
 def _table(name: str, values: ArrayLike) -> NDArray[np.float64]:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or not len(table) or not np.isfinite(table).all():
-        raise InvalidInputError(f"'{name}' must be a table of finite numbers with at least a row.")
+        raise InvalidInputError(
+            f"'{name}' must be a table of finite numbers with at least one row."
+        )
     return table
 
 
@@ -142,8 +144,8 @@ def _sources(sources: ArrayLike | None, n_rows: int, n_released: int) -> NDArray
     if sources is None:
         if n_rows != n_released:
             raise InvalidInputError(
-                f"'sources' is needed where the numbers of rows differ: {n_rows} rows, "
-                f"{n_released} released."
+                f"'sources' is needed if the numbers of rows differ: {n_rows} rows, {n_released} "
+                "released."
             )
         return np.arange(n_rows)
     places = np.asarray(sources)

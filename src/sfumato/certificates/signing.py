@@ -70,7 +70,7 @@ def new_key(path: str | os.PathLike[str]) -> str:
         place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidInputError(
-            f"There is a file '{path}' already; a key is not replaced."
+            f"There is a file '{path}' already; a key is never replaced."
         ) from None
     with os.fdopen(place, "wb") as file:
         file.write(pem)
@@ -101,7 +101,7 @@ def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[
     except (ValueError, TypeError):
         secret = None
     if not isinstance(secret, ed25519.Ed25519PrivateKey):
-        raise InvalidInputError(f"'{key}' holds no Ed25519 key.")
+        raise InvalidInputError(f"'{key}' does not contain an Ed25519 key.")
     raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
     content = {name: value for name, value in certificate.items() if name != "signature"}
     signature = {
@@ -146,7 +146,7 @@ def read_certificate(text: str | bytes) -> dict[str, Any]:
         found = json.loads(data)
         is_ours = found["format"] == FORMAT and isinstance(found["signature"], dict)
     except (ValueError, KeyError, TypeError):
-        raise CertificateError("This is no certificate, or it was changed.") from None
+        raise CertificateError("This is not a certificate, or it was changed.") from None
     if not is_ours or _canonical(found) != data:
         raise CertificateError("The certificate was changed: it is not in its canonical form.")
     if found.get("format_version") != FORMAT_VERSION:
@@ -204,7 +204,7 @@ def verified(
             "The signature does not match: the certificate was changed."
         ) from None
     if public_key is not None and signature["public_key"] != public_key.strip().lower():
-        raise CertificateError("The certificate is signed by another key than the one given.")
+        raise CertificateError("The certificate is signed by a different key from the one given.")
     if file is not None:
         _check_subject(found, file)
     return found
@@ -214,21 +214,23 @@ def _check_subject(certificate: Mapping[str, Any], file: str | os.PathLike[str])
     subject = certificate["subject"]
     by_another_program = subject["kind"] == "file"
     if subject_of(file, by_another_program=by_another_program)["sha256"] != subject["sha256"]:
-        raise CertificateError(f"The certificate speaks of other content than that of '{file}'.")
+        raise CertificateError(f"The certificate is about other content than that of '{file}'.")
     if by_another_program:  # states nothing itself
         return
     promise = promise_in(file)
     stated = Guarantee.from_dict(promise["guarantee"]).to_dict()
     names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events")
     if any(stated[name] != certificate[name] for name in names):
-        raise CertificateError(f"The certificate promises something else than '{file}' states.")
+        raise CertificateError(
+            f"The certificate states a different guarantee from '{file}' states."
+        )
 
 
 def _canonical(value: Any) -> bytes:
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
-        raise CertificateError("A certificate holds finite numbers only.") from None
+        raise CertificateError("A certificate can contain only finite numbers.") from None
 
 
 def _library() -> tuple[Any, Any]:

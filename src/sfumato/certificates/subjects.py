@@ -91,7 +91,7 @@ def _table_record(path: Path) -> dict[str, Any]:
         )
         found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
     except (TypeError, KeyError, ValueError):
-        raise InvalidInputError(f"'{path}' carries no guarantee.") from None
+        raise InvalidInputError(f"'{path}' contains no guarantee.") from None
     return found
 
 

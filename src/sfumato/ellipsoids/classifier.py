@@ -205,11 +205,13 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         except ValueError as error:
             message = str(error)
             if "could not convert" in message:  # the original quotes the value
-                message = "The rows must hold numbers; a text was found that is none."
+                message = "The rows must contain numbers; a text was found that is not a number."
             raise InvalidInputError(message) from None
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InvalidInputError("The labels hold one class; a classifier needs at least two.")
+            raise InvalidInputError(
+                "The labels have only one class; a classifier needs at least two."
+            )
         return rows, codes.astype(np.intp)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes

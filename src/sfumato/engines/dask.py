@@ -138,7 +138,7 @@ def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
     if column is None:
         return [None] * n_parts
     if not hasattr(column, "chunks") or column.ndim != 1:
-        raise InvalidInputError("Beside a Dask array, 'y' must be a Dask array of one dimension.")
+        raise InvalidInputError("With a Dask array, 'y' must be a Dask array of one dimension.")
     if not np.isnan(rows.shape[0]) and column.shape[0] != rows.shape[0]:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
     same = column if np.isnan(rows.shape[0]) else column.rechunk((rows.chunks[0],))

@@ -329,7 +329,7 @@ def _read_into(file: BinaryIO, array: Any) -> None:
     while len(view):
         n_read = file.readinto(view)  # type: ignore[attr-defined]
         if not n_read:
-            raise InvalidInputError("Rows that were written aside cannot be read again.")
+            raise InvalidInputError("Rows kept in a temporary file cannot be read back.")
         view = view[n_read:]
 
 

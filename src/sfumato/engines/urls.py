@@ -96,7 +96,8 @@ def _found(url: str) -> tuple[Any, list[str]]:
     other = [path for path in files if not path.lower().endswith(PARQUET + FEATHER)]
     if other:
         raise InvalidInputError(
-            f"By URL, Parquet and Feather files are read. '{other[0]}' is none: copy it here."
+            f"Only Parquet and Feather files can be read by URL. '{other[0]}' is neither: copy it "
+            "to this machine."
         )
     return system, sorted(files)
 

@@ -79,8 +79,8 @@ def _read(text: str, categories: Mapping[str, Sequence[Any] | None]) -> Constrai
         columns, kind = (_bare(match[1]), *map(_bare, parts)), "sum"
     else:
         raise InvalidInputError(
-            f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and "
-            "'if a == x then b == y'; a name with spaces stands between backticks."
+            f"The constraint {text!r} is none of 'a <= b', 'total == a + b' and 'if a == x then b "
+            "== y'; put a name with spaces in backticks."
         )
     for name in columns:
         _require(text, name, categories)

@@ -487,7 +487,7 @@ class Fabricator(PrivateRowsEstimator):
             if hasattr(self, "classes_") and name in conditions:
                 (found,) = np.nonzero(self.classes_ == conditions.pop(name))
                 if not len(found):
-                    raise InvalidInputError(f"'given' names no label: {given[name]!r}.")
+                    raise InvalidInputError(f"'given' has an unknown label: {given[name]!r}.")
                 code = int(found[0])
         return conditions, code
 

@@ -207,7 +207,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         records, labels = self._given(X, y, bounds)
         if len(labels) < 2:
             raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
+                "The label set has only one class; a classifier needs at least two."
             )
         scale = PublicScale(bounds, records.width)
 
@@ -234,8 +234,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             return self._records_for_noise(self._rows_and_codes, X, y, None)
         if not self._draws_rows:
             raise UnsupportedModeError(
-                "Private rows are made of rows, not of records that are added up: unit='record' "
-                "with method='moments'."
+                "Records that are only added up cannot give private rows: use unit='record' with "
+                "method='moments'."
             )
         return self._records(X, None, bounds)
 

@@ -101,7 +101,9 @@ class LinkedTables:
                     "'time' can be used."
                 )
             if feature.source == self.key:
-                raise InvalidInputError(f"The key {self.key!r} is made anew: leave it out.")
+                raise InvalidInputError(
+                    f"The key {self.key!r} is made new: leave it out of the bounds."
+                )
         if self.order is not None:
             found = {f.source: f.is_number for f in self.events.features}
             if not found.get(self.order, False):

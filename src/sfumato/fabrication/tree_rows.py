@@ -128,7 +128,7 @@ class DeclaredTable:
             place, feature = features[name]
             if feature.categories is not None:
                 if value not in feature.categories:
-                    raise InvalidInputError(f"{value!r} is no category of the column {name!r}.")
+                    raise InvalidInputError(f"{value!r} is not a category of the column {name!r}.")
                 found[place] = float(feature.categories.index(value))
             elif not isinstance(value, int | float) or not feature.lower <= value <= feature.upper:
                 raise InvalidInputError(f"{value!r} is outside the range of the column {name!r}.")

@@ -178,7 +178,7 @@ def fit_hulls(
 ) -> tuple[dict[str, Any], Arrays]:
     """Fit the private hulls of one party; its ledger is charged by the estimator."""
     if not isinstance(asked, PrivateAffineHullClassifier):
-        raise FederationError("The request holds no private hull classifier.")
+        raise FederationError("The request contains no private hull classifier.")
     model = asked.set_params(ledger=ledger, **execution).fit(*data())
     facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
     return facts, {"model": model_in(model)}
@@ -201,7 +201,7 @@ def received_model(
     """Rebuild a party's model and check that it is what was asked for."""
     model = model_from(reply.array("model", (None,), kinds="u"))
     if not isinstance(model, PrivateAffineHullClassifier) or not hasattr(model, "classifier_"):
-        raise FederationError(f"{reply.party} sent something that is no fitted hull classifier.")
+        raise FederationError(f"{reply.party} sent something that is not a fitted hull classifier.")
     if (model.bounds, model.unit) != (pattern.bounds, pattern.unit):
         raise FederationError(f"{reply.party} sent a model of other bounds or another unit.")
     if model.guarantee_ != Guarantee.from_dict(reply.fact("guarantee")):

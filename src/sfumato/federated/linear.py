@@ -217,14 +217,16 @@ def _weights(replies: Sequence[Reply]) -> Array:
         return np.full(len(replies), 1 / len(replies))
     numbers = np.array(counts, dtype=float)
     if not (np.isfinite(numbers).all() and (numbers > 0).all()):
-        raise FederationError("A party states a number of rows that cannot be.")
+        raise FederationError("A party states an impossible number of rows.")
     return np.asarray(numbers / numbers.sum())
 
 
 def _received_classifier(reply: Reply) -> PrivateLinearClassifier:
     model = model_from(reply.array("model", (None,), kinds="u"))
     if not isinstance(model, PrivateLinearClassifier) or not hasattr(model, "coef_"):
-        raise FederationError(f"{reply.party} sent something that is no fitted linear classifier.")
+        raise FederationError(
+            f"{reply.party} sent something that is not a fitted linear classifier."
+        )
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise FederationError(f"{reply.party} sent weights that are not finite.")
     return model
@@ -315,7 +317,7 @@ def _of_both_releases(model: PrivateLinearClassifier, first: Reply) -> Guarantee
 
 def _plain_linear(asked: PrivateEstimator) -> PrivateLinearClassifier:
     if not isinstance(asked, PrivateLinearClassifier):
-        raise FederationError("The request holds no private linear classifier.")
+        raise FederationError("The request contains no private linear classifier.")
     _require_plain_components(asked)
     if asked.whiten is not False:  # None leaves it to a rule, and `LinearTask` sends False
         raise FederationError("A federated linear classifier has whiten=False.")
@@ -330,10 +332,10 @@ def _require_plain_components(estimator: PrivateLinearClassifier) -> None:
 def _checked_basis(basis: NDArray[Any] | None) -> Array:
     """Accept only what cannot lengthen a row: it comes from elsewhere."""
     if basis is None or basis.ndim != 2 or basis.dtype.kind != "f":
-        raise FederationError("The request holds no basis: a matrix of real numbers.")
+        raise FederationError("The request contains no basis: a matrix of real numbers.")
     found = np.asarray(basis, dtype=np.float64)
     if not np.isfinite(found).all():
-        raise FederationError("The basis holds numbers that are not finite.")
+        raise FederationError("The basis contains numbers that are not finite.")
     if np.linalg.norm(found, ord=2) > 1 + 1e-9:
         raise FederationError("The basis lengthens rows; no singular value may be above 1.")
     return found

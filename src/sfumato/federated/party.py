@@ -244,10 +244,10 @@ class Party:
 def _estimator_in(request: Request) -> PrivateEstimator:
     """Give the parameters that were sent as an estimator; whatever else was sent is dropped."""
     if "estimator" not in request.arrays:
-        raise FederationError("The request holds no estimator.")
+        raise FederationError("The request contains no estimator.")
     found = model_from(request.arrays["estimator"])
     if not isinstance(found, PrivateEstimator):
-        raise FederationError("The request holds no private estimator.")
+        raise FederationError("The request contains no private estimator.")
     asked: PrivateEstimator = clone(found)
     return asked
 

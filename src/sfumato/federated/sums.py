@@ -109,7 +109,7 @@ class PartySums:
     def _describe(self, settings: Mapping[str, Any]) -> Reply:
         is_public = Relation(settings["relation"]) is Relation.REPLACE_ONE
         if is_public and self._hides_number:
-            raise FederationError(f"{self.name} does not tell the number of its rows.")
+            raise FederationError(f"{self.name} does not reveal the number of its rows.")
         facts: dict[str, Any] = {"width": 0}
         if settings.get("table"):
             number = len(self._table())
@@ -286,8 +286,8 @@ class PartySums:
     def _member(self, agreement: Agreement, session: str) -> Member:
         if agreement.colluding < self.terms.colluding:  # [Y7] a promise against so many
             raise FederationError(
-                f"{self.name} refuses: the sum bears {agreement.colluding} colluding parties, "
-                f"{self.terms.colluding} must be borne."
+                f"{self.name} refuses: the sum tolerates {agreement.colluding} colluding parties, "
+                f"{self.terms.colluding} are required."
             )
         if session not in self._members:
             known = agreement.parties if self.registered is None else self.registered
@@ -325,7 +325,7 @@ class PartySums:
     def _share_of_sum(self, request: Request, agreement: Agreement) -> Reply:
         is_other = agreement.task != request.task
         if is_other or sum_digest(request.settings, request.arrays) != agreement.statistic:
-            raise FederationError("The agreement speaks of another sum.")
+            raise FederationError("The agreement is about another sum.")
         records, statistic, mechanism = self._records(request)
         share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
         # [Y8] a bound that its numbers could pass would be a question about them

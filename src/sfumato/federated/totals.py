@@ -55,8 +55,8 @@ class TotalsFolder:
             total, facts = np.empty(0), {}
         if total.shape != shape or not np.isfinite(total).all():
             raise FederationError(
-                f"The stored total '{path}' is damaged. Take it away only if its sum can be made "
-                "again; else begin a task of another name."
+                f"The stored total '{path}' is damaged. Remove it only if its sum can be made "
+                "again; otherwise begin a task under another name."
             )
         return np.asarray(total, dtype=np.float64), dict(facts)
 

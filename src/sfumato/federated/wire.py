@@ -137,14 +137,14 @@ def unpacked(record: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     try:
         return _unpacked(record, arrays, 0)
     except SfumatoError as error:
-        raise FederationError(f"What was sent cannot be used: {error}") from None
+        raise FederationError(f"The message cannot be used: {error}") from None
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        raise FederationError("What was sent cannot be read.") from None
+        raise FederationError("The message cannot be read.") from None
 
 
 def _unpacked(record: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
     if depth > _DEEPEST:
-        raise FederationError("What was sent is nested too deeply.")
+        raise FederationError("The message is nested too deeply.")
     if record is None or isinstance(record, bool | str | int):
         return record
     ((kind, content),) = record.items()
@@ -175,5 +175,5 @@ def _reader(data: NDArray[Any], method: str) -> BatchReader:
 
 def _checked(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-        raise FederationError("an array holds what is no finite number.")
+        raise FederationError("an array contains something that is not a finite number.")
     return array

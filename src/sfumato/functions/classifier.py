@@ -187,7 +187,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         )
         if len(self.classes_) < 2:
             raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
+                "The label set has only one class; a classifier needs at least two."
             )
         self._warn_if_weak(len(rows))
 

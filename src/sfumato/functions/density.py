@@ -63,7 +63,7 @@ ROUNDED_DOWN = 1 - 1e-12  # shares of epsilon that add up to no more than the wh
 def _stored_bandwidth(value: Any, place: str, sizes: dict[str, int]) -> None:
     GaussianKernel(value).whiten(np.zeros((1, sizes["d"])))
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
-        raise refuse(place, "one bandwidth, or one a feature, or a matrix")
+        raise refuse(place, "one bandwidth, or one per feature, or a matrix")
 
 
 def _stored_release(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -85,7 +85,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
     Parameters
     ----------
     bandwidth : float, array-like or "private", default="private"
-        One h for all features, one a feature, or a full matrix H (in squared units). It must not
+        One h for all features, one per feature, or a full matrix H (in squared units). It must not
         come from the rows. "private" buys the spread of each feature with a share of epsilon
         and takes the normal rule; it needs the number of rows, hence "replace_one".
     space : {"gaussian", "sobolev"}, default="gaussian"
@@ -371,7 +371,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         if isinstance(space, SobolevSpace) and self.coefficients_.shape[:-1] != tuple(
             len(knots) for knots in space.knots
         ):
-            raise refuse("coefficients_", "one number a point of the grid and class")
+            raise refuse("coefficients_", "one number per point of the grid and class")
         if sizes["nodes"] != len(Nodes(space.domain).points) or not self.masses_.sum() > 0:
             raise refuse("masses_", "the mass around each public point, not all of them zero")
 
@@ -475,7 +475,9 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         domain, kernel = self._domain(n_features), GaussianKernel(self.bandwidth_)
         if self.space == "sobolev":
             if kernel.is_full:
-                raise InvalidInputError("space='sobolev' takes one bandwidth a feature, no matrix.")
+                raise InvalidInputError(
+                    "space='sobolev' takes one bandwidth per feature, not a matrix."
+                )
             return SobolevSpace(np.zeros(n_features) + self.bandwidth_, domain)
         features = public_features(
             kernel,

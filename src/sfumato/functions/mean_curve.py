@@ -176,7 +176,7 @@ class PrivateMeanCurve(PrivateEstimator):
         self._check_choices()
         if self.person_unit is not None and not self.person_unit.averages:
             raise UnsupportedModeError(
-                "PrivateMeanCurve takes one curve of each person, the mean of hers: "
+                "PrivateMeanCurve uses one curve per person, the mean of that person's curves: "
                 "per_person='average'."
             )
         (records,) = self._read(self._values, X, None, groups)

@@ -323,7 +323,7 @@ def _merged(x: Array, rate: float) -> tuple[Array, NDArray[np.intp]]:
 
 def _refuse_none(rows: Array) -> None:
     if rows.size == 0:
-        raise InvalidInputError("'points' must hold at least one point.")
+        raise InvalidInputError("'points' must contain at least one point.")
 
 
 def _refuse_close(lines: Sequence[Array], rates: Array) -> None:

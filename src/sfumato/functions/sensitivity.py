@@ -36,7 +36,7 @@ def feature_sum_sensitivity(
 
     Adding x moves it by ``||phi(x)|| = 1``. Replacing x by z moves it by
     ``sqrt(2 - 2 k(x, z)) <= sqrt(2 - 2 k_min)``, which is √2 where rows may lie far apart. With a
-    sum a class, a changed label moves two of them by 1 each: √2 again, for any number of classes.
+    sum per class, a changed label moves two of them by 1 each: √2 again, for any number of classes.
     """
     if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
         return 1.0
@@ -101,7 +101,7 @@ def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> fl
     """
     lengths = [min(float(width), WIDEST) for width in widths]
     if not lengths or min(lengths) <= 0:
-        raise InvalidInputError("'widths' must be positive, one a dimension.")
+        raise InvalidInputError("'widths' must be positive, one per dimension.")
     squares = [_largest_square(length) for length in lengths]
     if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
         return math.sqrt(math.prod(squares)) + NEGLECTED

@@ -64,7 +64,7 @@ class AnswerStore:
             _make_tables(transaction)
             if _row_of(transaction, name) is not None:
                 raise InvalidInputError(
-                    f"The store holds a release named '{name}' already. Go on with it by "
+                    f"The store already contains a release named '{name}'. Continue it with "
                     "OnlineFunction.resume, or give the new release a name of its own."
                 )
 
@@ -173,7 +173,7 @@ class AnswerBook:
     def _current(self, transaction: Transaction) -> tuple[str, int, str]:
         found = _row_of(transaction, self.name)
         if found is None:
-            raise StoredModelError(f"The store holds no release named '{self.name}'.")
+            raise StoredModelError(f"The store contains no release named '{self.name}'.")
         return found
 
     def _read_on(self, transaction: Transaction, seen: str, count: int, head: str) -> Answers:
@@ -257,4 +257,4 @@ def _hash(text: str) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    raise TypeError(f"A header cannot hold a {type(value).__name__}.")
+    raise TypeError(f"A header cannot contain a {type(value).__name__}.")

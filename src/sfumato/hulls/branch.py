@@ -69,7 +69,7 @@ def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
     if widths != heights:
         raise refuse(f"{place}.basis", "a product of matrices from d to r columns")
     if not 1 <= sizes["L"] <= sizes["n"] <= sizes["r"] or not sizes["N"]:
-        raise refuse(f"{place}.coefficients", "one matrix a layer, at most as many as components")
+        raise refuse(f"{place}.coefficients", "one matrix per layer, at most as many as components")
 
 
 def fit_branch(

@@ -36,7 +36,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
     except ValueError as error:
         message = str(error)
         if "could not convert" in message:  # the original quotes the value
-            message = "The rows must hold numbers; a text was found that is none."
+            message = "The rows must contain numbers; a text was found that is not a number."
         raise InvalidInputError(message) from None
 
 

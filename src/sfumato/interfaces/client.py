@@ -406,7 +406,7 @@ class RemoteJob:
         path, pause = f"/releases/{self.id}/ask", FIRST_PAUSE
         while "values" not in (told := self.client.call("POST", path, {"points": points})):
             if told["state"] not in ("queued", "running"):
-                raise JobError(f"The question is {told['state']}.", told["state"])
+                raise JobError(f"The query is {told['state']}.", told["state"])
             time.sleep(pause)  # an online function is answered by a worker
             pause = min(1.5 * pause, LONGEST_PAUSE)
         values: list[float] = told["values"]
@@ -464,8 +464,8 @@ def _searched(search: Any, purpose: str) -> dict[str, Any]:
     chosen = _unusual(search, type(search)(search.estimator, search.param_grid))
     if chosen or not isinstance(search.param_grid, Mapping):
         raise InvalidInputError(
-            "A service makes the usual number of runs of a search, of one mapping of values. "
-            f"Not taken: {', '.join(chosen) or 'a list of mappings'}."
+            "A service uses the default number of runs for a search, and one mapping of values. "
+            f"Not accepted: {', '.join(chosen) or 'a list of mappings'}."
         )
     inner = clone(search.estimator).set_params(epsilon=search.epsilon, delta=search.delta)
     grid = {name: list(values) for name, values in search.param_grid.items()}

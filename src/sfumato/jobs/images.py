@@ -128,7 +128,7 @@ def _from_folder(folder: Path, shape: Sequence[int] | None) -> Images:
     if shape is None or len(shape) not in (2, 3):
         raise InvalidInputError(
             f"The folder '{folder}' needs the public size of its images, height x width x "
-            "channels, to which each of them is brought."
+            "channels, to which each is resized."
         )
     full = (*shape, 1)[:3]
     if min(full) < 1 or full[2] not in (1, 3):

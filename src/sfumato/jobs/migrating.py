@@ -81,8 +81,8 @@ def migrate_file(path: str | os.PathLike[str]) -> Migration:
             raise
         raise InvalidInputError(f"'{file}' cannot be read: {error.strerror}.") from error
     raise InvalidInputError(
-        f"'{file}' is none of the files that Sfumato keeps: a model (.sfumato), bounds (.toml), "
-        "a ledger or a store of functions (SQLite)."
+        f"'{file}' is not a file that Sfumato writes: a model (.sfumato), bounds (.toml), a "
+        "ledger or a store of functions (SQLite)."
     )
 
 
@@ -99,7 +99,7 @@ def _replaced(file: Path, kind: str, old: bytes, new: bytes) -> Migration:
     backup = file.with_name(file.name + BACKUP)
     if backup.exists() and backup.read_bytes() != old:
         raise InvalidInputError(
-            f"'{backup}' holds an earlier copy. Move it away, then migrate '{file}' again."
+            f"'{backup}' is an earlier copy. Move it away, then migrate '{file}' again."
         )
     for target, content in ((backup, old), (file, new)):
         with atomic_write(target) as written:
@@ -119,7 +119,7 @@ def _checked_database(file: Path) -> Migration:
         answers = AnswerStore(file).verify()
         facts += [f"'{name}' has {count} answers" for name, count in answers.items()]
     if not kinds:
-        raise InvalidInputError(f"'{file}' is a database, but not one that Sfumato keeps.")
+        raise InvalidInputError(f"'{file}' is a database, but not one of Sfumato's.")
     return Migration(str(file), " and ".join(kinds), changed=False, facts=tuple(facts))
 
 

@@ -62,8 +62,8 @@ def begin_online(
         Relation.REPLACE_ONE
     ):
         raise InvalidInputError(
-            "A function that is asked online protects a record that is replaced. Ask for a "
-            "density, which protects persons and records that are added too."
+            "A function that answers queries protects only a record that is replaced. Request a "
+            "density, which also protects persons, and records that are added or removed."
         )
     density, sensitivity = _density(source, bounds, column, bandwidth)
     mechanism = GaussianProcessMechanism.calibrate(
@@ -155,7 +155,9 @@ def _density(
     table = source.declared(bounds.types(), bounds.text).read([column])
     cells: Array = feature.cells(table[column])
     if len(cells) > MOST_ROWS:
-        raise InvalidInputError(f"A function is asked online of at most {MOST_ROWS:,} rows.")
+        raise InvalidInputError(
+            f"A function that answers queries takes at most {MOST_ROWS:,} rows."
+        )
     height = 0.5 / width / len(cells)
     # A missing cell is a term of 0, which lies nearer to every other than two of them do.
     density = _Density(cells[~np.isnan(cells)], width, height)

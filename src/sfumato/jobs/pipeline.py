@@ -191,7 +191,7 @@ def require_task(estimator: Any, target: Target, *, probabilities: bool = False)
         kind = "a number" if target.labels is None else "a label"
         raise InvalidInputError(
             f"The target {target.name!r} is {kind}, which {name} does not predict. Choose another "
-            "'--model', or none: the usual one is chosen by the target."
+            "'--model', or leave it out: the default depends on the target."
         )
     if probabilities and not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
@@ -345,8 +345,8 @@ def _of_target(promise: PrivacyRequest | None, options: Mapping[str, Any] | None
     named = [name for name in names if name in (options or {})]
     if named:
         raise InvalidInputError(
-            f"{named[0]!r} is no option: ask for a protected target with 'target_promise', on the "
-            "command line with '--protect-target'."
+            f"{named[0]!r} is not an option: ask for a protected target with 'target_promise', on "
+            "the command line with '--protect-target'."
         )
     if promise is None:
         return {}

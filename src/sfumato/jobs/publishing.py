@@ -98,8 +98,8 @@ def chosen_columns(bounds: TableBounds, names: Sequence[str], function: str) -> 
     for column in used:
         if column.categories is not None or column.parts:
             raise InvalidInputError(
-                f"A {function} needs columns of numbers, and {column.name!r} holds categories or "
-                "dates. Choose others by name."
+                f"A {function} needs columns of numbers, and {column.name!r} contains categories "
+                "or dates. Choose others by name."
             )
     # Rows without a number are left out of a density; a curve takes the middle of the range.
     gaps = function == "density" and len(used) <= FEW_FEATURES
@@ -140,7 +140,7 @@ def grid_table(model: Any, size: int) -> Any:
         names = _columns_of(model, None)
     if size < 2 or size ** len(axes) > MOST_GRID_POINTS:
         raise InvalidInputError(
-            f"A grid of {size} points along {len(axes)} axes must have from 2 points an axis to "
+            f"A grid of {size} points along {len(axes)} axes must have from 2 points per axis to "
             f"{MOST_GRID_POINTS} points in all."
         )
     points = np.array(list(itertools.product(*axes)))
@@ -157,7 +157,7 @@ def _columns_of(model: Any, source: TableFile | None) -> list[str]:
         if source is not None:
             return list(source.columns)
         return [f"x{place}" for place in range(model.n_features_in_)]
-    raise InvalidInputError(f"A {type(model).__name__} is no released function.")
+    raise InvalidInputError(f"A {type(model).__name__} is not a released function.")
 
 
 def _answered(model: Any, names: Sequence[str], table: Any) -> Any:
@@ -171,7 +171,7 @@ def finite_points(table: Any, names: Sequence[str]) -> Array:
     """Give the points of a table as an array, if all of them are finite numbers."""
     for name in names:
         if not arrow_kind(str(table[name].type)):
-            raise InvalidInputError(f"The column {name!r} of the points does not hold numbers.")
+            raise InvalidInputError(f"The column {name!r} of the points does not contain numbers.")
     points = np.column_stack([np.asarray(table[name].cast("float64")) for name in names])
     if not np.isfinite(points).all():
         raise InvalidInputError("The points must be finite numbers.")

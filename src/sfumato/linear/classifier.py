@@ -32,7 +32,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
-    """Predictions from scores, `_scores`: one column for two classes, else one a class."""
+    """Predictions from scores, `_scores`: one column for two classes, otherwise one per class."""
 
     loss: str
     classes_: NDArray[Any]
@@ -177,7 +177,9 @@ class LinearClassifier(LinearPredictions):
             )
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InvalidInputError("The labels hold one class; a classifier needs at least two.")
+            raise InvalidInputError(
+                "The labels have only one class; a classifier needs at least two."
+            )
         width = rows.shape[1]
         if self.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])

@@ -367,13 +367,14 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
                 raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r}.")
         if len(self.classes_) < 2:
             raise InvalidInputError(
-                "The label set holds one class; a classifier needs at least two."
+                "The label set has only one class; a classifier needs at least two."
             )
         if self.loss == "hinge" and self.algorithm == "objective":
             raise UnsupportedModeError(
-                "The hinge cannot be used with objective perturbation: its corner puts minimisers "
-                "exactly on margins, where they give a row away with positive probability, "
-                "whatever the noise. Use loss='huber', or algorithm='output'."
+                "The hinge cannot be used with objective perturbation: its corner puts "
+                "minimisers exactly on margins, where they reveal a row with positive "
+                "probability, whatever the noise. Use loss='huber', or "
+                "algorithm='output'."
             )
         if not 0 < self.max_gradient_norm < 2:
             raise InvalidInputError(

@@ -168,7 +168,7 @@ def _check_outputs(y: Any, x: Array) -> Array:
     try:
         values = y if is_from_another_library(y) else np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError("'y' must hold numbers, one row for each row of X.") from None
+        raise InvalidInputError("'y' must contain numbers, one row for each row of X.") from None
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
         raise InvalidInputError(
             f"'y' must have one row for each of the {x.shape[0]} rows of X, in one or two "

@@ -182,7 +182,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         coordinates = Bounds(norm=radius).clip(X)
         if coordinates.shape[1] != self.n_components_:
             raise InvalidInputError(
-                f"Expected {self.n_components_} coordinates a row. Got {coordinates.shape[1]}."
+                f"Expected {self.n_components_} coordinates per row. Got {coordinates.shape[1]}."
             )
         return np.asarray(coordinates @ self.components_ + self.centre_)
 

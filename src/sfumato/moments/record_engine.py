@@ -5,7 +5,7 @@ Rows are first brought into the unit ball by their public bounds. Then
 1. ``sum [z; |z|²; 1]`` gives a private mean and the spread of the rows around it;
 2. ``sum (z - mean)(z - mean)ᵀ``, rows clipped at that spread, gives private directions U;
 3. ``sum_{y=c} [u; w][u; w]ᵀ`` with ``u = Uᵀ(z - mean)``, clipped at the spread along U, gives one
-   Gaussian a class;
+   Gaussian per class;
 4. where the budget allows, each class is cut into 2 or 4 parts at the mean and along the first
    axes of its Gaussian of step 3, and the sum of step 3 is taken again, part by part.
 

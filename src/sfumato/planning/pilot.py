@@ -98,7 +98,7 @@ def pilot(
     every = CLASSIFIERS if target_bounds is None else REGRESSORS
     known = {name: kind for name, kind in every.items() if has_curves(task, name)}
     if model not in known:
-        raise InvalidInputError(f"'model' must be of {', '.join(known)}. Got {model!r}.")
+        raise InvalidInputError(f"'model' must be one of {', '.join(known)}. Got {model!r}.")
     if target_bounds is None and isinstance(bounds, Bounds) and bounds.labels is None:
         raise InvalidInputError("'bounds' have no labels: give Bounds(..., labels=[...]).")
     options = {} if target_bounds is None else {"target_bounds": target_bounds}

@@ -161,7 +161,7 @@ def plan(
     chosen = tuple(known) if models is None else tuple(models)
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise InvalidInputError(f"'models' must be of {', '.join(known)}. Got {unknown[0]!r}.")
+        raise InvalidInputError(f"'models' must be some of {', '.join(known)}. Got {unknown[0]!r}.")
     planned = tuple(
         _planned(name, shape, epsilon, delta, relation, scenario, seed) for name in chosen
     )
@@ -186,7 +186,7 @@ def plan(
 
 def _shape(n_rows: int, n_features: int, n_classes: int, majority: float | None) -> Shape:
     if n_rows < 2 or n_features < 1 or n_classes < 0 or n_classes == 1:
-        raise InvalidInputError("A plan needs two rows, one feature and two classes at least.")
+        raise InvalidInputError("A plan needs at least two rows, one feature and two classes.")
     if n_classes == 0:
         return Shape(int(n_rows), int(n_features), 0, NUMBER_CONSTANT)
     share = 1 / n_classes if majority is None else float(majority)

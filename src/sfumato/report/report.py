@@ -127,7 +127,7 @@ class Report:
     title : str
         What was done, in the words of the reader.
     results : tuple of Result
-        One row a release; a single one may stand alone.
+        One row per release; a single one may be given alone.
     ceiling : mapping of str to float
         The same metrics without privacy, on the same task: what privacy is measured against.
     settings : mapping
@@ -334,7 +334,7 @@ def _curves(curves: Mapping[str, Any]) -> Mapping[str, tuple[tuple[float, float]
             "'curve' must map names to pairs, such as {'accuracy': [(1.0, 0.9), (3.0, 0.93)]}."
         ) from None
     if not all(math.isfinite(number) for own in found.values() for pair in own for number in pair):
-        raise InvalidInputError("'curve' must hold finite numbers.")
+        raise InvalidInputError("'curve' must contain finite numbers.")
     return MappingProxyType(found)
 
 

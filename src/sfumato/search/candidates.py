@@ -72,13 +72,13 @@ def candidates_of(
     for name in {name for each in listed for name in each}:
         if name.removeprefix(prefix) in fixed:
             raise InvalidInputError(
-                f"'param_grid' holds {name!r}: the promise is that of the search; set "
+                f"'param_grid' contains {name!r}: the guarantee is that of the search; set "
                 f"{name.removeprefix(prefix)!r} there, or on the estimator."
             )
         if name not in known:
-            raise InvalidInputError(f"'param_grid' holds {name!r}, which is no parameter.")
+            raise InvalidInputError(f"'param_grid' contains {name!r}, which is no parameter.")
     if not listed:
-        raise InvalidInputError("'param_grid' holds no settings.")
+        raise InvalidInputError("'param_grid' contains no settings.")
     return listed
 
 

@@ -48,8 +48,8 @@ class SearchFolder:
             os.close(self._held)
             if isinstance(error, BlockingIOError):
                 raise InvalidInputError(
-                    f"'resume': another search is at work in the folder {self.path}. Wait until it "
-                    "has ended: then the same call gives its winner."
+                    f"'resume': another search is using the folder {self.path}. Wait until it "
+                    "ends; the same call then returns its winner."
                 ) from None
             raise
         return self
@@ -69,7 +69,7 @@ class SearchFolder:
         }
         if self.state["settings"] != self._digest:
             raise InvalidInputError(
-                f"'resume': the folder {self.path} holds a search with other settings. Give "
+                f"'resume': the folder {self.path} contains a search with other settings. Give "
                 "another folder, or the settings of that search."
             )
 
@@ -81,7 +81,7 @@ class SearchFolder:
         except (OSError, ValueError):
             raise InvalidInputError(f"'resume': {self.path / STATE} cannot be read.") from None
         if not isinstance(state, dict) or "settings" not in state:
-            raise InvalidInputError(f"'resume': {self.path / STATE} holds no search.")
+            raise InvalidInputError(f"'resume': {self.path / STATE} contains no search.")
         if state.pop("checksum", None) != _checksum(state):
             raise InvalidInputError(f"'resume': {self.path / STATE} is damaged.")
         return state

@@ -284,7 +284,8 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
                 break
         if found is None:
             raise InvalidInputError(
-                f"No noise keeps epsilon {self.epsilon:g} at delta {self.delta:g} for this search."
+                f"No amount of noise achieves epsilon {self.epsilon:g} at delta "
+                f"{self.delta:g} for this search."
             )
         return found
 
@@ -354,7 +355,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError("'score_share' must lie in (0, 1).")
         if self.resume is not None and not self.constant_time:
             raise InvalidInputError(
-                "'resume' needs constant_time=True: a folder of K runs would tell K."
+                "'resume' needs constant_time=True: a folder of K runs would reveal K."
             )
 
     @property

@@ -114,7 +114,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], file_size: int) -> None:
     if sum(m.file_size for m in members) > file_size:
         raise StoredModelError("It declares more bytes than it has.")
     if len({m.filename for m in members}) != len(members):
-        raise StoredModelError("It holds two members of one name.")
+        raise StoredModelError("It contains two members with the same name.")
 
 
 def running_version() -> str:

@@ -456,7 +456,7 @@ def _close_all(connections: list[Any]) -> None:
 
 def _checked_path(path: str | os.PathLike[str], thing: str) -> Path:
     if not os.fspath(path):
-        raise InvalidInputError(f"The place of a {thing} must be a file path or a URL. Got ''.")
+        raise InvalidInputError(f"The location of a {thing} must be a file path or a URL. Got ''.")
     return Path(path).expanduser().resolve()
 
 
@@ -465,12 +465,14 @@ def _checked_url(text: str, thing: str) -> SplitResult:
         url = urlsplit(text)
         _ = url.port
     except ValueError:
-        raise InvalidInputError(f"The place of a {thing} is a URL that cannot be read.") from None
+        raise InvalidInputError(
+            f"The location of a {thing} is a URL that cannot be read."
+        ) from None
     backend = url.scheme.partition("+")[0]
     if backend not in ("postgresql", "postgres"):
         raise InvalidInputError(
-            f"The place of a {thing} must be a file path (SQLite) or a postgresql:// URL. "
-            f"Got a URL of '{backend}' instead."
+            f"The location of a {thing} must be a file path (SQLite) or a postgresql:// URL. Got "
+            f"a URL of '{backend}' instead."
         )
     return url._replace(scheme="postgresql")
 

@@ -198,7 +198,7 @@ class Decoder:
         """Build the model of a file, and make sure that nothing of the file is left over."""
         model = self._model(record)
         if self.unused:
-            raise StoredModelError("It holds arrays that its header does not use.")
+            raise StoredModelError("It contains arrays that its header does not use.")
         return model
 
     def value(self, value: Any) -> Any:
@@ -217,7 +217,7 @@ class Decoder:
         name = record["class"]
         if name not in self.classes:
             raise StoredModelError(
-                f"It holds the class {name!r}, which is not a public estimator of this Sfumato."
+                f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
         parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
         _in_present_words(name, parameters, learned)
@@ -226,7 +226,9 @@ class Decoder:
         model = self.classes[name](**parameters)
         for attribute, value in learned.items():
             if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):
-                raise StoredModelError(f"It holds the attribute {attribute!r}, which is not one.")
+                raise StoredModelError(
+                    f"It contains the attribute {attribute!r}, which is not one."
+                )
             setattr(model, attribute, value)
         check_stored(model)
         return model
@@ -280,7 +282,7 @@ def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, 
     """Put words of version 0.1.0 into those of today; refuse a model of a printed mechanism."""
     if parameters.pop("mode", "strict") != "strict":
         raise StoredModelError(
-            "It was fitted with mode='paper' of version 0.1.0. Printed algorithms now stand in "
+            "It was fitted with mode='paper' of version 0.1.0. Printed algorithms are now in "
             "`sfumato.papers`, and are not stored: fit the one you need from there."
         )
     parameters.pop("atom", None)

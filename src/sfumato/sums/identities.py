@@ -152,8 +152,8 @@ def _refuse_rounded(cells: NDArray[Any]) -> None:
     if 2 * (n_long - np.count_nonzero(np.isinf(cells))) > n_given:
         raise InvalidInputError(
             "IDs with so many digits are rounded in a column of floating-point numbers, so that "
-            "different persons become one. Give them as text, or as whole numbers: in pandas "
-            "dtype 'Int64', which also holds missing ones."
+            "different persons become one. Give them as text, or as whole numbers: in "
+            "pandas dtype 'Int64', which also allows missing ones."
         )
 
 

@@ -83,7 +83,7 @@ def opened(
         sizes = [(int(size), int(n_rows)) for size, n_rows in header["sizes"]]
         of_persons = bool(header["of_persons"])
     except (ValueError, KeyError, TypeError):
-        raise EngineError("A worker has sent what is no partial sum.") from None
+        raise EngineError("A worker sent something that is not a partial sum.") from None
     if header.get("task") != task or not 0 <= part < n_parts:
         raise EngineError("A worker has answered another task than it was given.")
     n_arrays = sum(1 + (n_rows > WINDOW_ROWS) for _, n_rows in sizes)
@@ -116,7 +116,7 @@ def _sum_of(numbers: Iterator[Any], n_rows: int, shape: tuple[int, ...]) -> Secr
         each._carried, each._in_window = next(numbers).astype(np.int64), 0
         is_rest = each._units.min(initial=0) >= 0 and each._units.max(initial=0) < 2**CARRY_BITS
         if not is_rest or np.abs(each._carried).max(initial=0) > 2**CARRIED_BITS:
-            raise EngineError("A worker has sent what is no partial sum.")
+            raise EngineError("A worker sent something that is not a partial sum.")
     return each
 
 

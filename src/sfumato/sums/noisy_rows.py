@@ -76,7 +76,7 @@ def _of_all_parts(
         if number in found:  # [E4] a second draw: dropped, and no number of it is looked at
             continue
         if len(codes) and not 0 <= codes.min() <= codes.max() < n_classes:
-            raise EngineError("A worker has sent labels that are none.")
+            raise EngineError("A worker sent something that is not labels.")
         found[number] = rows, codes
         if partitions.progress is not None:
             partitions.progress(len(found), partitions.n_parts)
@@ -155,7 +155,7 @@ def _opened(message: Any, task: str, n_parts: int, width: int) -> tuple[int, Row
         number, shape = int(header["part"]), tuple(map(int, header["shape"]))
         body = content[end + 1 :]
     except (ValueError, KeyError, TypeError):
-        raise EngineError("A worker has sent what are no noisy rows.") from None
+        raise EngineError("A worker sent something that is not noisy rows.") from None
     if header.get("task") != task or not 0 <= number < n_parts:
         raise EngineError("A worker has answered another task than it was given.")
     if len(shape) != 2 or shape[1] != width or len(body) != 8 * (math.prod(shape) + shape[0]):
@@ -163,5 +163,5 @@ def _opened(message: Any, task: str, n_parts: int, width: int) -> tuple[int, Row
     rows = np.frombuffer(body, "<f8", math.prod(shape)).reshape(shape)
     codes = np.frombuffer(body, "<i8", offset=8 * math.prod(shape)).astype(np.intp)
     if not np.isfinite(rows).all():
-        raise EngineError("A worker has sent what are no noisy rows.")
+        raise EngineError("A worker sent something that is not noisy rows.")
     return number, rows.astype(np.float64), codes

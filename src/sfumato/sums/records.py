@@ -442,7 +442,7 @@ class ArrayRecords(Records):
         is_public = Relation(relation) is Relation.REPLACE_ONE
         most = MOST_PUBLIC_ROWS if is_public else MOST_ROWS
         if persons.n_kept > most:
-            raise InvalidInputError(f"At most {most} rows of persons are taken.")
+            raise InvalidInputError(f"At most {most} rows of persons are accepted.")
         return cls(rows, numbers, relation=relation, persons=persons)
 
     @property

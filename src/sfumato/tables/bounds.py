@@ -400,7 +400,7 @@ def _label_set(labels: Iterable[Any] | str | None) -> tuple[Any, ...] | str | No
         raise InvalidInputError("'labels' must be a sequence of labels, or the word 'public'.")
     found = tuple(x.item() if isinstance(x, np.generic) else x for x in labels)
     if len(set(found)) != len(found) or not found:
-        raise InvalidInputError("'labels' must name at least one label, each of them once.")
+        raise InvalidInputError("'labels' must name at least one label, each only once.")
     if len({isinstance(label, str) for label in found}) > 1:
         raise InvalidInputError("'labels' must be all text or all numbers.")
     numbers = [as_number(label) for label in found if isinstance(label, int | float)]

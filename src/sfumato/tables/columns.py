@@ -86,7 +86,7 @@ def type_of(name: str) -> Any:
         return arrow().type_for_alias(name)
     except ValueError:
         raise InvalidInputError(
-            f"'{name}' is no type of a column that can be read; use 'double', 'int64', 'bool', "
+            f"'{name}' is not a column type that can be read; use 'double', 'int64', 'bool', "
             "'string', or leave the column out."
         ) from None
 

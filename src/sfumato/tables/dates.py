@@ -132,4 +132,4 @@ def _zone(name: str | None) -> tzinfo | None:
     except (ZoneInfoNotFoundError, ValueError):
         with contextlib.suppress(ValueError):
             return datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo
-    raise InvalidInputError(f"{name!r} is no time zone; use a name such as 'Europe/Berlin'.")
+    raise InvalidInputError(f"{name!r} is not a time zone; use a name such as 'Europe/Berlin'.")

@@ -358,7 +358,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for feature in bounds.features:
             if not self.scaled and not feature.is_number:
                 raise InvalidInputError(
-                    f"The column {feature.source!r} holds categories; columns of numbers are "
+                    f"The column {feature.source!r} contains categories; columns of numbers are "
                     "needed here. Leave it out, or declare its order (ordered = true)."
                 )
         return bounds

@@ -263,8 +263,8 @@ class Column:
         kind = arrow_kind(self.type)
         if not kind:
             raise InvalidInputError(
-                f"{place} is of type {self.type}, which holds no numbers: list its 'categories', "
-                "or set left_out = true."
+                f"{place} is of type {self.type}, which is not numeric: list its 'categories', or "
+                "set left_out = true."
             )
         self._refuse(place, "parts", "format", "ordered", "weights")
         if kind != "b" or self.lower is not None or self.upper is not None:
@@ -335,7 +335,7 @@ class Target:
             if not lower < upper:
                 raise InvalidInputError(f"{place}: 'lower' must lie below 'upper'.")
             if not arrow_kind(_type(record, place)):
-                raise InvalidInputError(f"{place} is of a type that holds no numbers.")
+                raise InvalidInputError(f"{place} has a type that is not numeric.")
             return cls(name, _type(record, place), lower=lower, upper=upper)
         if declared != PUBLIC_LABELS:
             declared = check_values(_plain(declared), place, "labels")
@@ -366,7 +366,9 @@ def refuse_unknown(record: Mapping[str, Any], known: set[str], place: str) -> No
     for key in record:
         if key not in known:
             listed = ", ".join(sorted(known))
-            raise InvalidInputError(f"{place} has the key {key!r}; known are {listed}.")
+            raise InvalidInputError(
+                f"{place} has the unknown key {key!r}; known keys are {listed}."
+            )
 
 
 def check_values(values: Any, place: str, key: str) -> tuple[Any, ...]:

@@ -69,8 +69,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
             raise InvalidInputError(f"'{path}' is a folder, not a table. Name a file in it.")
         known = ", ".join([*FORMATS, *STORES])
         raise InvalidInputError(
-            f"'{path}' must end in one of {known}; text may be packed as .gz or .zst. "
-            f"Got '{suffix}' instead."
+            f"'{path}' must end in one of {known}; text may be compressed as .gz or .zst. Got "
+            f"'{suffix}' instead."
         )
     return FORMATS[suffix]
 
@@ -380,7 +380,7 @@ class TableFile:
             return f"{start}: not all lines have as many fields as the first.{line}"
         if "changed from" in message:
             return f"{start}: a column holds values of several types.{line}"
-        return f"{start}: it is damaged, or of another format than its name says.{line}"
+        return f"{start}: it is damaged, or has a different format from what its name says.{line}"
 
 
 def _without_names(names: Sequence[str]) -> str:

@@ -288,7 +288,9 @@ def json_names(path: Path, most: int) -> list[str]:
     with opened(path) as file:
         start = file.read(8)
     if start.startswith(OTHER_FORMATS):
-        raise InvalidInputError(f"The file '{path}' is of another format than its name says.")
+        raise InvalidInputError(
+            f"The file '{path}' has a different format from what its name says."
+        )
     first = next(_blocks(path, header=False), b"\n").partition(b"\n")[0]
     return list(_record(first))[:most]
 

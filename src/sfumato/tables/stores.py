@@ -100,8 +100,8 @@ class SheetOfExcel:
             rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
         except calamine.CalamineError:
             raise InvalidInputError(
-                f"The file '{file}' cannot be read as a workbook: it is damaged, or of another "
-                "format than its name says."
+                f"The file '{file}' cannot be read as a workbook: it is damaged, or has a "
+                "different format from what its name says."
             ) from None
         # What the header does not name is no column, wherever a record has cells.
         names = [str(text_of(cell) or "") for cell in rows[0]] if rows else []
@@ -167,7 +167,7 @@ class TableOfSQLite:
         except sqlite3.Error:
             raise InvalidInputError(
                 f"The file '{self.file}' cannot be read as SQLite or DuckDB: it is damaged, in "
-                "use, or of another format than its name says."
+                "use, or has a different format from what its name says."
             ) from None
 
 

@@ -143,7 +143,7 @@ def _check_source(
         checked_column(model, model._target(source, y_source), len(rows))
     )
     if len(model.classes_) < 2:
-        raise InvalidInputError("The label set holds one class; a classifier needs two.")
+        raise InvalidInputError("The label set has only one class; a classifier needs two.")
     model._warn_if_weak(len(rows))
     model.source_bounds_, model.n_source_features_ = bounds, rows.shape[1]
     return PublicScale(bounds, rows.shape[1]), rows, codes

@@ -596,5 +596,5 @@ def _released_source(file: Any) -> PrivateTransferClassifier:
     party = load(file)
     is_source = isinstance(party, PrivateTransferClassifier) and hasattr(party, "source_")
     if not is_source or hasattr(party, "more_sources_"):
-        raise InvalidInputError("'source_file' holds no source that `export_source` wrote.")
+        raise InvalidInputError("'source_file' contains no source that `export_source` wrote.")
     return party  # type: ignore[no-any-return]

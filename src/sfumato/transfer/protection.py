@@ -31,7 +31,7 @@ __all__ = ["TargetRelease", "for_any_source", "for_either_record", "paid"]
 
 @dataclass
 class TargetRelease:
-    """One Gaussian a class of the target, on its own budget.
+    """One Gaussian per class of the target, on its own budget.
 
     payer (PrivateTransferClassifier): A copy with the unit, the budget and the ledger of the
         target.

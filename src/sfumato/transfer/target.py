@@ -122,7 +122,7 @@ def target_codes(classes: Array, labels: Array, *, may_be_unknown: bool = False)
     places = label_places(classes, labels)
     marked = label_places(np.array([UNLABELLED]), labels) == 0
     if not may_be_unknown and not (marked | (places >= 0)).all():
-        raise InvalidInputError("'y_target' holds a label that the source does not have.")
+        raise InvalidInputError("'y_target' contains a label that the source does not have.")
     return places
 
 

@@ -237,5 +237,5 @@ def test_a_key_is_read_from_its_file(tmp_path: Path) -> None:
     assert Identity.read(tmp_path / "key.pem").public == public
     (tmp_path / "other").write_text("no key")
     for name in ("other", "missing"):
-        with pytest.raises(FederationError, match="holds no Ed25519 key"):
+        with pytest.raises(FederationError, match="does not contain an Ed25519 key"):
             Identity.read(tmp_path / name)

@@ -129,7 +129,7 @@ def test_a_search_is_sent_as_what_is_tried(ada: Client, monkeypatch: pytest.Monk
         }
     ]
     for other in (search.set_params(mean_runs=9), PrivateSearchCV(model, [{"n_steps": [2]}])):
-        with pytest.raises(InvalidInputError, match="usual number of runs"):
+        with pytest.raises(InvalidInputError, match="default number of runs"):
             ada.dataset("patients").fit(other, purpose="triage")
 
 

@@ -117,7 +117,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert "'--part'" in part.stderr
     (tmp_path / "no.json").write_text("{}")
     state = ["--state", str(tmp_path / "state"), "--heads", str(tmp_path / "no.json")]
-    assert "no statement" in run(app, ["serve", str(tmp_path), *state]).stderr
+    assert "not a statement" in run(app, ["serve", str(tmp_path), *state]).stderr
 
 
 @pytest.mark.parametrize("part", ["web", "workers"])

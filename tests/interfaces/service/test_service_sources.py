@@ -321,7 +321,7 @@ def test_answers_that_were_lost_are_not_drawn_again(house: House, tmp_path: Path
     house.work()
     assert "values" not in ask(house, job["id"], [45.0])
     told = house.call("uwe", "GET", "/audit/verify", status=500)
-    assert "Do not ask this function" in told["message"]
+    assert "Do not query this function" in told["message"]
 
 
 def test_other_rows_are_another_function(house: House, tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def histogramdd(
     _check_unused(unused)
     rows = _numbers(sample)
     if rows.ndim != 2:
-        raise InvalidInputError("'sample' must hold records: rows of one or more columns.")
+        raise InvalidInputError("'sample' must contain records: rows of one or more columns.")
     wanted = bins if np.ndim(bins) or isinstance(bins, list | tuple) else [bins] * rows.shape[1]
     ends = [None] * rows.shape[1] if range is None else range
     if len(wanted) != rows.shape[1] or len(ends) != rows.shape[1]:
@@ -314,7 +314,8 @@ def _edges(bins: Any, between: tuple[float, float] | None) -> Numbers:
         if between is None:
             raise MissingBoundsError(
                 "'range' must be given: histogram(..., range=(LOWER, UPPER)), public knowledge. "
-                "diffprivlib would take it from the data, which tells the largest value."
+                "diffprivlib would take it from the data, which reveals the largest "
+                "value."
             )
         edges = np.linspace(float(between[0]), float(between[1]), int(bins) + 1)
     if len(edges) < 2 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
@@ -388,14 +389,14 @@ def _columns(
     if bounds is None:
         raise MissingBoundsError(
             "'bounds' must be given: bounds=(LOWER, UPPER), known without the data. diffprivlib "
-            "would take them from the data and warn; they tell the largest value."
+            "would take them from the data and warn, which reveals the largest value."
         )
     if axis not in (None, 0):
         raise UnsupportedModeError("'axis' must be None or 0: a record is a row.")
     rows = _numbers(array)
     rows = rows[:, None] if rows.ndim == 1 else rows
     if rows.ndim != 2 or 0 in rows.shape:
-        raise InvalidInputError("'array' must hold records: one or two dimensions, not empty.")
+        raise InvalidInputError("'array' must contain records: one or two dimensions, not empty.")
     if axis is None and rows.shape[1] > 1:
         if not may_average:
             raise UnsupportedModeError("With several columns, give axis=0: a record is a row.")

@@ -76,8 +76,9 @@ class Agreement:
             raise FederationError("Two parties of a secure sum have the same key.")
         if 2 * self.threshold <= n_parties + self.colluding or lost >= n_parties:
             raise FederationError(
-                f"{n_parties} parties cannot bear {self.dropouts} dropouts and {self.colluding} "
-                "colluding: more than (parties + colluding) / 2 must stay to the end."
+                f"{n_parties} parties cannot tolerate {self.dropouts} dropouts and "
+                f"{self.colluding} colluding: more than (parties + colluding) / 2 must "
+                "stay to the end."
             )
         if n_parties * self.largest >= 2 ** (MODULUS_BITS - 1):
             raise FederationError("The total of so many parties could wrap around the modulus.")
@@ -166,7 +167,7 @@ class Agreement:
         except (TypeError, ValueError, AttributeError) as error:
             if isinstance(error, FederationError):
                 raise
-            raise FederationError("What was sent is no agreement on a secure sum.") from None
+            raise FederationError("The message is not an agreement on a secure sum.") from None
 
     def digest(self) -> str:
         """Digest of all of it.

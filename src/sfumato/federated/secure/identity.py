@@ -75,7 +75,9 @@ class Identity:
         except (OSError, ValueError, TypeError):
             secret = None
         if not isinstance(secret, ed25519.Ed25519PrivateKey):
-            raise FederationError(f"'{path}' holds no Ed25519 key; 'new_key' makes one.")
+            raise FederationError(
+                f"'{path}' does not contain an Ed25519 key; 'new_key' creates one."
+            )
         return cls(secret)
 
     def sign(self, text: bytes) -> str:
@@ -131,7 +133,7 @@ def shared_key(secret: bytes, other: str, *, transcript: str, use: str, pair: li
             x25519.X25519PublicKey.from_public_bytes(bytes.fromhex(other))
         )
     except (ValueError, TypeError):  # also of a key whose multiples are all 0
-        raise FederationError("A party sent what is no key.") from None
+        raise FederationError("A party sent something that is not a key.") from None
     return derived(common, transcript=transcript, use=[use, *pair])
 
 

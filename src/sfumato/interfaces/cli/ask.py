@@ -19,7 +19,7 @@ KINDS = ("fit", "explanation", "search", "fabricate", "density", "curve", "momen
 
 
 def ask(
-    dataset: Annotated[str, typer.Argument(help="The data set, as the service names it.")],
+    dataset: Annotated[str, typer.Argument(help="Name of the data set at the service.")],
     service: Annotated[str, typer.Option(help="URL of the service.", envvar="SFUMATO_SERVICE")],
     epsilon: options.Epsilon,
     purpose: Annotated[str, typer.Option(help="What the release is for.")],
@@ -29,17 +29,20 @@ def ask(
     ],
     kind: Annotated[str, typer.Option(help=f"What to make: {', '.join(KINDS)}.")] = "fit",
     estimator: Annotated[str | None, typer.Option(help="Class of the model.")] = None,
-    columns: Annotated[str, typer.Option(help="Columns of a density, with commas.")] = "",
+    columns: Annotated[str, typer.Option(help="Columns of a density, separated by commas.")] = "",
     delta: Annotated[float | None, typer.Option(help="By default the budget's.")] = None,
     token: Annotated[
-        str, typer.Option(help="Your token; better by the variable.", envvar="SFUMATO_TOKEN")
+        str,
+        typer.Option(help="Your token; the environment variable is safer.", envvar="SFUMATO_TOKEN"),
     ] = "",
     settings: options.Settings = None,
     tried: Annotated[
         list[str] | None,
-        typer.Option("--try", metavar="NAME=[VALUES]", help="Of a search: values to try; again."),
+        typer.Option(
+            "--try", metavar="NAME=[VALUES]", help="For a search: values to try; may be repeated."
+        ),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what it would cost.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what it would cost.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Ask a service for a release, wait for it, and write it to a file.

@@ -36,27 +36,27 @@ __all__ = ["audit"]
 def audit(
     model: ModelPath,
     members: Annotated[
-        Path | None, typer.Option(help="A table of rows that the model was trained on.")
+        Path | None, typer.Option(help="A table of rows on which the model was trained.")
     ] = None,
     non_members: Annotated[
-        Path | None, typer.Option(help="A table of rows of the same kind that it was not.")
+        Path | None, typer.Option(help="A table of similar rows on which it was not trained.")
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="The column of labels, for models trained on arrays.")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Runs on each of two neighbours; more certify more.")
+        int | None, typer.Option(help="Runs on each of two neighbours; more runs certify more.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the certified bound.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Confidence of the certified bound.")] = 0.99,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A report: .html, .md or .json.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Attack a model: a lower bound on its epsilon, and membership of rows where some are given.
+    """Attack a model: a lower bound on its epsilon and, if rows are given, attacks on membership.
 
     The bound needs no data. What is measured on members is a diagnostic on raw rows and not for
-    release. Ends with 3 where the promise of the model is refuted.
+    release. The exit code is 3 if the guarantee of the model is refuted.
 
     Example: sfumato audit model.sfumato --members train.csv --non-members test.csv -o audit.html
     """
@@ -107,7 +107,8 @@ def _numbers(table: Any, names: list[str]) -> np.ndarray[Any, Any]:
         return np.column_stack([np.asarray(table[name], dtype=np.float64) for name in names])
     except (TypeError, ValueError):
         raise InvalidInputError(
-            "A column holds text. Name the column of labels with '--target', and leave others out."
+            "A column contains text. Name the column of labels with '--target', "
+            "and leave the others out."
         ) from None
 
 

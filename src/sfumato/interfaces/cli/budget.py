@@ -37,11 +37,11 @@ def create(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost.")],
     delta: Annotated[float, typer.Option(help="At this delta; 0 admits pure releases only.")] = 0.0,
-    unit: Annotated[Unit, typer.Option(help="What one change may touch.")] = Unit.RECORD,
+    unit: Annotated[Unit, typer.Option(help="What is protected.")] = Unit.RECORD,
     relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Set the budget of a dataset, once and for all.
+    """Set the budget of a data set, once and for all.
 
     Example: sfumato budget create budget.db patients --epsilon 4 --delta 1e-5
     """
@@ -63,11 +63,11 @@ def show(
     ledger: LedgerArgument,
     name: Annotated[str | None, typer.Argument(help="Only this dataset.")] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Each charge: when, for what, by whom, how much.")
+        bool, typer.Option("--history", help="List each charge: when, why, by whom, how much.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print budget, spent, left and number of charges of each dataset.
+    """Print the budget of each data set: total, spent, left, and number of charges.
 
     Example: sfumato budget show budget.db
     """
@@ -93,11 +93,11 @@ def verify(
     ledger: LedgerArgument,
     head: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=HASH", help="A head noted earlier; may be repeated."),
+        typer.Option(metavar="NAME=HASH", help="A head recorded earlier; may be repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the chain of every dataset and print the heads, to be noted elsewhere.
+    """Check the chain of every data set and print the heads, which you should record elsewhere.
 
     Example: sfumato budget verify budget.db --head patients=6f1c
     """

@@ -31,12 +31,13 @@ def certificate(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A model (.sfumato), or a fabricated table.")
     ],
-    key: Annotated[Path, typer.Option(help="Your secret key; made if --new-key is given.")],
+    key: Annotated[Path, typer.Option(help="Your secret key; --new-key creates it.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The certificate to write (.json).")
     ] = None,
     make_key: Annotated[
-        bool, typer.Option("--new-key", help="Make the key first; its public part goes beside it.")
+        bool,
+        typer.Option("--new-key", help="Create the key first, with its public part next to it."),
     ] = False,
     inside: Annotated[
         bool, typer.Option("--embed", help="Also put the certificate into FILE.")
@@ -46,7 +47,7 @@ def certificate(
     purpose: options.Purpose = None,
     by: options.By = None,
     data: Annotated[
-        Path | None, typer.Option(help="The records, for a fingerprint under --data-key.")
+        Path | None, typer.Option(help="The records, for a fingerprint with --data-key.")
     ] = None,
     data_key: Annotated[
         Path | None, typer.Option(help="The owner's secret, 32 bytes or more.")
@@ -58,7 +59,7 @@ def certificate(
     region: Annotated[str, typer.Option(help="Where data are from.")] = "Not stated",
     as_json: options.Json = False,
 ) -> None:
-    """Sign what a model or a fabricated table promises, for others to check.
+    """Sign what a model or a fabricated table guarantees, for others to check.
 
     Example: sfumato certificate model.sfumato --key key.pem --new-key -o certificate.json
     """
@@ -97,17 +98,17 @@ def certificate(
 def verify(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A certificate (.json), or a file that carries one."),
+        typer.Argument(metavar="FILE", help="A certificate (.json), or a file that contains one."),
     ],
     of: Annotated[
-        Path | None, typer.Option("--of", help="The model or table it shall speak of.")
+        Path | None, typer.Option("--of", help="The model or table that it must be about.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="The public key (.pub) of the signer whom you trust.")
+        Path | None, typer.Option(help="The public key (.pub) of a signer you trust.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check a certificate: unchanged, signed, and speaking of this very file. Exit code 3 if not.
+    """Check that a certificate is unchanged, signed and about this very file. Exit code 3 if not.
 
     Example: sfumato verify certificate.json --of model.sfumato --key key.pem.pub
     """
@@ -118,7 +119,7 @@ def verify(
         if file.suffix.lower() != ".json":
             text, of = embedded_in(file), of or file
         if text is None:
-            raise InvalidInputError(f"'{file}' carries no certificate.")
+            raise InvalidInputError(f"'{file}' contains no certificate.")
         trusted = None if key is None else key.read_text().strip()
         try:
             found = verified(text, public_key=trusted, file=of)

@@ -47,10 +47,10 @@ def confirm(
     with plain_errors():
         found = TableBounds.read(bounds)
         if found.confirmed:
-            raise InvalidInputError(f"'{bounds}' is confirmed already.")
+            raise InvalidInputError(f"'{bounds}' is already confirmed.")
         if not at_terminal():
             raise InvalidInputError(
-                "'confirm' asks a person at a terminal, column by column, and takes no answers "
+                "'confirm' asks a person at a terminal, column by column, and accepts no answers "
                 "from a file or a pipe."
             )
         note = f"confirmed {date.today().isoformat()}" + (f" by {by}" if by else "")
@@ -164,7 +164,7 @@ def _answer(question: str) -> str:
     except EOFError:
         answer = "quit"
     if answer.lower() in ("quit", "q"):
-        raise InvalidInputError("Nothing was confirmed; the file is as it was.")
+        raise InvalidInputError("Nothing was confirmed; the file is unchanged.")
     return answer.lower() if answer.lower() in ("yes", "no", "out") else answer
 
 

@@ -100,7 +100,8 @@ def ready_to_write(path: Path, *suffixes: str) -> None:
     if free < LEAST_SPACE:
         raise InvalidInputError(
             f"The disk of '{folder}' has {free / 1e6:.1f} MB free, and {LEAST_SPACE / 1e6:.0f} MB "
-            "are asked for before anything is charged. Free some space or choose another folder."
+            "are required before anything is charged. Free some space or choose another "
+            "folder."
         )
 
 

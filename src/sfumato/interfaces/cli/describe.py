@@ -33,7 +33,7 @@ def describe(
     reading: Reading = None,
     as_json: Json = False,
 ) -> None:
-    """Show the columns of a table and propose public bounds, to be confirmed by you.
+    """Show the columns of a table and propose public bounds for you to confirm.
 
     What is shown comes from the rows and is not private. The bounds file is a proposal: replace
     each value with what is known without the data; `sfumato confirm` asks about each column.

@@ -50,14 +50,12 @@ class Finding:
 
 
 def doctor(
-    folder: Annotated[
-        Path, typer.Argument(help="The folder where ledgers and models are to lie.")
-    ] = Path(),
+    folder: Annotated[Path, typer.Argument(help="The folder for ledgers and models.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Look at versions, random numbers, file locks, databases, disk and GPU of this machine.
+    """Check versions, random numbers, file locks, databases, disk and GPU of this machine.
 
-    Ends with exit code 2 if something is wrong. What is absent is needed by some commands only.
+    The exit code is 2 if something is wrong. Only some commands need what is listed as absent.
 
     Example: sfumato doctor
     """

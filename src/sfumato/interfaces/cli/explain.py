@@ -36,12 +36,12 @@ def explain(
         typer.Option("--output", "-o", help="A picture (.png, .svg, .pdf) or .json to write."),
     ] = None,
     coverage: Annotated[
-        float, typer.Option(help="Chance with which a band covers its curve without noise.")
+        float, typer.Option(help="Probability that a band covers its curve without noise.")
     ] = 0.95,
     columns: Annotated[int, typer.Option(min=1, help="Columns in the picture.")] = 6,
     as_json: Json = False,
 ) -> None:
-    """Show what an additive model says: the curve of each column, its band, its importance.
+    """Show what an additive model has learned: each column's curve, band and importance.
 
     Only released numbers are read, so this costs no budget.
 
@@ -71,8 +71,8 @@ def explain(
 def _explanation(loaded: Any, file: Path, coverage: float) -> Explanation:
     if not hasattr(loaded, "explain"):
         raise InvalidInputError(
-            f"'{file}' holds a {type(loaded).__name__}, which has no curves to explain. Models "
-            "additive and additive-regressor explain themselves."
+            f"'{file}' holds a {type(loaded).__name__}, which has no curves to explain. Use the "
+            "model additive or additive-regressor."
         )
     found: Explanation = loaded.explain(coverage)
     return found

@@ -33,11 +33,12 @@ def fabricate(
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
     target: options.TargetName = None,
     rows: Annotated[
-        int | None, typer.Option(help="How many to make; by default as many as were seen.", min=1)
+        int | None,
+        typer.Option(
+            help="How many rows to make; by default about as many as the table has.", min=1
+        ),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option("--id", help="A column of IDs to make anew: 1, 2, ...")
-    ] = None,
+    key: Annotated[str | None, typer.Option("--id", help="A column of new IDs: 1, 2, ...")] = None,
     model: Annotated[
         Path | None, typer.Option(help="Also write the fabricator (.sfumato), to draw more rows.")
     ] = None,
@@ -55,11 +56,11 @@ def fabricate(
     engine: options.Engine = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make private rows that behave like those of a table; anything may be trained on them.
+    """Make private rows that behave like those of a table; you may train anything on them.
 
-    Columns and types are those of the table, less those that the bounds leave out. A table may be
-    a glob or a folder of files larger than memory, or be read by a cluster ('--engine'). Parquet
-    and Feather files carry the guarantee inside, others in a file beside them.
+    Columns and types are those of the table, without those that the bounds leave out. A table may
+    be a glob or a folder of files larger than memory, or be read by a cluster ('--engine').
+    Parquet and Feather files contain the guarantee; other formats have it in a separate file.
 
     Example: sfumato fabricate patients.csv --target diagnosis --epsilon 3 --bounds bounds.toml -o
     private.parquet

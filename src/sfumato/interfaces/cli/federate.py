@@ -55,9 +55,9 @@ Trust = Annotated[str, typer.Option("--trust", help="sums: 'secure' or 'noisy'."
 Colluding = Annotated[
     int, typer.Option("--colluding", help="secure: parties that may work with the coordinator.")
 ]
-Dropouts = Annotated[int, typer.Option("--dropouts", help="sums: parties that may vanish.")]
+Dropouts = Annotated[int, typer.Option("--dropouts", help="sums: parties that may drop out.")]
 Serve = Annotated[
-    str, typer.Option("--serve", help="hulls: 'models' or 'distances' leave a party.")
+    str, typer.Option("--serve", help="hulls: whether 'models' or 'distances' leave a party.")
 ]
 Aggregate = Annotated[
     str, typer.Option("--aggregate", help="linear: 'moments', 'projectors' or 'bases'.")
@@ -88,10 +88,12 @@ def simulate_command(
     unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed for dealing rows to parties.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Spread the rows of a table over parties and learn from them without sharing a row.
+    """Deal the rows of a table to parties and learn from them without sharing a row.
 
     Example: sfumato federate simulate patients.parquet --parties 10 --scenario uneven --epsilon 3
     --bounds bounds.toml --test later.parquet -o global.sfumato
@@ -116,7 +118,9 @@ def simulate_command(
         score = None if test is None else _score(found, test, known, target)
         if output is not None:
             if serve == "distances":
-                raise InvalidInputError("Hulls served as distances stay with their parties: no -o.")
+                raise InvalidInputError(
+                    "Hulls served as distances stay with their parties: leave out '-o'."
+                )
             save(found.model, output)
     _stated(found, score, as_json=as_json)
     remark("A simulation has no ledger: nobody keeps count of this release.")
@@ -146,10 +150,12 @@ def sums_command(
     unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     settings: options.Settings = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of the spread over parties.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed for dealing rows to parties.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Spread a table over parties and fit any model that learns from sums to all of them.
+    """Deal the rows of a table to parties and fit any model that learns from sums to all of them.
 
     Example: sfumato federate sums patients.parquet --model additive --trust secure --parties 10
     --epsilon 3 --bounds bounds.toml --test later.parquet -o global.sfumato
@@ -195,12 +201,12 @@ def deploy(
     folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
     epsilon: options.Epsilon,
     bounds: options.Bounds,
-    party: Annotated[list[str], typer.Option("--party", help="Name of a party; repeat it.")],
+    party: Annotated[list[str], typer.Option("--party", help="Name of a party; may be repeated.")],
     host: Annotated[str, typer.Option("--host", help="Where parties reach the coordinator.")],
     name: Name,
     port: Annotated[int, typer.Option("--port", help="The published port.")] = 8443,
     certificates: Annotated[
-        bool, typer.Option("--certificates", help="Make an authority and a certificate too.")
+        bool, typer.Option("--certificates", help="Also create an authority and a certificate.")
     ] = False,
     target: options.TargetName = None,
     task: Kind = "hulls",
@@ -260,8 +266,8 @@ def _unit(unit: Unit | None, known: TableBounds) -> str:
     """Give what is protected; that it is no person must be said where the bounds name one."""
     if unit is None and known.person is not None:
         raise InvalidInputError(
-            "The bounds name persons, and parties protect records. Say '--unit record' if that is "
-            "meant."
+            "The bounds name persons, but parties protect records. Add '--unit record' if that "
+            "is what you want."
         )
     return str(Unit.RECORD if unit is None else unit)
 

@@ -63,14 +63,16 @@ def fit(
     settings: options.Settings = None,
     reading: options.Reading = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Refuse a model that gives none, uncharged.")
+        bool,
+        typer.Option("--probabilities", help="Refuse a model without them, before any charge."),
     ] = False,
     image_size: options.ImageSize = None,
     image_features: Annotated[
         str, typer.Option(help=f"For images: {', '.join(IMAGE_FEATURES)}.")
     ] = "best",
     labels: Annotated[
-        str | None, typer.Option(help="For arrays of images: the public labels, with commas.")
+        str | None,
+        typer.Option(help="For arrays of images: the public labels, separated by commas."),
     ] = None,
     engine: options.Engine = None,
     as_json: options.Json = False,
@@ -78,12 +80,12 @@ def fit(
     """Train a private model on a table and write it to one file.
 
     The bounds must have been confirmed. The ledger, if there is one, is charged before any noise
-    is drawn. Without --model, a public rule chooses: additive for labels (linear where columns are
-    many for the rows), a regressor for a target with a range, hull for unit entry. A table
-    may be a glob or a folder of files larger than memory, or be read by a cluster ('--engine'). A
-    folder of images with one subfolder per label, or a
-    file of arrays (.npz with X and y), gives a linear model of public features of images; it needs
-    no bounds, but for a folder '--image-size'.
+    is drawn. Without --model, a public rule chooses: additive for labels (linear if there are
+    many columns for the rows), a regressor for a target with a range, hull for unit entry. A
+    table may be a glob or a folder of files larger than memory, or be read by a cluster
+    ('--engine'). A folder of images with one subfolder per label, or a file of arrays (.npz with
+    X and y), gives a linear model of public image features; it needs no bounds, but a folder
+    needs '--image-size'.
 
     Example: sfumato fit patients.csv --target diagnosis --epsilon 1 --bounds bounds.toml -o
     model.sfumato
@@ -130,7 +132,7 @@ def _fit_images(
     labels: str | None,
 ) -> Any:
     if model not in (None, "linear"):
-        raise InvalidInputError(f"Images take the model linear. Got {model!r}.")
+        raise InvalidInputError(f"Images need the model linear. Got {model!r}.")
     images = read_images(path, options.size_from(size))
     listed: list[Any] | None = None if labels is None else options.names_from(labels)
     if listed is not None and images.y is not None and images.y.dtype.kind in "iu":

@@ -29,7 +29,7 @@ def guarantee(
     ],
     as_json: Json = False,
 ) -> None:
-    """Print what a model or a fabricated table promises; no array is loaded.
+    """Print what a model or a fabricated table guarantees; no array is loaded.
 
     Example: sfumato guarantee model.sfumato
     """
@@ -100,7 +100,7 @@ def _of_table(file: Path) -> dict[str, Any]:
         return {"class": stored["class"], "guarantee": stored["guarantee"]}
     except (TypeError, KeyError, ValueError):
         raise InvalidInputError(
-            f"'{file}' carries no guarantee: it is an ordinary table, or was rewritten since."
+            f"'{file}' contains no guarantee: it is an ordinary table, or was rewritten afterwards."
         ) from None
 
 

@@ -86,7 +86,7 @@ def _with_force(
             "--force",
             callback=allow_replacing,
             expose_value=False,
-            help="Replace a file that exists; a model that was paid for cannot be drawn again.",
+            help="Replace an existing file; a model that was paid for cannot be drawn again.",
         ),
     ] = False,
 ) -> None:

@@ -22,10 +22,10 @@ def migrate(
     ],
     as_json: Json = False,
 ) -> None:
-    """Bring files of version 0.1.0 to the form of today, and check every chain.
+    """Convert files of version 0.1.0 to the current format, and check every chain.
 
-    A file that is rewritten is kept beside the new one, as FILE.before-migration. Ledgers and
-    stores are checked and never rewritten, so that no charge is priced anew.
+    The old copy of a rewritten file is kept as FILE.before-migration. Ledgers and stores are
+    checked and never rewritten, so that every charge keeps its price.
 
     Example: sfumato migrate model.sfumato bounds.toml budget.db
     """

@@ -73,38 +73,40 @@ ImageSize = Annotated[
     typer.Option(
         "--image-size",
         metavar="HEIGHTxWIDTH[xCHANNELS]",
-        help="For images: the public size that each of them is brought to, say 32x32x3.",
+        help="For images: the public size to which each is resized, such as 32x32x3.",
     ),
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The budget; smaller hides more.")]
 Delta = Annotated[float, typer.Option("--delta", help="Far below 1 / number of rows.")]
 DeclaredUnit = Annotated[
     Unit | None,
-    typer.Option("--unit", help="What is protected; by default a person where bounds name one."),
+    typer.Option("--unit", help="What is protected; by default a person if the bounds name one."),
 ]
 PersonName = Annotated[
-    str | None, typer.Option("--person", help="The column of IDs, where a person has several rows.")
+    str | None,
+    typer.Option("--person", help="The column of IDs, if a person can have several rows."),
 ]
 PersonRows = Annotated[
-    int | None, typer.Option("--person-rows", help="The most rows of a person that are used.")
+    int | None, typer.Option("--person-rows", help="The largest number of rows used per person.")
 ]
 NeighbourRelation = Annotated[
     Relation, typer.Option("--relation", help="Which tables count as neighbours.")
 ]
 LedgerPath = Annotated[
     str | None,
-    typer.Option("--ledger", help="Who pays: a ledger file or URL, see `sfumato budget`."),
+    typer.Option("--ledger", help="The ledger that pays: a file or URL, see `sfumato budget`."),
 ]
 Dataset = Annotated[
-    str | None, typer.Option("--dataset", help="Its dataset; not needed if it has only one.")
+    str | None,
+    typer.Option("--dataset", help="The data set in that ledger; not needed if there is only one."),
 ]
 Purpose = Annotated[
     str | None,
-    typer.Option(help="What the release is for; kept in the ledger, shown in the report."),
+    typer.Option(help="What the release is for; recorded in the ledger, shown in the report."),
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", help="Who asks for it; kept in the ledger, shown in the report."),
+    typer.Option("--by", help="Who requests it; recorded in the ledger, shown in the report."),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -118,7 +120,7 @@ Reading = Annotated[
         "--read",
         metavar="NAME=VALUE",
         help="How the text is written: delimiter, quote, decimal, thousands, encoding; may be "
-        "repeated, and goes before what the bounds say.",
+        "repeated, and overrides the bounds.",
     ),
 ]
 Engine = Annotated[
@@ -186,7 +188,7 @@ def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None
     if n_rows * promise.epsilon < FEW:
         warnings.warn(
             f"The table has {n_rows} records, which is public here. At epsilon "
-            f"{promise.epsilon:g} noise will outweigh most of what so few records say.",
+            f"{promise.epsilon:g} , the noise will hide most of what so few records say.",
             stacklevel=2,
         )
 
@@ -207,7 +209,9 @@ def promise_of(
     if unit is None:
         unit = Unit.RECORD if known is None or known.person is None else Unit.PERSON
     if ledger is None and (purpose or by):
-        raise InvalidInputError("'--purpose' and '--by' are kept by a ledger: give '--ledger' too.")
+        raise InvalidInputError(
+            "'--purpose' and '--by' are recorded in a ledger: give '--ledger' too."
+        )
     if ledger is None and dataset is not None:
         raise InvalidInputError("'--dataset' names a budget of a ledger: give '--ledger' too.")
     paying = None if ledger is None else payer(ledger, dataset).noted(purpose=purpose, by=by)
@@ -215,8 +219,8 @@ def promise_of(
         watch(paying)
     if LARGE < epsilon < math.inf:
         warnings.warn(
-            f"Epsilon {epsilon:g} is above {LARGE:g}: the promise says little about a record. "
-            "`sfumato guarantee` gives the odds.",
+            f"Epsilon {epsilon:g} is above {LARGE:g}: the guarantee says little about a record. "
+            "`sfumato guarantee` shows the odds.",
             stacklevel=2,
         )
     return PrivacyRequest(epsilon, delta, str(unit), str(relation), paying)

@@ -22,32 +22,37 @@ __all__ = ["plan"]
 
 
 def plan(
-    rows: Annotated[int, typer.Option(help="Records, or a public guess.", min=2)],
+    rows: Annotated[int, typer.Option(help="Number of records, or a public guess.", min=2)],
     epsilon: options.Epsilon,
     bounds: Annotated[
         Path | None, typer.Option("--bounds", "-b", help="Bounds, for columns and labels.")
     ] = None,
-    columns: Annotated[int | None, typer.Option(help="Numbers of a row, without bounds.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Labels, without bounds.")] = None,
+    columns: Annotated[
+        int | None, typer.Option(help="Number of columns, if no bounds are given.")
+    ] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="Number of labels, if no bounds are given.")
+    ] = None,
     majority: Annotated[
         float | None, typer.Option(help="Share of the largest class, if that is public.")
     ] = None,
     scenario: Annotated[
-        str, typer.Option(help=f"How separable classes are: {', '.join(SCENARIOS)}.")
+        str, typer.Option(help=f"How well the classes can be separated: {', '.join(SCENARIOS)}.")
     ] = "typical",
     models: Annotated[
-        str | None, typer.Option(help="Which models, with commas between; by default all.")
+        str | None, typer.Option(help="Models, separated by commas; by default all.")
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Also say what epsilon, or how many records, this needs.")
+        float | None,
+        typer.Option(help="Also show the epsilon, or the number of records, that this needs."),
     ] = None,
     delta: options.Delta = 1e-6,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     as_json: options.Json = False,
 ) -> None:
-    """Say what accuracy to expect of a budget; no record is read and nothing is charged.
+    """Estimate the accuracy that a budget gives; no record is read and nothing is charged.
 
-    Where the target is a number, what is said is its root mean squared error.
+    If the target is a number, the estimate is of its root mean squared error.
 
     Example: sfumato plan --rows 5000 --columns 20 --classes 2 --epsilon 1
     """

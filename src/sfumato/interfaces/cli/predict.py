@@ -38,15 +38,16 @@ def predict(
         bool, typer.Option("--probabilities", help="Add a column for each label.")
     ] = False,
     keep: Annotated[
-        list[str] | None, typer.Option(help="A column to copy beside; may be repeated.")
+        list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.")
     ] = None,
     reading: Reading = None,
     as_json: Json = False,
 ) -> None:
     """Predict the label of every row of a table.
 
-    Any model file of Sfumato will do; one that was trained on arrays takes the columns as they
-    come, one of images a folder of images or an .npz with X. Predictions cost no budget.
+    Any model file of Sfumato will do. A model that was trained on arrays takes the columns in
+    their order; an image model takes a folder of images or an .npz with X. Predictions cost no
+    budget.
 
     Example: sfumato predict model.sfumato new.csv -o predictions.csv --keep id
     """

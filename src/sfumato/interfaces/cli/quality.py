@@ -34,7 +34,7 @@ def quality(
     ] = None,
     sensitive: Annotated[
         Path | None,
-        typer.Option(help="The raw table: compare with it. The figures are then not private."),
+        typer.Option(help="Compare with this raw table; the figures are then not private."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -47,7 +47,7 @@ def quality(
             ready_to_write(output, ".html", ".md", ".json")
         fabricator = load(model)
         if not isinstance(fabricator, Fabricator):
-            raise InvalidInputError(f"'{model}' holds no Fabricator.")
+            raise InvalidInputError(f"'{model}' contains no Fabricator.")
         known, _ = fabricator.released_tree()  # refuses other methods before a table is read
         names = list(known.bounds.types())
         # Fabricated text is written in one way, however the raw table was written.

@@ -30,7 +30,7 @@ def query(
     name: Annotated[str | None, typer.Option(help="Name of the release in a store.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Answer points by a released density or curve; any number of them, at no cost.
+    """Evaluate a released density or curve at any number of points, at no cost.
 
     Example: sfumato query density.sfumato --points points.csv -o answers.csv
     """

@@ -47,7 +47,7 @@ CURVE = """Release the mean of curves, a row each, as a file that answers any po
     """
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")]
-Columns = Annotated[str, typer.Option(help="Columns to use, with commas between; by default all.")]
+Columns = Annotated[str, typer.Option(help="Columns to use, separated by commas; by default all.")]
 
 
 def _command(function: str, text: str) -> Callable[..., None]:

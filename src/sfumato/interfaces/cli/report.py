@@ -49,8 +49,8 @@ def report(
     train: Annotated[
         Path | None,
         typer.Option(
-            help="The rows learned from: for the budget curve and the figure without "
-            "privacy (needs --test), and beside fabricated rows. Sensitive."
+            help="The training rows: for the budget curve and the figure without privacy (needs "
+            "--test), and to compare with fabricated rows. Sensitive."
         ),
     ] = None,
     controller: Annotated[str | None, typer.Option(help="Who decides on the data.")] = None,
@@ -60,13 +60,13 @@ def report(
     ] = None,
     retention: Annotated[str | None, typer.Option(help="How long releases are kept.")] = None,
     records: Annotated[
-        int | None, typer.Option(help="The number of records, where it is public.", min=1)
+        int | None, typer.Option(help="The number of records, if it is public.", min=1)
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a report on models and fabricated tables: what was promised, spent and achieved.
 
-    Without --sensitive, nothing in it was measured on raw rows, and it may be handed on.
+    Without --sensitive, nothing in it was measured on raw rows, and you may pass it on.
 
     Example: sfumato report model.sfumato private.parquet --ledger budget.db -o report.html
     """
@@ -75,7 +75,7 @@ def report(
         if not sensitive and any((audit, test, train)):
             raise InvalidInputError(
                 "'--audit', '--test' and '--train' put figures of raw rows into the report: add "
-                "'--sensitive' if it stays with those who may see them."
+                "'--sensitive' if only people who may see them will get it."
             )
         found = _report(files, title, test=test, train=train)
         found["ledger"] = _extract(ledger, dataset)

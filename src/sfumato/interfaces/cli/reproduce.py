@@ -44,13 +44,14 @@ def reproduce(
     table: Annotated[str | None, typer.Option(help="Only this table.")] = None,
     figure: Annotated[str | None, typer.Option(help="Only this figure.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small embedded data, seconds; nothing is judged.")
+        bool,
+        typer.Option("--quick", help="Small embedded data; takes seconds and gives no verdict."),
     ] = False,
     runs: Annotated[
         int | None, typer.Option(help="Repetitions to average; by default 3, and 1 if quick.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="A PyTorch device, such as cuda, where an entry uses one.")
+        str | None, typer.Option(help="A PyTorch device, such as cuda, for entries that use one.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Independent fits at a time.")] = None,
     output: Annotated[
@@ -59,7 +60,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a table or figure of a paper: printed figures, ours as printed and strict, a verdict.
+    """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
 
     Example: sfumato reproduce hulls --table 5 --quick
     """

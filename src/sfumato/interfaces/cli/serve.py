@@ -19,7 +19,7 @@ NEEDED = ("cryptography", "fastapi", "jinja2", "jwt", "multipart", "uvicorn")
 def serve(
     data: Annotated[Path, typer.Argument(help="Folder of the tables that may be registered.")],
     state: Annotated[
-        Path, typer.Option(help="Folder of ledger, store and releases; made if missing.")
+        Path, typer.Option(help="Folder of ledger, store and releases; created if missing.")
     ] = Path("sfumato-service"),
     database: Annotated[
         str | None,
@@ -34,21 +34,21 @@ def serve(
     ] = None,
     key: Annotated[Path | None, typer.Option(help="TLS key (PEM).")] = None,
     behind_proxy: Annotated[
-        bool, typer.Option(help="A proxy in front speaks HTTPS: cookies are for HTTPS only.")
+        bool, typer.Option(help="A proxy in front handles HTTPS: cookies are restricted to HTTPS.")
     ] = False,
     workers: Annotated[int, typer.Option(help="Jobs that run at once.", min=1, max=64)] = 2,
     memory: Annotated[int, typer.Option(help="Megabytes per job.", min=512)] = 4096,
     seconds: Annotated[int, typer.Option(help="Seconds per job.", min=1)] = 3600,
     show_every: Annotated[
-        int, typer.Option(help="Show results at multiples of so many seconds only.", min=0)
+        int, typer.Option(help="Show results only at multiples of this many seconds.", min=0)
     ] = 0,
     heads: Annotated[
         Path | None,
-        typer.Option(help="A signed statement from before: refuse a ledger that has lost charges."),
+        typer.Option(help="An earlier signed statement: refuse a ledger that has lost charges."),
     ] = None,
     sign_on: Annotated[
         Path | None,
-        typer.Option(help="TOML file of a provider of accounts (OpenID Connect)."),
+        typer.Option(help="TOML file of an account provider (OpenID Connect)."),
     ] = None,
     databases: Annotated[
         Path | None,
@@ -58,9 +58,9 @@ def serve(
         str, typer.Option(help="Run only 'web' or 'workers', for two users of the machine.")
     ] = "",
 ) -> None:
-    """Serve data sets to analysts under one budget, by an API and a web page.
+    """Serve data sets to analysts under one budget, through an API and web pages.
 
-    The first start prints a link that signs the first officer in, once.
+    The first start prints a link with which the first officer signs in, once.
 
     Example: sfumato serve tables/ --state office/
     """
@@ -110,7 +110,7 @@ def _refuse_older_ledger(address: str, statement: Path) -> None:
     try:
         noted = json.loads(statement.read_text())["heads"]
     except (ValueError, KeyError, TypeError):
-        raise InvalidInputError(f"'{statement}' is no statement of this service.") from None
+        raise InvalidInputError(f"'{statement}' is not a statement of this service.") from None
     Ledger(address).verify(noted)
 
 

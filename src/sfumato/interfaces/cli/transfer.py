@@ -29,7 +29,9 @@ def transfer(
     ],
     target: Annotated[
         Path,
-        typer.Argument(metavar="TARGET", help="The table with few labels; empty cells for none."),
+        typer.Argument(
+            metavar="TARGET", help="The table with few labels; leave cells without a label empty."
+        ),
     ],
     epsilon: options.Epsilon,
     bounds: options.Bounds,
@@ -45,25 +47,26 @@ def transfer(
         bool, typer.Option("--protect-target", help="Protect the records of TARGET as well.")
     ] = False,
     target_epsilon: Annotated[
-        float | None, typer.Option(help="The target's own budget; by default --epsilon.")
+        float | None, typer.Option(help="The target's own epsilon; by default --epsilon.")
     ] = None,
     target_delta: Annotated[
-        float | None, typer.Option(help="Likewise; by default --delta.")
+        float | None, typer.Option(help="The target's own delta; by default --delta.")
     ] = None,
     target_ledger: Annotated[
         str | None,
-        typer.Option(help="Who pays for the target; 'none' if nobody shall keep count."),
+        typer.Option(help="The ledger that pays for the target; 'none' to keep no record."),
     ] = None,
     target_dataset: Annotated[
-        str | None, typer.Option(help="Its dataset; not needed if it has only one.")
+        str | None,
+        typer.Option(help="The data set in that ledger; not needed if there is only one."),
     ] = None,
     settings: options.Settings = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a classifier for a table with few labels, helped by a private table with many.
 
-    The promise is for the rows of the source, and with --protect-target for those of the target,
-    by a release of their own that has its own budget and ledger. Both tables have the columns of
+    The guarantee covers the rows of the source and, with --protect-target, those of the target,
+    by a separate release with its own budget and ledger. Both tables must have the columns of
     the bounds.
 
     Example: sfumato transfer hospital.csv clinic.csv --epsilon 1 --bounds bounds.toml -o
@@ -80,7 +83,7 @@ def transfer(
         of_target = _target_promise(promise, *own) if protect_target else None
         if not protect_target and any(each is not None for each in own):
             raise InvalidInputError(
-                "A budget of the target is for '--protect-target': give it too."
+                "A budget for the target needs '--protect-target': give it too."
             )
         chosen = options.settings_from(settings)
         with progress_bar(f"transferring from {source} to {target}"):
@@ -101,7 +104,7 @@ def _target_promise(
     if source.ledger is not None and ledger is None:
         raise InvalidInputError(
             "'--ledger' pays for the source only: name the one that pays for the target with "
-            "'--target-ledger', or '--target-ledger none' if nobody shall keep count."
+            "'--target-ledger', or give '--target-ledger none' to keep no record."
         )
     if dataset is not None and ledger in (None, NOBODY):
         raise InvalidInputError(

@@ -111,7 +111,7 @@ def confirm_column(
     record = dict(found["bounds"])
     facts = {key: value for key, value in facts.items() if value is not None}
     if facts and column != bounds.person and not facts.get("type"):
-        raise InvalidInputError("State the 'type' too: the proposed one was read off the rows.")
+        raise InvalidInputError("State the 'type' too: the proposed one was taken from the rows.")
     if is_target:
         record["target"] = {"column": column, **facts} if facts else record["target"]
         Target.from_record(as_tuples(record["target"]))
@@ -194,7 +194,7 @@ def set_quota(
     who.require("officer")
     found = office.store.dataset(name)
     if office.store.person(analyst)["role"] != "analyst":
-        raise InvalidInputError(f"{analyst!r} is no analyst.")
+        raise InvalidInputError(f"{analyst!r} is not an analyst.")
     SharedBudget(office.ledger, found["budget"]).set_quota(analyst, epsilon=epsilon, until=until)
     detail = {"analyst": analyst, "epsilon": epsilon, "until": until}
     office.store.note(who.name, "set quota", name, detail)
@@ -252,4 +252,6 @@ def check_name(what: str, name: str) -> None:
     """Refuse a name that would not be safe in an address."""
     is_plain = name.isascii() and all(one.isalnum() or one in "-_.@" for one in name)
     if not is_plain or not 0 < len(name) <= 64 or name.startswith("."):
-        raise InvalidInputError(f"'{what}' must be of {NAME}, and not begin with a dot.")
+        raise InvalidInputError(
+            f"'{what}' must consist of {NAME} characters, and not begin with a dot."
+        )

@@ -298,7 +298,8 @@ class Office:
         is_right = all(len(one) == width and np.isfinite(one).all() for one in points)
         if not is_function or not is_right:
             raise InvalidInputError(
-                "Only densities and curves are asked, at finite points with a number per axis."
+                "Only densities and curves can be queried, at finite points with "
+                "one number per axis."
             )
         asked = np.asarray(points, dtype=np.float64)
         values = model.curve(asked[:, 0]) if hasattr(model, "curve") else model.density(asked)
@@ -313,8 +314,8 @@ class Office:
         is_inside = all(len(point) == 1 and low <= point[0] <= high for point in points)
         if not is_inside or len(points) > MOST_POINTS:
             raise InvalidInputError(
-                f"The function is asked at up to {MOST_POINTS} points of one number, from {low:g} "
-                f"to {high:g}."
+                f"The function can be queried at up to {MOST_POINTS} points of one number, from "
+                f"{low:g} to {high:g}."
             )
         text = json.dumps([release["id"], points])
         key = f"{who.name} answer {sha256(text.encode()).hexdigest()}"
@@ -352,8 +353,8 @@ class Office:
         for release in self.store.releases():
             if release["id"] not in paid:
                 raise LedgerTamperedError(
-                    f"The ledger has no charge for the release {release['id']}: it was put back "
-                    "to an older copy. Stop releasing and restore the newest one."
+                    f"The ledger has no charge for the release {release['id']}: it was replaced "
+                    "by an older copy. Stop releasing and restore the newest one."
                 )
         return {
             "time": now(),
@@ -374,7 +375,7 @@ class Office:
                     self.settings.answers_address, release, job["task"]["points"], job["values"]
                 )
             except StoredModelError as error:
-                raise LedgerTamperedError(f"{error} Do not ask this function any more.") from None
+                raise LedgerTamperedError(f"{error} Do not query this function any more.") from None
 
     def statement(self, who: Person) -> dict[str, Any]:
         """Give what was spent, the charges and the heads, signed (officers and auditors)."""

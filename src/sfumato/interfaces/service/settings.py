@@ -127,7 +127,7 @@ class Settings:
         except (OSError, ValueError):
             path = root
         if path == root or root not in path.parents:
-            raise InvalidInputError("'path' must name a file or folder inside of the data folder.")
+            raise InvalidInputError("'path' must name a file or folder inside the data folder.")
         return path
 
 

@@ -131,7 +131,7 @@ def _gathered(tables: Iterator[tuple[TextFormat, Any]]) -> Iterator[TableFile]:
                 writer = arrow("parquet").ParquetWriter(file, table.schema)
             writer.write_table(table)
         if writer is None:
-            raise InvalidInputError("The source holds no table.")
+            raise InvalidInputError("The source contains no table.")
         writer.close()
         file.flush()
         link = Path(folder) / "rows.parquet"
@@ -146,7 +146,7 @@ def _of_folder(
     root = Path(settings.data).resolve()
     names = sorted(p for p in folder.rglob("*") if p.is_file() and p.name[0] not in "._")
     if any(root not in path.resolve().parents for path in names):
-        raise InvalidInputError("A file of the folder lies outside of the data folder.")
+        raise InvalidInputError("A file of the folder is outside the data folder.")
     if bounds is None:
         yield from _proposed(names)
         return

@@ -116,7 +116,9 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     if columns and kind not in ("density", "curve", "function"):
         raise InvalidInputError("'columns' are chosen for a density, a curve or a function only.")
     if kind == "function" and len(columns) != 1:
-        raise InvalidInputError("A function is asked online of one column: name it in 'columns'.")
+        raise InvalidInputError(
+            "A function answers queries about one column: name it in 'columns'."
+        )
     return {
         "kind": kind,
         "estimator": estimator,

@@ -167,7 +167,7 @@ def _answer(
         with opened_source(settings, dataset["path"], bounds) as table:
             seen = (settings.releases / release["id"] / SEEN).read_text()
             if not hmac.compare_digest(seen, _fingerprint(settings, table)):
-                raise InvalidInputError("The rows are others than when the function began.")
+                raise InvalidInputError("The rows have changed since the function began.")
             _require_answers(settings, store, release)
             points = [point for (point,) in job["task"]["points"]]
             values = tasks.answer_function(

@@ -95,7 +95,7 @@ def _what_matters(method: str, point: Point) -> tuple[Any, ...]:
 
 
 def curves(split: Split, points: Sequence[Point], setting: Setting) -> Curves:
-    """Give the mean accuracy over runs, one a point; runs are independent and may be parallel."""
+    """Give the mean accuracy over runs, one per point; runs are independent and may be parallel."""
     run = partial(_run, split, points, setting.tell)
     runs = map_in_parallel(run, range(setting.runs), n_jobs=setting.n_jobs)
     return {
@@ -105,7 +105,7 @@ def curves(split: Split, points: Sequence[Point], setting: Setting) -> Curves:
 
 
 def _run(split: Split, points: Sequence[Point], tell: Callable[[str], None], seed: int) -> Curves:
-    """Give the accuracies of one run, one a point."""
+    """Give the accuracies of one run, one per point."""
     known: dict[Any, float] = {}
     total: Curves = {way: {method: [] for method in METHODS} for way in WAYS}
     for point in points:

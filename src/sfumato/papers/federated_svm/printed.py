@@ -153,11 +153,13 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         """
         bounds = self._check_promise()
         if math.isinf(self.epsilon) or not 0 < self.pca_share < 1:
-            raise UnsupportedModeError("Printed are a finite 'epsilon' and 'pca_share' in (0, 1).")
+            raise UnsupportedModeError(
+                "The printed algorithm needs a finite 'epsilon' and a 'pca_share' in (0, 1)."
+            )
         rows = self._check_rows(X)
         codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if len(self.classes_) < 2:
-            raise InvalidInputError("The label set holds one class; a classifier needs two.")
+            raise InvalidInputError("The label set has only one class; a classifier needs two.")
         self._warn_if_weak(len(rows))
         n_rows, n_features = rows.shape
         loss = HuberLoss(len(self.classes_), self.huber_width)
@@ -258,8 +260,8 @@ def _paid(
     events += [machine.event()] * n_machines
     if refuted:
         warnings.warn(
-            "The printed noise is for rows in the unit ball, and these bounds allow longer "
-            "ones: no promise holds and the guarantee says 'refuted'. Use Bounds(norm=1.0).",
+            "The printed noise is for rows in the unit ball, and these bounds allow longer ones: "
+            "nothing is guaranteed, and the status is 'refuted'. Use Bounds(norm=1.0).",
             RefutedGuaranteeWarning,
             stacklevel=4,
         )

@@ -46,7 +46,7 @@ def printed_multiplier(epsilon: float, delta: float) -> float:
     if not 0 < epsilon <= 1:
         raise InvalidInputError(
             f"The printed noise is proved for 'epsilon' at most 1 only. Got {epsilon:g} instead; "
-            "the estimators of `sfumato` hold for any epsilon and add less noise."
+            "the estimators of `sfumato` are valid for any epsilon and add less noise."
         )
     if not 0 < delta < 1:
         raise InvalidInputError(

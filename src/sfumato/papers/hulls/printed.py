@@ -78,9 +78,9 @@ class _PrintedRows(PrivateEstimator):
         scale = PublicScale(bounds, rows.shape[1])
         mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)
         warnings.warn(
-            "The printed algorithm clusters the raw rows and stops by their error. That keeps no "
-            "promise, whatever the noise: the guarantee says 'refuted'. Use the estimators of "
-            "`sfumato` instead.",
+            "The printed algorithm clusters the raw rows and stops by their error. That protects "
+            "nobody, whatever the noise: the status of the guarantee is 'refuted'. Use "
+            "the estimators of `sfumato` instead.",
             RefutedGuaranteeWarning,
             stacklevel=3,
         )

@@ -102,7 +102,7 @@ class PrintedObjective:
     ) -> Array:
         """Draw b and minimise; raise where there is no minimiser."""
         warnings.warn(
-            f"The printed objective keeps no promise, whatever epsilon is: {WHY}.",
+            f"The printed objective protects nobody, whatever epsilon is: {WHY}.",
             RefutedGuaranteeWarning,
             stacklevel=4,
         )
@@ -112,9 +112,9 @@ class PrintedObjective:
         noise = self.noise(order)
         if not self.is_bounded(noise):
             raise InvalidInputError(
-                "The printed objective has no minimiser for the noise just drawn: it falls without "
-                "bound along a common shift of all matrices. This happens with "
-                "probability 1/2 at least."
+                "The printed objective has no minimiser for the noise just drawn: it falls "
+                "without bound along a common shift of all matrices. This happens with "
+                "probability at least 1/2."
             )
         start = np.tile(to_vectors(np.eye(order)), (n_classes, 1))
         smooth = self.smooth(rows, codes, n_classes, noise)
@@ -201,7 +201,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         rows = self._check_rows(X)
         codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if len(self.classes_) < 2:
-            raise InvalidInputError("The label set holds one class; a classifier needs two.")
+            raise InvalidInputError("The label set has only one class; a classifier needs two.")
         printed = PrintedObjective(
             regularization=float(self.regularization),
             huber_width=float(self.huber_width),

@@ -69,7 +69,7 @@ class Transfer:
 
 
 def known_labels(labels: Rows, per_class: int, seed: int) -> Rows:
-    """Keep so many labels a class, drawn at random; -1 for the other rows."""
+    """Keep so many labels per class, drawn at random; -1 for the other rows."""
     generator, kept = check_random_state(seed), np.full(len(labels), -1)
     for label in np.unique(labels):
         chosen = generator.permutation(np.flatnonzero(labels == label))[:per_class]
@@ -85,7 +85,7 @@ def accuracies(
     printed: bool = False,
     **parameters: Any,
 ) -> dict[int, float]:
-    """Mean accuracy over runs, by the number of labels a class; one release of the source a run."""
+    """Mean accuracy over runs, by labels per class; one release of the source per run."""
     found: dict[int, list[float]] = {n: [] for n in labels}
     for seed in range(setting.runs):
         kind: Any = PrintedTransfer if printed else PrivateTransferClassifier
@@ -98,7 +98,7 @@ def accuracies(
                 released = (Path(folder) / "source.sfumato",)
                 model.export_source(*released)
             for n in labels:
-                setting.tell(f"target with {n} labels a class")
+                setting.tell(f"target with {n} labels per class")
                 known = known_labels(transfer.y_target, n, seed)
                 with public_target():
                     model.fit_target(*released, transfer.target, known)
@@ -157,7 +157,7 @@ def _narrow(split: Split) -> Split:
 
 
 def table_1(setting: Setting) -> Outcome:
-    """MNIST to MNIST, ten labels a class."""
+    """MNIST to MNIST, ten labels per class."""
     transfer = mnist_to_mnist(setting)
     paper = accuracies(transfer, [10], setting, printed=True, epsilon=0.1, **PAPER)[10]
     strict = accuracies(transfer, [10], setting, epsilon=0.1, **CUBE)[10]
@@ -181,7 +181,7 @@ def table_2_within(epsilon: float) -> float:
 
 
 def table_2(setting: Setting) -> Outcome:
-    """MNIST to USPS, ten labels a class, three budgets."""
+    """MNIST to USPS, ten labels per class, three budgets."""
     transfer, rows = mnist_to_usps(setting), []
     for epsilon, printed in TABLE_2.items():
         strict = accuracies(transfer, [10], setting, epsilon=epsilon, **CUBE)[10]
@@ -249,7 +249,7 @@ def _entry(number: int, title: str, run: Callable[[Setting], Outcome], minutes: 
 
 
 ENTRIES = (
-    _entry(1, "Transfer from MNIST to MNIST, ten labels a class", table_1, "about 15, one core"),
-    _entry(2, "Transfer from MNIST to USPS, ten labels a class", table_2, "about 25, one core"),
+    _entry(1, "Transfer from MNIST to MNIST, ten labels per class", table_1, "about 15, one core"),
+    _entry(2, "Transfer from MNIST to USPS, ten labels per class", table_2, "about 25, one core"),
     _entry(3, "Transfer from USPS to MNIST, 100 to 500 labels", table_3, "about 60, one core"),
 )

@@ -68,7 +68,8 @@ def domain(setting: Setting, name: str) -> Labelled:
     if not path.is_file():
         raise InvalidInputError(
             f"This table needs '{FILE}' in the folder that {FOLDER_VARIABLE} names: arrays "
-            "'amazon_x', 'amazon_y' and so on, one row an image. Use quick for a stand-in."
+            "'amazon_x', 'amazon_y' and so on, one row per image. Use '--quick' for a "
+            "substitute."
         )
     with np.load(path) as stored:
         X, y = stored[f"{name}_x"].astype(np.float64), stored[f"{name}_y"].astype(int)
@@ -169,8 +170,8 @@ def draw(figure: Any, series: Mapping[str, float], printed: tuple[float, float])
 REMARKS = (
     "Printed accuracies are of VGG-FC6 features, ours of EfficientNet-Lite0 features, 1280 numbers "
     "an image: they stand side by side and are not judged. The claim is.",
-    "20 labels a class of amazon and 8 of the others as source, 3 a class of the target; scored on "
-    "the unlabelled rows of the target. The paper averages 20 splits.",
+    "20 labels per class of amazon and 8 of the others as source, 3 a class of the target; "
+    "scored on the unlabelled rows of the target. The paper averages 20 splits.",
 )
 ENTRIES = tuple(
     Entry(

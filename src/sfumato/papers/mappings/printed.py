@@ -205,7 +205,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
         public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
         codes, self.classes_ = public.clip_labels(checked_column(self, y_source, len(rows)))
         if len(self.classes_) < 2:
-            raise InvalidInputError("The label set holds one class; a classifier needs two.")
+            raise InvalidInputError("The label set has only one class; a classifier needs two.")
         self._warn_if_weak(len(rows))
         scale = PublicScale(bounds, rows.shape[1])
         mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)

@@ -42,7 +42,7 @@ class Shell(BaseEstimator):
         odd = [name for name in self._without_effect if given[name] != usual[name]]
         odd = [name for name in odd if name not in used]
         if odd:
-            warnings.warn(f"Without effect here: {', '.join(odd)}.", stacklevel=3)
+            warnings.warn(f"These have no effect here: {', '.join(odd)}.", stacklevel=3)
         accountant = BudgetAccountant.load_default(self.accountant)
         return Bill(accountant, float(self.epsilon), float(self.delta))
 
@@ -51,8 +51,8 @@ class Shell(BaseEstimator):
         if given is None:
             raise MissingBoundsError(
                 f"'{name}' must be given: {type(self).__name__}({line}, ...), known without the "
-                "data. diffprivlib would take it from the data and warn; it tells the most extreme "
-                "row."
+                "data. diffprivlib would take it from the data and warn, which reveals "
+                "the most extreme row."
             )
         return given
 

@@ -49,7 +49,7 @@ async def sign_in(request: Request) -> Response:
         shown = bool(request.app.state.sign_on)
         return page(request, "sign_in.html", status=401, single_sign_on=shown, problem=str(error))
     if not is_ours:
-        raise ForbiddenError("The form is not of this site.")
+        raise ForbiddenError("The form is not from this site.")
     if who.scope == "one time":
         office.store.revoke_token(who.name, who.token)
     return session_for(request, who.name)

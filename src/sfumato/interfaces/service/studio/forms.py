@@ -139,7 +139,7 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
     try:
         asked["parameters"] = json.loads(form.get("parameters") or "{}")
     except json.JSONDecodeError:
-        raise InvalidInputError("The settings of the model are no JSON.") from None
+        raise InvalidInputError("The settings of the model are not valid JSON.") from None
     if kind in ("fit", "search"):
         asked["estimator"] = form.get("estimator")
     if kind == "search":
@@ -159,7 +159,7 @@ def _grid(text: str) -> dict[str, list[Any]]:
         name, colon, values = line.partition(":")
         if not colon or not values.strip():
             raise InvalidInputError(
-                "Settings to try are written a line each, such as 'learning_rate: 0.1, 1'."
+                "Settings to try are written one per line, such as 'learning_rate: 0.1, 1'."
             )
         found[name.strip()] = [_value(one.strip()) for one in values.split(",") if one.strip()]
     return found

@@ -75,7 +75,7 @@ async def checked_form(request: Request) -> dict[str, str]:
     who = person_of(office_of(request).store, request.cookies.get(COOKIE, ""), scopes=("session",))
     expected = csrf_token(request.app.state.secret, who.token)
     if not hmac.compare_digest(given.pop("csrf", "").encode(), expected.encode()):
-        raise ForbiddenError("The form is not of this session. Load the page again.")
+        raise ForbiddenError("The form is not from this session. Load the page again.")
     return given
 
 
