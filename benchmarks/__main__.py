@@ -64,8 +64,29 @@ BENCHMARKS = {
     "frontier-cifar": (
         [
             *("bench_frontier", "--data", "cifar10", "--epsilons", "1", "3", "8"),
-            *("--features", "best", "mirrored", "random-process"),
-            *("--name", "margins_frontier_cifar"),
+            *("--features", "best", "--name", "margins_frontier_cifar"),
+        ],
+        True,
+        False,
+        None,
+    ),
+    "frontier-cifar-parts": (
+        [
+            *("bench_frontier", "--data", "cifar10", "--epsilons", "1", "3", "8"),
+            *("--features", "mirrored", "random-process", "--ablation", "best without patches"),
+            *("best without scattering", "best without net", "patches"),
+            *("--name", "margins_frontier_cifar_parts"),
+        ],
+        True,
+        False,
+        None,
+    ),
+    "frontier-tries": (["bench_frontier_tries"], True, True, None),
+    "frontier-steps": (
+        [
+            *("bench_frontier", "--data", "mnist", "--epsilons", "1", "10", "--held-out"),
+            *("--relations", "add_or_remove_one", "--steps", "60", "120", "240"),
+            *("--name", "margins_frontier_steps"),
         ],
         True,
         False,

@@ -246,6 +246,11 @@ def hulls(_: int) -> Iterator[dict[str, Any]]:
         "gpu_s": seconds(lambda: torch.linalg.eigh(small)),
         "processor_s": seconds(lambda: np.linalg.eigh(small.cpu().numpy())),
     }
+    values, weights = torch.rand(63, 2000, 1000, **single), torch.rand(63, 1000, 787, **single)
+    yield {
+        "what": "images of 2000 points, branches of 1000 x 787, one product after the other",
+        "wall_s": seconds(lambda: [a @ b for a, b in zip(values, weights, strict=True)]),
+    }
     for n_rows, width in ((997, 787), (1000, 792)):
         values, weights = (
             torch.rand(63, 2000, n_rows, **single),

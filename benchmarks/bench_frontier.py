@@ -1,19 +1,22 @@
 """The record-level frontier: linear classifiers on fixed image features, everything charged.
 
 SFUMATO_DATA=... python -m benchmarks.bench_frontier [--data mnist ...] [--features hog ...]
-[--runs 5] [--epsilons 0.1 1 3 10] [--name margins_frontier] [--held-out]
+[--runs 5] [--epsilons 0.1 1 3 10] [--steps 240 ...] [--name margins_frontier] [--held-out]
+[--ablation "best without net" ...] [--beside WORDS]
 
 Training rows are all that the files hold, accuracy is on the test rows. Nothing is tuned here: the
 settings are the public rule of `PrivateLinearClassifier`, fixed on held-out training rows of MNIST
 and Fashion-MNIST, and the features "best" of `PrivateImageClassifier`, fixed on those of CIFAR-10.
 With PyTorch and a GPU the same code runs on it. From pixels to predictions takes the sum of the
-four times of a line; the first features of a process wait for the libraries of the GPU.
+four times of a line; the first features of a process wait for the libraries of the GPU. Features
+of an ablation are measured adding or removing a record only; `--beside` notes what else ran there.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import math
 import os
 from collections.abc import Callable
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
 
 from benchmarks.recording import mnist, timed, write
 from sfumato.image_features import (
@@ -88,12 +92,12 @@ def main() -> None:
         train, y, test, y_test, shape = images(data)
         if options.held_out:
             train, y, test, y_test = set_aside(train, y)
-        for features in options.features:
+        for features in [*options.features, *options.ablation]:
             maker = FEATURES[features](shape)
             rows, seconds = timed(lambda m=maker, x=train: _settled(m(x)))
             queries, test_seconds = timed(lambda m=maker, x=test: _settled(m(x)))
-            for relation in options.relations:
-                for epsilon in options.epsilons:
+            for relation in _relations(features, options):
+                for epsilon, steps in itertools.product(options.epsilons, options.steps):
                     numbers.append(
                         {
                             "data": data,
@@ -101,7 +105,9 @@ def main() -> None:
                             "n_features": int(rows.shape[1]),
                             "features_s": seconds["wall_s"],
                             "features_test_s": test_seconds["wall_s"],
-                            **_accuracy(rows, y, queries, y_test, relation, epsilon, options),
+                            **_accuracy(
+                                (rows, y, queries, y_test), relation, epsilon, steps, options
+                            ),
                         }
                     )
                     print(numbers[-1], flush=True)
@@ -112,17 +118,26 @@ def main() -> None:
                     unit="record",
                     delta=DELTA,
                     device=device_name(),
+                    cores_used=cpu_count(),
+                    held_out=options.held_out,
+                    beside=options.beside,
                 )
 
 
+def _relations(features: str, options: argparse.Namespace) -> list[str]:
+    return options.relations[:1] if features in options.ablation else options.relations
+
+
 def _accuracy(
-    rows: Any, y: Any, queries: Any, y_test: Any, relation: str, epsilon: float, options: Any
+    data: tuple[Any, Any, Any, Any], relation: str, epsilon: float, steps: int, options: Any
 ) -> dict[str, Any]:
+    rows, y, queries, y_test = data
     accuracies, fits, predictions = [], [], []
     for _ in range(options.runs):
         model = PrivateLinearClassifier(
             algorithm="noisy-gd",
             whiten=True,
+            n_steps=steps,
             n_components=options.components,
             fit_intercept=False,
             epsilon=epsilon,
@@ -139,6 +154,7 @@ def _accuracy(
         "relation": relation,
         "epsilon": epsilon,
         "components": options.components,
+        "n_steps": steps,
         "runs": options.runs,
         "accuracy": round(float(np.mean(accuracies)), 4),
         "accuracy_std": round(float(np.std(accuracies)), 4),
@@ -152,6 +168,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", default=["mnist", "fashion-mnist"])
     parser.add_argument("--features", nargs="+", default=["hog", "scattering"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1.0, 3.0, 10.0])
+    parser.add_argument("--ablation", nargs="+", default=[])
+    parser.add_argument("--steps", nargs="+", type=int, default=[240])
+    parser.add_argument("--beside", default="nothing else on the GPU")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--components", type=int, default=None)
     parser.add_argument("--relations", nargs="+", default=list(RELATIONS))

@@ -56,7 +56,7 @@ class Tries:
 
     @cache  # noqa: B019
     def patches(
-        self, n_kept: int, n_filters: int = 8192, grid: int = 2, threshold: float = 0.5
+        self, n_kept: int, n_filters: int = 8192, grid: int = 2, threshold: float = 1.0
     ) -> Any:
         usual = patches.GRID, patches.THRESHOLD
         patches.GRID, patches.THRESHOLD = grid, threshold
@@ -115,8 +115,8 @@ def tries(of: Tries) -> dict[str, Any]:
         ],
         "2048 patches": three((1, 1.5, 2), n_filters=2048),
         "4096 patches": three((1, 1.5, 2), n_filters=4096),
-        "threshold 0.25": three((1, 1.5, 2), threshold=0.25),
-        "threshold 1": three((1, 1.5, 2), threshold=1.0),
+        "threshold 0.5": three((1, 1.5, 2), threshold=0.5),
+        "threshold 1.5": three((1, 1.5, 2), threshold=1.5),
         "4096 patches in 3 x 3 cells, 3500 numbers": three(
             (1, 1.5, 2), n_filters=4096, grid=3, patches=3500
         ),

@@ -348,6 +348,7 @@ CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "fabricated_tables_peers": _fabricated_peers,
     "margins_frontier": _frontier,
     "margins_frontier_cifar": _frontier,
+    "margins_frontier_cifar_parts": _frontier,
     "margins_peers_adult": _peers_of("Classifiers on Adult"),
     "margins_peers_mnist": _peers_of("Classifiers on MNIST, 10,000 rows"),
     "moments_mnist": _moments,

@@ -59,7 +59,8 @@ def _rivals(numbers: list[dict[str, Any]]) -> str:
 def _gpu(numbers: dict[str, Any]) -> str:
     return (
         f"Fit {numbers['fit']['wall_s']} s, exact prediction {numbers['predict_exact']['wall_s']} "
-        f"s, accuracy {numbers['accuracy']}, {numbers['peak_gib']} GiB."
+        f"s, both {numbers['fit_and_predict_wall_s']} s, accuracy {numbers['accuracy']}, "
+        f"{numbers['peak_gib']} GiB."
     )
 
 

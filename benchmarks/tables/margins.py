@@ -116,17 +116,25 @@ def _accelerator(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+def _steps(numbers: list[dict[str, Any]]) -> str:
+    columns = ["features", "epsilon", "n_steps", "accuracy", "accuracy_std", "fit_wall_s", "runs"]
+    return (
+        "MNIST, add or remove one, a fifth of the training rows set aside to score on.\n\n"
+        + rows_of(
+            ["features", "epsilon", "steps", "accuracy", "deviation", "fit s", "runs"],
+            [[each[name] for name in columns] for each in numbers],
+        )
+    )
+
+
 def _tries(numbers: list[dict[str, Any]]) -> str:
     epsilons = ["accuracy at 1", "accuracy at 3", "accuracy at 8"]
     return (
         "CIFAR-10, add or remove one, 40,000 training rows, accuracy on 10,000 others of the "
-        "training rows, one run each.\n\n"
+        "training rows.\n\n"
         + rows_of(
-            ["features", "numbers", "epsilon 1", "3", "8", "failed"],
-            [
-                [r["what"], r["n_features"], *(r[e] for e in epsilons), r.get("failed", "")]
-                for r in numbers
-            ],
+            ["features", "numbers", "epsilon 1", "3", "8", "runs"],
+            [[r["what"], r["n_features"], *(r[e] for e in epsilons), r["runs"]] for r in numbers],
         )
     )
 
@@ -195,11 +203,16 @@ def _margins_peers(numbers: list[dict[str, Any]]) -> str:
 SECTIONS: Sections = {
     "margins_frontier": ("Private linear classifiers on image features", _frontier),
     "margins_frontier_cifar": ("Private linear classifiers, CIFAR-10", _frontier),
+    "margins_frontier_cifar_parts": (
+        "Private linear classifiers, CIFAR-10: which features earned what",
+        _frontier,
+    ),
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
     "linear_growth": ("Linear classifiers: which part earned what, and growth", _growth),
     "speed": ("Private linear classifiers beside scikit-learn's: speed", _fits),
     "speed_changes": ("Private linear classifiers: before and after", _changes),
     "accelerator": ("Private linear classifiers on a GPU", _accelerator),
+    "margins_frontier_steps": ("Private linear classifiers: fewer steps", _steps),
     "margins_frontier_cifar_tries": ("CIFAR-10: what was tried on held-out rows", _tries),
     "margins_printed": ("Linear classifiers: DPML and DPDR-DPML as printed", _margins_printed),
     "margins_peers_adult": ("Private classifiers beside others, Adult", _margins_peers),

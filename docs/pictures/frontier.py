@@ -84,14 +84,13 @@ def clothes() -> tuple[dict[str, Curve], dict[str, Curve]]:
 
 def colour() -> tuple[dict[str, Curve], dict[str, Curve]]:
     """All of CIFAR-10: ours, and what others publish."""
-    rows = numbers("margins_frontier_cifar")
+    rows, parts = numbers("margins_frontier_cifar"), numbers("margins_frontier_cifar_parts")
     added = {"relation": "add_or_remove_one"}
     ours = {
-        "linear, both features": curve(rows, features="best", **added),
-        "linear, both, net's coarse grids": curve(rows, features="best, coarse grids", **added),
-        "the same, replace": curve(rows, features="best, coarse grids", relation="replace_one"),
-        "linear, random-process net": curve(rows, features="random-process", **added),
-        "linear, scattering": curve(rows, features="mirrored", **added),
+        "linear, three features": curve(rows, features="best", **added),
+        "the same, replace": curve(rows, features="best", relation="replace_one"),
+        "linear, random-process net": curve(parts, features="random-process", **added),
+        "linear, scattering": curve(parts, features="mirrored", **added),
     }
     return ours, CIFAR
 

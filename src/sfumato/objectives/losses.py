@@ -151,9 +151,14 @@ class SoftmaxLoss(Loss):
         return self.probabilities(scores) - (targets + 1) / 2
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """``p - e_y``, on the host in half the passes over the scores."""
+        """``p - e_y``, in half the passes over the scores."""
         if is_from_another_library(scores):
-            return super().slopes_of(scores, codes)
+            if self.n_scores == 1:
+                return super().slopes_of(scores, codes)
+            xp = namespace_of(scores)
+            classes = xp.arange(self.n_classes, device=scores.device)
+            own = like(scores, codes)[:, None] == classes
+            return self.probabilities(scores) - xp.astype(own, scores.dtype)
         if self.n_scores == 1:
             return expit(scores) - (codes == 1)[:, None]
         slopes = scores - scores.max(axis=1, keepdims=True)
