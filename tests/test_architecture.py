@@ -149,7 +149,7 @@ def test_nothing_is_pickled_and_nothing_private_is_borrowed(path: Path) -> None:
 
 # What a private estimator may say of itself before anything is charged. Nobody overrides what
 # charges, draws or promises.
-HOOKS = {"_check_promise", "_check_rows", "_most_rows", "_public_facts"}
+HOOKS = {"_check_promise", "_most_rows", "_public_facts"}
 
 
 def borrowed_methods(kind: type) -> set[str]:

@@ -27,7 +27,7 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.kernels.arrays import to_numpy
+from sfumato.kernels.arrays import is_from_another_library, to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
 from sfumato.scores import say_in_scores, say_in_searches
 from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
@@ -37,7 +37,7 @@ from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.cells import checked_column, checked_rows
+from sfumato.tables.cells import checked_column, checked_rows, checked_tensor
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.frames import columns_of, is_table, lies_elsewhere
 from sfumato.tables.schema import TableBounds
@@ -84,6 +84,11 @@ class PrivateEstimator(BaseEstimator):
         if score is not None and not hasattr(score, "says_once"):
             cls.score = say_in_scores(score)
         super().__init_subclass__(**options)
+
+    @property
+    def keeps_tensors(self) -> bool:
+        """Whether rows of another array library stay where they are."""
+        return False
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -171,9 +176,15 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} needs all rows in memory with these settings: read the "
                 "table first and give it as a data frame or an array."
             )
-        encoder, X = self._encoder, self._encoded(X)
         # [Q5] zero rows are an error only where the number of rows is public
         is_secret = reset and self._hides_number
+        if is_from_another_library(X) and not lies_elsewhere(X):
+            if self.keeps_tensors:
+                tensor: Any = checked_tensor(self, X, reset=reset, may_be_empty=is_secret)
+                self._check_number(int(tensor.shape[0]) if reset else 0)
+                return tensor  # type: ignore[no-any-return]  # an array like any other
+            X = to_numpy(X)
+        encoder, X = self._encoder, self._encoded(X)
         is_plain = isinstance(self.bounds, Bounds)
         declared = getattr(self.bounds, "n_features", None) if is_plain else encoder.width
         rows = checked_rows(

@@ -19,7 +19,7 @@ from sfumato.functions.sensitivity import (
 )
 from sfumato.kernels import GaussianKernel, KernelExpansion
 from sfumato.objectives.certified import minimise
-from sfumato.objectives.score_losses import HuberHingeLoss, LogisticLoss, Loss, ScoreHuberLoss
+from sfumato.objectives.score_losses import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss
 from sfumato.papers.functions.printed import printed_sobolev_sensitivity
 
 RELATIONS = ["replace_one", "add_or_remove_one"]
@@ -84,7 +84,7 @@ def _random_problem(
 @pytest.mark.parametrize("loss", [HuberHingeLoss(0.02), LogisticLoss(), ScoreHuberLoss(0.02)])
 @pytest.mark.parametrize("regularization", [0.01, 0.1, 1.0])
 def test_neighbours_never_exceed_the_bound_of_minimisers(
-    loss: Loss, regularization: float, rng: np.random.Generator
+    loss: ScoreLoss, regularization: float, rng: np.random.Generator
 ) -> None:
     n, gap = 12, 1e-13
     is_regression = isinstance(loss, ScoreHuberLoss)

@@ -21,10 +21,10 @@ from sfumato.objectives.score_losses import (
     HuberHingeLoss,
     InsensitiveLoss,
     LogisticLoss,
-    Loss,
     ScoreHuberLoss,
+    ScoreLoss,
+    ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
-    SoftmaxLoss,
 )
 from tests.functions.literal import rounded
 
@@ -75,12 +75,14 @@ def test_softmax_agrees_with_scikit_learn(rng: np.random.Generator) -> None:
     codes = features[:, :3].argmax(axis=1)
     oracle = LogisticRegression(C=1 / (2 * 0.02 * len(codes)), fit_intercept=False, tol=1e-10)
     oracle.fit(features, codes)
-    ours = minimise_jointly(features, codes, 3, SoftmaxLoss(), regularization=0.02, tolerance=1e-14)
+    ours = minimise_jointly(
+        features, codes, 3, ScoreSoftmaxLoss(), regularization=0.02, tolerance=1e-14
+    )
     np.testing.assert_allclose(ours.coefficients, oracle.coef_.T, atol=1e-4)
 
 
 def objective(
-    features: np.ndarray, y: np.ndarray, loss: Loss, regularization: float, w: np.ndarray
+    features: np.ndarray, y: np.ndarray, loss: ScoreLoss, regularization: float, w: np.ndarray
 ) -> float:
     scores = features @ w
     if isinstance(loss, LogisticLoss):
@@ -95,7 +97,7 @@ def objective(
 
 
 def certified(
-    features: np.ndarray, y: np.ndarray, loss: Loss, regularization: float, w: np.ndarray
+    features: np.ndarray, y: np.ndarray, loss: ScoreLoss, regularization: float, w: np.ndarray
 ) -> tuple[Objective, Minimiser]:
     P = Objective(
         FeatureRows.of(features),
@@ -110,7 +112,7 @@ def certified(
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("regularization", [0.3, 0.01])
 def test_the_gap_bounds_the_excess_and_the_distance(
-    loss: Loss, regularization: float, rng: np.random.Generator
+    loss: ScoreLoss, regularization: float, rng: np.random.Generator
 ) -> None:
     """The certificate of a rough solution against a solution a thousand times finer."""
     features, y = problem(rng, 60)
@@ -140,9 +142,9 @@ def test_more_features_than_rows(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(features @ ours.coefficients, small @ other.coefficients, atol=1e-3)
 
 
-@pytest.mark.parametrize("loss", [SoftmaxLoss(), SmoothMaxHingeLoss()])
+@pytest.mark.parametrize("loss", [ScoreSoftmaxLoss(), SmoothMaxHingeLoss()])
 def test_joint_minimisers_reach_their_gap(
-    loss: SoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
+    loss: ScoreSoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
 ) -> None:
     features, _ = problem(rng)
     codes = features[:, :4].argmax(axis=1)
@@ -178,7 +180,7 @@ def hard_problem(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("regularization", [0.1, 1e-3])
 def test_accelerated_steps_arrive_in_the_number_of_the_theorem(
-    loss: Loss, regularization: float, rng: np.random.Generator
+    loss: ScoreLoss, regularization: float, rng: np.random.Generator
 ) -> None:
     """From zero, and from a point far off; `accelerated` itself counts the steps."""
     for features, y in (problem(rng, 60), hard_problem(rng)):
@@ -196,7 +198,7 @@ def test_accelerated_steps_arrive_in_the_number_of_the_theorem(
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_the_tolerance_is_reached_when_the_quick_method_is_not(
-    loss: Loss, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    loss: ScoreLoss, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features, y = problem(rng)
     settings = {"regularization": 0.01, "tolerance": 1e-12}
@@ -213,9 +215,9 @@ def test_the_tolerance_is_reached_when_the_quick_method_is_not(
     assert minimise(features, y, loss, **settings).gap <= 1e-12
 
 
-@pytest.mark.parametrize("loss", [SoftmaxLoss(), SmoothMaxHingeLoss()])
+@pytest.mark.parametrize("loss", [ScoreSoftmaxLoss(), SmoothMaxHingeLoss()])
 def test_joint_losses_reach_the_tolerance_without_the_quick_method(
-    loss: SoftmaxLoss | SmoothMaxHingeLoss,
+    loss: ScoreSoftmaxLoss | SmoothMaxHingeLoss,
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -230,7 +232,7 @@ def test_joint_losses_reach_the_tolerance_without_the_quick_method(
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_directions_that_hardly_vary_count(loss: Loss, rng: np.random.Generator) -> None:
+def test_directions_that_hardly_vary_count(loss: ScoreLoss, rng: np.random.Generator) -> None:
     """The certificate sees them, so the search may not leave them out."""
     features, y = problem(rng)
     features[:, -3:] *= 1e-8
@@ -238,7 +240,7 @@ def test_directions_that_hardly_vary_count(loss: Loss, rng: np.random.Generator)
     assert minimise(features, y, loss, regularization=0.01, tolerance=tolerance).gap <= tolerance
     codes = features[:, :3].argmax(axis=1)
     joint = minimise_jointly(
-        features, codes, 3, SoftmaxLoss(), regularization=0.01, tolerance=tolerance
+        features, codes, 3, ScoreSoftmaxLoss(), regularization=0.01, tolerance=tolerance
     )
     assert joint.gap <= tolerance
 
@@ -246,7 +248,7 @@ def test_directions_that_hardly_vary_count(loss: Loss, rng: np.random.Generator)
 @pytest.mark.parametrize("regularization", [1e-2, 1e-6])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_the_rounding_of_a_gradient_is_within_what_is_allowed_for(
-    loss: Loss, regularization: float, rng: np.random.Generator
+    loss: ScoreLoss, regularization: float, rng: np.random.Generator
 ) -> None:
     """Against extended precision, at points as long as a minimiser can be."""
     features = np.abs(rng.normal(size=(300, 1500)))

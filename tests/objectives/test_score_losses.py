@@ -12,10 +12,10 @@ from sfumato.objectives.score_losses import (
     HuberHingeLoss,
     InsensitiveLoss,
     LogisticLoss,
-    Loss,
     ScoreHuberLoss,
+    ScoreLoss,
+    ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
-    SoftmaxLoss,
 )
 from tests.functions.literal import rounded
 
@@ -69,9 +69,9 @@ def test_smoothness_bounds_how_slopes_change(name: str, one: float, other: float
     assert abs(slopes[0] - slopes[1]) <= loss.smoothness * abs(one - other) + 1e-12
 
 
-@pytest.mark.parametrize("loss", [SoftmaxLoss(), SmoothMaxHingeLoss()])
+@pytest.mark.parametrize("loss", [ScoreSoftmaxLoss(), SmoothMaxHingeLoss()])
 def test_joint_smoothness_bounds_how_slopes_change(
-    loss: SoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
+    loss: ScoreSoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
 ) -> None:
     shares = []
     for _ in range(300):
@@ -95,9 +95,9 @@ def test_rounded_losses_stay_near_those_with_kinks() -> None:
         assert excess.max() <= 0.01 + 1e-12
 
 
-@pytest.mark.parametrize("loss", [SoftmaxLoss(), SmoothMaxHingeLoss()])
+@pytest.mark.parametrize("loss", [ScoreSoftmaxLoss(), SmoothMaxHingeLoss()])
 def test_joint_losses_have_the_gradient_they_state(
-    loss: SoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
+    loss: ScoreSoftmaxLoss | SmoothMaxHingeLoss, rng: np.random.Generator
 ) -> None:
     for _ in range(50):
         code = rng.integers(4, size=1)
@@ -115,7 +115,7 @@ def test_joint_losses_have_the_gradient_they_state(
 
 def test_joint_losses_attain_their_lipschitz_constant() -> None:
     wrong = np.array([[-20.0, 20.0, 0.0]])
-    for loss in (SoftmaxLoss(), SmoothMaxHingeLoss()):
+    for loss in (ScoreSoftmaxLoss(), SmoothMaxHingeLoss()):
         slope = loss.value_and_slope(wrong, np.array([0]))[1]
         assert np.linalg.norm(slope) == pytest.approx(np.sqrt(2), rel=1e-6)
 
@@ -131,4 +131,4 @@ def test_smooth_max_hinge_is_the_hinge_of_the_best_wrong_class(rng: np.random.Ge
 
 def test_a_loss_must_say_its_slope() -> None:
     with pytest.raises(TypeError):
-        Loss()  # type: ignore[abstract]
+        ScoreLoss()  # type: ignore[abstract]

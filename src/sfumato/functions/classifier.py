@@ -18,9 +18,9 @@ from sfumato.objectives.feature_rows import FeatureRows
 from sfumato.objectives.score_losses import (
     HuberHingeLoss,
     LogisticLoss,
-    Loss,
+    ScoreLoss,
+    ScoreSoftmaxLoss,
     SmoothMaxHingeLoss,
-    SoftmaxLoss,
 )
 from sfumato.storage.forms import Form, labels, one_of, one_score_for_two
 from sfumato.tables.bounds import Bounds
@@ -31,12 +31,12 @@ __all__ = ["PrivateKernelClassifier"]
 
 Array = NDArray[np.float64]
 
-BINARY: dict[str, Loss] = {
+BINARY: dict[str, ScoreLoss] = {
     "hinge": HuberHingeLoss(band=0.02),
     "huber": HuberHingeLoss(),
     "logistic": LogisticLoss(),
 }
-JOINT: dict[str, VectorLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": SoftmaxLoss()}
+JOINT: dict[str, VectorLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -208,7 +208,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     def _check_stored(self, sizes: dict[str, int]) -> None:
         one_score_for_two(sizes)
 
-    def _loss(self) -> Loss | VectorLoss:
+    def _loss(self) -> ScoreLoss | VectorLoss:
         return (BINARY if len(self.classes_) == 2 else BINARY | JOINT)[self.loss]
 
     def _lipschitz(self) -> float:

@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.objectives.certified import minimise
-from sfumato.objectives.score_losses import InsensitiveLoss, Loss, ScoreHuberLoss
+from sfumato.objectives.score_losses import InsensitiveLoss, ScoreHuberLoss, ScoreLoss
 from sfumato.storage.forms import Form, refuse
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_numbers, checked_column
@@ -22,7 +22,7 @@ __all__ = ["PrivateKernelRegressor"]
 
 Array = NDArray[np.float64]
 
-LOSSES: dict[str, Loss] = {
+LOSSES: dict[str, ScoreLoss] = {
     "absolute": ScoreHuberLoss(band=0.02),
     "epsilon_insensitive": InsensitiveLoss(),
     "huber": ScoreHuberLoss(),

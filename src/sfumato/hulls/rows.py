@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.kernels.arrays import Array, is_from_another_library, moderate, namespace_of, to_numpy
+from sfumato.tables.cells import checked_tensor
 
 __all__ = [
     "PRECISIONS",
@@ -30,7 +31,10 @@ PRECISIONS = ("float64", "float32")
 def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
     """Give `X` as finite rows: an ndarray, or a tensor where a tensor was given."""
     if is_from_another_library(X):
-        return _check_foreign(estimator, X, reset=reset)
+        tensor = checked_tensor(estimator, X, reset=reset)
+        if not bool(namespace_of(X).all(namespace_of(X).isfinite(tensor))):
+            raise InvalidInputError("Input X contains NaN or infinity.")
+        return tensor
     try:
         return validate_data(estimator, X, reset=reset, dtype=FLOATS)
     except ValueError as error:
@@ -77,23 +81,3 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
     return str(value)
-
-
-def _check_foreign(estimator: Any, X: Array, *, reset: bool) -> Array:
-    xp = namespace_of(X)
-    if X.ndim != 2 or 0 in X.shape:
-        raise InvalidInputError(
-            f"Rows must form a 2-D array with data. Got shape {tuple(X.shape)}."
-        )
-    if not xp.isdtype(X.dtype, "real floating"):
-        X = xp.astype(X, xp.float64)
-    if not bool(xp.all(xp.isfinite(X))):
-        raise InvalidInputError("Input X contains NaN or infinity.")
-    if reset:
-        estimator.n_features_in_ = int(X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise InvalidInputError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
-    return X

@@ -17,7 +17,6 @@ from sfumato.kernels.arrays import (
     is_accelerated,
     is_from_another_library,
     like,
-    namespace_of,
     on_the_host,
     to_numpy,
 )
@@ -334,26 +333,10 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             scores[part] = to_numpy(row_map(into_ball(rows[part, :])) @ weights)
         return scores
 
-    def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
-        if lies_elsewhere(X):
-            return super()._check_rows(X, reset=reset)
-        stays = self.algorithm == "noisy-gd" and not getattr(self.bounds, "has_ranges", False)
-        if not (is_from_another_library(X) and stays):
-            rows = to_numpy(X) if is_from_another_library(X) else X
-            return super()._check_rows(rows, reset=reset)
-        is_secret = reset and Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
-        if X.ndim != 2 or 0 in X.shape[is_secret:]:
-            raise InvalidInputError(f"Rows must form a 2-D array. Got {X.ndim} dimensions.")
-        if reset:
-            self._check_number(int(X.shape[0]))
-            self.n_features_in_ = int(X.shape[1])
-        elif X.shape[1] != self.n_features_in_:
-            raise InvalidInputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        xp = namespace_of(X)
-        return X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float64)
+    @property
+    def keeps_tensors(self) -> bool:
+        """Whether rows of another array library stay where they are."""
+        return self.algorithm == "noisy-gd" and not getattr(self.bounds, "has_ranges", False)
 
     # Settings -------------------------------------------------------------------------------
 

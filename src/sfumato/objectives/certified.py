@@ -22,7 +22,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import minimize
 
 from sfumato.objectives.feature_rows import FeatureRows
-from sfumato.objectives.score_losses import Loss
+from sfumato.objectives.score_losses import ScoreLoss
 
 __all__ = [
     "Minimiser",
@@ -125,7 +125,7 @@ def accelerated(objective: Objective, start: Minimiser, tolerance: float) -> Min
 def minimise(
     features: Array | FeatureRows,
     y: Array,
-    loss: Loss,
+    loss: ScoreLoss,
     *,
     regularization: float,
     tolerance: float,

@@ -19,16 +19,16 @@ __all__ = [
     "HuberHingeLoss",
     "InsensitiveLoss",
     "LogisticLoss",
-    "Loss",
     "ScoreHuberLoss",
+    "ScoreLoss",
+    "ScoreSoftmaxLoss",
     "SmoothMaxHingeLoss",
-    "SoftmaxLoss",
 ]
 
 Array = NDArray[np.float64]
 
 
-class Loss(ABC):
+class ScoreLoss(ABC):
     """A loss of one score per row; labels are -1 and 1, targets lie in [-1, 1]."""
 
     lipschitz: ClassVar[float] = 1.0
@@ -48,7 +48,7 @@ class Loss(ABC):
 
 
 @dataclass(frozen=True)
-class HuberHingeLoss(Loss):
+class HuberHingeLoss(ScoreLoss):
     """Zero beyond ``1 + h``, linear below ``1 - h``, a parabola between; h is `band`.
 
     It exceeds the hinge ``max(0, 1 - y t)`` by at most ``h/4``.
@@ -70,7 +70,7 @@ class HuberHingeLoss(Loss):
         return _inside((1 + self.band - y * scores) / (2 * self.band), 0.0, 1.0) * self.smoothness
 
 
-class LogisticLoss(Loss):
+class LogisticLoss(ScoreLoss):
     """``log(1 + exp(-y t))``."""
 
     @property
@@ -88,7 +88,7 @@ class LogisticLoss(Loss):
 
 
 @dataclass(frozen=True)
-class ScoreHuberLoss(Loss):
+class ScoreHuberLoss(ScoreLoss):
     """``r²/2b`` for residuals within b = `band`, ``|r| - b/2`` beyond."""
 
     band: float = 0.1
@@ -108,7 +108,7 @@ class ScoreHuberLoss(Loss):
 
 
 @dataclass(frozen=True)
-class InsensitiveLoss(Loss):
+class InsensitiveLoss(ScoreLoss):
     """``max(0, |t - y| - b)``, b = `insensitive`, with parabolas within h = `band` of its kinks."""
 
     insensitive: float = 0.1
@@ -135,7 +135,7 @@ class InsensitiveLoss(Loss):
 # Several scores a row -----------------------------------------------------------------------------
 
 
-class SoftmaxLoss:
+class ScoreSoftmaxLoss:
     """``log sum_c exp(t_c) - t_y``: √2-Lipschitz in the vector of scores."""
 
     lipschitz = float(np.sqrt(2))

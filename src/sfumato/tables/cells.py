@@ -25,6 +25,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from sfumato.exceptions import InvalidInputError, InvalidTypeError
+from sfumato.kernels.arrays import namespace_of
 
 __all__ = [
     "as_cells",
@@ -34,6 +35,7 @@ __all__ = [
     "cells_of",
     "checked_column",
     "checked_rows",
+    "checked_tensor",
     "real_text",
 ]
 
@@ -275,6 +277,22 @@ def checked_rows(
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
     return rows
+
+
+def checked_tensor(estimator: Any, X: Any, *, reset: bool, may_be_empty: bool = False) -> Any:
+    """Do as `checked_rows` with an array of another library, which stays where it is."""
+    if X.ndim != 2 or 0 in X.shape[may_be_empty:]:
+        shape = ("n", *X.shape[1:]) if may_be_empty else tuple(X.shape)
+        raise InvalidInputError(f"Rows must form a 2-D array with data. Got shape {shape}.")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InvalidInputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    xp = namespace_of(X)
+    return X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float64)
 
 
 def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
