@@ -197,6 +197,20 @@ def test_a_read_only_ledger_can_be_read_and_not_charged(
     assert charges(path) == 1
 
 
+def test_a_second_name_is_refused_while_it_is_there(tmp_path):
+    """SQLite would not find the journal of a killed writer under it, and could undo charges."""
+    path, link, other = (tmp_path / name for name in ("budget.db", "link.db", "other.db"))
+    Ledger(path).create("rows", epsilon=1.0).charge(CENT)
+    link.symlink_to(path)
+    Ledger(link).dataset("rows").charge(CENT)
+    os.link(path, other)
+    for place in (path, link, other):
+        with pytest.raises(LedgerError, match="hard link"):
+            Ledger(place).dataset("rows").charge(CENT)
+    other.unlink()
+    assert Ledger(path).dataset("rows").spent() == pytest.approx(0.02)
+
+
 def test_a_file_without_permission(open_folder, in_child):
     path = open_folder / "budget.db"
     budget = Ledger(path).create("rows", epsilon=1.0)

@@ -273,7 +273,18 @@ class Database:
 
     def _file(self, mode: str, timeout: float) -> sqlite3.Connection:
         assert self.path is not None  # noqa: S101 - a database in memory is always open
+        self._refuse_second_name(self.path)
         return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
+
+    def _refuse_second_name(self, path: Path) -> None:
+        """Refuse a hard link: SQLite looks for a journal beside the name that it was given."""
+        with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
+            if path.is_file() and path.stat().st_nlink > 1:
+                raise self._words.error(
+                    f"The {self._words.thing} at {self.shown} has another name too, by a hard "
+                    "link: after a crash, what was written under one name could be lost under "
+                    "the other. Remove the other name; a symbolic link does no harm."
+                )
 
     def _prepare(self, connection: sqlite3.Connection, timeout: float) -> None:
         """Make a file's commits survive a power cut."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,6 +180,42 @@ def test_signatures_of_strangers_do_not_count() -> None:
     forged = dict.fromkeys(group.names, one) | {f"stranger-{i}": one for i in range(9)}
     with pytest.raises(FederationError, match="1 parties have signed"):
         members[group.names[0]].reveal(forged)
+
+
+NO_MESSAGES: list[Any] = [None, 7, "text", "00" * 32, b"\xff", [], {}, {"x": 1}, float("nan")]
+
+
+def test_messages_of_another_form_are_refused_in_our_own_words() -> None:
+    """Of a lying coordinator, or of a lying party to the coordinator."""
+    group = Group(4)
+    members = group.members(group.agreement(dropouts=1))
+    first = members["party-00"]
+    session = shared(members)
+    for odd in NO_MESSAGES:
+        for adverts in (odd, {**session.adverts, "party-01": odd}, {**session.adverts, None: odd}):
+            with pytest.raises(FederationError):
+                first.share(adverts)
+        boxes = session.boxes_for("party-00")
+        for given in (odd, {**boxes, "party-01": odd}, {**boxes, 3: odd}):
+            with pytest.raises(FederationError):
+                first.mask(given, group.cells["party-00"])
+    session = masked(group, members)
+    listed = session.included()
+    for odd in NO_MESSAGES:
+        with pytest.raises(FederationError):
+            first.confirm(odd)
+    signatures = {name: member.confirm(listed) for name, member in members.items()}
+    shares = {name: member.reveal(signatures) for name, member in members.items()}
+    for odd in NO_MESSAGES:
+        with pytest.raises(FederationError):
+            first.reveal(odd)
+        for given in (odd, {**shares, "party-09": odd}, {**shares, "party-01": {"seeds": odd}}):
+            with contextlib.suppress(FederationError):  # enough others may have given theirs
+                assert np.array_equal(session.total(given), group.plain(listed))
+    for odd in NO_MESSAGES:
+        session.masked["party-03"] = odd
+        with pytest.raises(FederationError):
+            session.included()
 
 
 def test_steps_out_of_order_are_refused() -> None:

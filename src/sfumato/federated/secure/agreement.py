@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from sfumato.exceptions import FederationError
 
-__all__ = ["GRACEFUL_NEIGHBOURS", "MODULUS_BITS", "Agreement", "canonical", "digest"]
+__all__ = ["GRACEFUL_NEIGHBOURS", "MODULUS_BITS", "Agreement", "canonical", "digest", "step"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MODULUS_BITS = 64
 GRACEFUL_NEIGHBOURS = 16  # a party has masks with so many others, or with all if there are fewer
@@ -197,3 +200,20 @@ def canonical(value: Any) -> bytes:
 def digest(value: Any) -> str:
     """Digest of a JSON value."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def step(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a step of the protocol refuse messages that have not the form of one."""
+
+    @wraps(function)
+    def refusing(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*args, **options)
+        except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+            if isinstance(error, FederationError):
+                raise
+            raise FederationError(
+                f"What was sent for '{function.__name__}' is no message of a secure sum."
+            ) from None
+
+    return refusing

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
-from sfumato.federated.secure.agreement import Agreement
+from sfumato.federated.secure.agreement import Agreement, step
 from sfumato.federated.secure.identity import add_mask, public_of
 from sfumato.federated.secure.member import (
     Advert,
@@ -55,6 +55,7 @@ class SumCoordinator:
         self._require(self.boxes, "sent shares")
         return {sender: boxes[name] for sender, boxes in self.boxes.items() if sender != name}
 
+    @step
     def included(self) -> list[str]:
         """Give the parties whose masked numbers have come.
 
@@ -69,6 +70,7 @@ class SumCoordinator:
                 raise FederationError(f"{name} sent numbers of another shape or type.")
         return sorted(self.masked)
 
+    @step
     def total(self, shares: Mapping[str, Mapping[str, Any]]) -> NDArray[np.int64]:
         """Take the masks off.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
-from sfumato.federated.secure.agreement import Agreement, canonical, digest
+from sfumato.federated.secure.agreement import Agreement, canonical, digest, step
 from sfumato.federated.secure.identity import (
     Identity,
     add_mask,
@@ -133,6 +133,7 @@ class Member:
         text = advert_text(self.agreement, self.name, keys)
         return {**keys, "signature": self._identity.sign(text)}
 
+    @step
     def share(self, adverts: Mapping[str, Advert]) -> dict[str, str]:
         """Check everybody's keys and give a sealed share of the own secrets to each.
 
@@ -170,6 +171,7 @@ class Member:
         self._asked["share"] = digest(dict(adverts))
         return dict(boxes)
 
+    @step
     def mask(self, boxes: Mapping[str, str], cells: NDArray[np.int64]) -> Words:
         """Take the others' shares and give the own numbers under masks.
 
@@ -217,6 +219,7 @@ class Member:
         self._asked["mask"] = digest(dict(boxes))
         return words.copy()
 
+    @step
     def confirm(self, included: Sequence[str]) -> str:
         """Sign the list of parties whose numbers are in the sum.
 
@@ -255,6 +258,7 @@ class Member:
         self._asked["confirm"] = digest(listed)
         return self._identity.sign(text)
 
+    @step
     def reveal(self, signatures: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Give the shares that take the masks off the total, once enough have signed its list.
 
@@ -334,15 +338,15 @@ class Member:
             raise FederationError("Shares were changed on their way, or are for others.")
         return {"seed": text[:SHARE_BYTES].hex(), "key": text[SHARE_BYTES:].hex()}
 
-    def _require_step(self, step: str, *, after: str) -> None:
+    def _require_step(self, asked: str, *, after: str) -> None:
         if after not in self._asked:
-            raise FederationError(f"{self.name} refuses: '{step}' was asked for before '{after}'.")
+            raise FederationError(f"{self.name} refuses: '{asked}' was asked for before '{after}'.")
 
-    def _require_new(self, step: str, message: Any) -> None:
+    def _require_new(self, asked: str, message: Any) -> None:
         """Refuse a step that was answered to another message."""
-        if step in self._asked and self._asked[step] != digest(message):
+        if asked in self._asked and self._asked[asked] != digest(message):
             raise FederationError(
-                f"{self.name} refuses: '{step}' was answered before, differently."
+                f"{self.name} refuses: '{asked}' was answered before, differently."
             )
 
 
