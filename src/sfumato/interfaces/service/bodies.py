@@ -127,7 +127,7 @@ _LABELS = "All possible labels of the target."
 _ABOUT = {"labels": _LABELS} | {
     name: " ".join(text.split())
     for names, text in re.findall(
-        r"(?m)^    ([\w, ]+?)(?: : .*)?\n((?:        .*\n)+)", Column.__doc__ or ""
+        r"(?m)^    ([a-z_, ]+)(?: \(.*\))?: (.*\n(?:        .*\n)*)", Column.__doc__ or ""
     )
     for name in names.split(", ")
 }
