@@ -115,6 +115,9 @@ MISTAKES = [
     "predict model.sfumato patients.csv -o out.csv --keep colour",
     "fabricate patients.csv --epsilon 1 --bounds bounds.toml -o out.csv.gz",
     "fabricate patients.csv --epsilon 1 --bounds bounds.toml -o out.csv --rows 0",
+    "fabricate patients.csv --epsilon 1 --bounds bounds.toml -o patients.csv --force",
+    "predict model.sfumato patients.csv -o folder/../patients.csv --force",
+    "predict model.sfumato semicolons.csv -o out.csv",
     "guarantee patients.csv",
     "report nothing.sfumato -o out.html",
     "report model.sfumato -o out.pdf",
@@ -165,6 +168,7 @@ def write_what_is_wrong() -> None:
         "noise.xlsx": b"Zebedee" * 99,
         "noise.sqlite": b"Zebedee" * 99,
         "latin.csv": "größe,ill\n1,no\n".encode("cp1252"),
+        "semicolons.csv": b"age;pressure;ward\n50;80;east\n",
         "short.csv": b"age,ill\n50,no\n",
         "one.csv": b"age,ill\n50,no\n60,no\n",
     }

@@ -172,7 +172,8 @@ def test_the_command() -> None:
 
 
 def test_a_number_is_planned_in_its_own_units(tmp_path: Path) -> None:
-    facts = {"age": (0, 100), "town": ["a", "b"], "pay": (0, 5000)}
+    day = {"lower": "2019-01-01", "upper": "2025-01-01", "parts": ["year", "month"]}
+    facts = {"age": (0, 100), "town": ["a", "b"], "day": day, "pay": (0, 5000)}
     TableBounds.from_dict(facts, target="pay").write(tmp_path / "bounds.toml")
     words = ["plan", "--rows", 500, "--bounds", tmp_path / "bounds.toml", "--epsilon", 1]
     told = done(*words, "--models", "linear")

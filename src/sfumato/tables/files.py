@@ -28,7 +28,7 @@ from sfumato.tables.lines import (
     opened,
 )
 from sfumato.tables.stores import STORES, Store, opened_store, place_of
-from sfumato.tables.text import PLAIN_TEXT, TextFormat, encoding_of, sniffed
+from sfumato.tables.text import DELIMITERS, PLAIN_TEXT, TextFormat, encoding_of, sniffed
 
 __all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
 
@@ -343,8 +343,22 @@ class TableFile:
             if name not in self.schema.names:
                 raise InvalidInputError(
                     f"The table '{self.path}' has no column {name!r}. It has: "
-                    f"{_listed(self.schema.names)}.{_without_names(self.schema.names)}"
+                    f"{_listed(self.schema.names)}.{self._other_header()}"
                 )
+
+    def _other_header(self) -> str:
+        """Give a hint where what should be names of columns looks like something else."""
+        names = self.schema.names
+        if self.format == "csv" and len(names) == 1:
+            others = [d for d in DELIMITERS if d != self.text.delimiter and d in names[0]]
+            if others:
+                return (
+                    f" It is read with the delimiter {self.text.delimiter!r}; '--read "
+                    f"delimiter={others[0]}' reads it with another one."
+                )
+        if len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names):
+            return ""
+        return " The first line of a table must hold the names of its columns."
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
@@ -381,13 +395,6 @@ class TableFile:
         if "changed from" in message:
             return f"{start}: a column holds values of several types.{line}"
         return f"{start}: it is damaged, or has a different format from what its name says.{line}"
-
-
-def _without_names(names: Sequence[str]) -> str:
-    """Give a hint where what should be names of columns looks like something else."""
-    if len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names):
-        return ""
-    return " The first line of a table must hold the names of its columns."
 
 
 def _with_groups(table: Any, text: TextFormat) -> Any:

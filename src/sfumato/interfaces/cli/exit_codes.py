@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -37,6 +37,7 @@ __all__ = [
     "allow_replacing",
     "expect",
     "leave",
+    "note_parameters",
     "plain_errors",
     "plain_interrupts",
     "watch",
@@ -80,6 +81,7 @@ def _listen_to_interrupts() -> None:
 _budgets: list[tuple[Any, int]] = []
 _outputs: dict[Path, int | None] = {}
 _forced: list[bool] = []
+_given: list[Any] = []  # what the parameters of the command were set to
 
 
 @contextmanager
@@ -88,6 +90,7 @@ def plain_interrupts() -> Iterator[None]:
     _budgets.clear()
     _outputs.clear()
     _forced.clear()
+    _given.clear()
     try:
         yield
     except KeyboardInterrupt:
@@ -104,16 +107,41 @@ def allow_replacing(wanted: bool) -> None:
     _forced.append(wanted)
 
 
+def note_parameters(values: Iterable[Any]) -> None:
+    """Remember what a command was given, so that none of its inputs is replaced."""
+    _given.extend(values)
+
+
 def expect(output: Path) -> None:
     """Remember an output before it is written; refuse to replace one unless --force was given.
 
     An interruption says whether it was written.
     """
+    if _is_read(output):
+        raise InvalidInputError(f"The output '{output}' is also an input. Choose another name.")
     if output.exists() and not any(_forced):
         raise InvalidInputError(
             f"The output '{output}' exists. Choose another name, or replace it with '--force'."
         )
     _outputs[output] = _written_at(output)
+
+
+def _is_read(output: Path) -> bool:
+    """Whether the command was given this file a second time: as what it reads."""
+    values = [each for value in _given for each in (value if _is_many(value) else [value])]
+    files = [Path(each) for each in values if isinstance(each, str | Path)]
+    return sum(_is_same(file, output) for file in files) > 1
+
+
+def _is_many(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_same(file: Path, other: Path) -> bool:
+    try:
+        return file.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 def _written_at(path: Path) -> int | None:

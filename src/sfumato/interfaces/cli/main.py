@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import sfumato
-from sfumato.interfaces.cli.exit_codes import allow_replacing, plain_interrupts
+from sfumato.interfaces.cli.exit_codes import allow_replacing, note_parameters, plain_interrupts
 
 __all__ = ["app"]
 
@@ -63,12 +64,18 @@ class LateCommands(TyperGroup):
         command.name = cmd_name
         for each in getattr(command, "commands", {"": command}).values():
             _offer_force(each)
+            each.invoke = partial(_noting, each.invoke)
         return command
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an interruption ends it with one line."""
         with plain_interrupts():
             return super().invoke(ctx)
+
+
+def _noting(invoke: Any, context: Any) -> Any:
+    note_parameters(context.params.values())
+    return invoke(context)
 
 
 def _offer_force(command: Any) -> None:

@@ -111,8 +111,9 @@ def plan(
 def _range(column: Any) -> tuple[float, float] | None:
     """Give the public range of a column of numbers."""
     record = {} if column is None else column.to_record()
-    if "lower" in record and "upper" in record:
-        return float(record["lower"]), float(record["upper"])
+    lower, upper = record.get("lower"), record.get("upper")
+    if isinstance(lower, int | float) and isinstance(upper, int | float):  # else days
+        return float(lower), float(upper)
     return None
 
 
