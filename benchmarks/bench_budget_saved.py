@@ -16,7 +16,6 @@ from benchmarks.recording import timed, write
 from sfumato import Bounds, PrivateMeanCurve
 from sfumato.accounting import epsilon_spent
 from sfumato.events import BoundedRangeEvent, PureEvent, RepeatedEvent
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.functions.bandwidth import normal_rule, private_spreads, spread_mechanisms
 from sfumato.functions.domain import Domain
 from sfumato.functions.fourier import FourierFeatures
@@ -27,6 +26,7 @@ from sfumato.mechanisms import EntryMechanism, ExponentialMechanism, GaussianMec
 from sfumato.moments.moments import CONSTANT
 from sfumato.objectives.losses import HuberLoss
 from sfumato.sums.gradients import GradientSum
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.statistics import ClassMoments, MeanAndSquares
 
 SEED, RUNS, DRAWS = 0, 5, 200
@@ -72,7 +72,7 @@ def mean_of_rows() -> dict[str, Any]:
 def entries() -> Iterator[dict[str, Any]]:
     """Noise on columns of widths 1 and 100, in their own units, a change of 1 protected."""
     widths, d = np.array([1.0, 100.0]), 1.0
-    scale = PublicScale(Bounds(lower=[0.0, 0.0], upper=widths.tolist()), 2)
+    scale = IntoUnitCube(Bounds(lower=[0.0, 0.0], upper=widths.tolist()), 2)
     units = scale.entry_units(d)
     mechanism = EntryMechanism.calibrate(
         entry_bound=d, epsilon=1.0, rounding=scale.entry_rounding(d)

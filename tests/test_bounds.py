@@ -11,8 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.fabrication.public_rules import PublicScale
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 
 ANY_ROWS = arrays(
     float,
@@ -167,5 +166,5 @@ def test_the_widest_and_narrowest_boxes_warn_of_no_row(corners: tuple[float, flo
         for block in (rows, rows[:1], rows[2:]):
             inside = IntoUnitBall(bounds, 2)(block)
             assert np.linalg.norm(inside, axis=1).max() <= 1.0
-            scaled = PublicScale(bounds, 2).scaled(block)
+            scaled = IntoUnitCube(bounds, 2).scaled(block)
             assert ((scaled >= 0) & (scaled <= 1)).all()

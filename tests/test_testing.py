@@ -11,8 +11,8 @@ import pytest
 
 from sfumato import Bounds, Fabricator, PrivateMoments
 from sfumato.accounting.receipt import prepay
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
 from sfumato.testing.inspection import holds_a_row, leaves
@@ -168,19 +168,19 @@ def test_taint_test_names_what_is_tainted() -> None:
 # Unit "entry" -----------------------------------------------------------------------------------
 
 CUBE = Bounds(lower=-1.0, upper=1.0)
-HONEST_ENTRIES = PublicScale.scaled_entries
+HONEST_ENTRIES = IntoUnitCube.scaled_entries
 
 
-def mixes_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+def mixes_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
     """Scale each row by its length: an entry moves its neighbours."""
     return HONEST_ENTRIES(scale, X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1))
 
 
-def stretches_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+def stretches_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
     return 1.5 * HONEST_ENTRIES(scale, X)
 
 
-def squeezes_entries(scale: PublicScale, X: np.ndarray) -> np.ndarray:
+def squeezes_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
     return 0.5 * HONEST_ENTRIES(scale, X)
 
 
@@ -198,7 +198,7 @@ def test_an_entry_that_moves_too_much_is_caught(
     model = _smoothed(entry_bound)
     case = PrivateCase(model, X, Y)
     c.check_sensitivity(case)
-    monkeypatch.setattr(PublicScale, "scaled_entries", fault)
+    monkeypatch.setattr(IntoUnitCube, "scaled_entries", fault)
     with pytest.raises(AssertionError, match="sensitivity"):
         c.check_sensitivity(case)
 

@@ -20,13 +20,13 @@ from sfumato.exceptions import (
 )
 from sfumato.fabrication.engines import BranchedRows
 from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier, usual_samples
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.mechanisms.base import taped
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
 from sfumato.papers.hulls import PrintedAffineHullClassifier
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
@@ -94,7 +94,7 @@ def test_lifted_hulls_measure_as_in_their_coordinates(three: Data) -> None:
     again = a_model(epsilon=5.0, bounds=bounds)
     with seeded_noise(0):
         gaussians = again._release_gaussians(
-            PublicScale(bounds, 64), again._array_records(X, y, None), 3
+            IntoUnitCube(bounds, 64), again._array_records(X, y, None), 3
         )
     drawn = again._drawn(gaussians)
     plain = AffineHullClassifier(5, n_layers=2).fit(

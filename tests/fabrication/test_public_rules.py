@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication import Fabricator
-from sfumato.fabrication.public_rules import PublicScale, plan_branches
+from sfumato.fabrication.public_rules import plan_branches
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
@@ -21,7 +22,7 @@ BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
 
 def test_a_box_is_seen_as_the_unit_cube(rng: np.random.Generator) -> None:
     X = rng.uniform((-1, 0, 10), (1, 100, 10.5), size=(20, 3))
-    scale = PublicScale(BOX, 3)
+    scale = IntoUnitCube(BOX, 3)
     inner = scale.scaled(X)
     assert inner.min() >= 0
     assert inner.max() <= 1
@@ -31,14 +32,14 @@ def test_a_box_is_seen_as_the_unit_cube(rng: np.random.Generator) -> None:
 
 def test_rows_in_a_ball_stay_as_they_are(rng: np.random.Generator) -> None:
     X = rng.normal(size=(9, 2))
-    scale = PublicScale(Bounds(norm=1.0), 2)
+    scale = IntoUnitCube(Bounds(norm=1.0), 2)
     np.testing.assert_array_equal(scale.scaled(X), Bounds(norm=1.0).clip(X))
     assert scale.inner_bounds == Bounds(norm=1.0)
 
 
 def test_a_bad_entry_moves_no_other() -> None:
     X = np.array([[0.5, 30.0, 10.1]])
-    scale = PublicScale(BOX, 3)
+    scale = IntoUnitCube(BOX, 3)
     good = scale.scaled_entries(X)
     for bad, becomes in ((np.nan, 0.5), (np.inf, 1.0), (-np.inf, 0.0), (1e308, 1.0)):
         X[0, 1] = bad
@@ -48,7 +49,7 @@ def test_a_bad_entry_moves_no_other() -> None:
 
 
 def test_a_huge_entry_of_a_narrow_range_does_not_overflow() -> None:
-    scale = PublicScale(Bounds(lower=0.0, upper=1e-3), 2)
+    scale = IntoUnitCube(Bounds(lower=0.0, upper=1e-3), 2)
     found = scale.scaled_entries(np.array([[1e308, -1e308], [np.inf, 5e-4]]))
     np.testing.assert_array_equal(found, [[1.0, 0.0], [1.0, 0.5]])
 
@@ -66,7 +67,7 @@ def test_entries_with_noise_move_by_no_more_than_the_bound(
 ) -> None:
     """In a narrow and in a wide column; a hair wide for the rounding that the mechanism pays."""
     upper = [lower + width, lower + width * wider]
-    scale = PublicScale(Bounds(lower=[lower] * 2, upper=upper), 2)
+    scale = IntoUnitCube(Bounds(lower=[lower] * 2, upper=upper), 2)
     other = x + max(-d, min(d, step))
     change = abs(float(Fraction(x) - Fraction(other)))
     units = scale.entry_units(d)
@@ -90,7 +91,7 @@ def test_each_column_gets_the_noise_of_its_own_width() -> None:
 
 
 def test_entry_bound_by_default_covers_every_change() -> None:
-    scale = PublicScale(BOX, 3)
+    scale = IntoUnitCube(BOX, 3)
     assert scale.entry_bound(None) == 100.0
     np.testing.assert_array_equal(scale.entry_units(None), [100.0] * 3)
     np.testing.assert_array_equal(scale.entry_units(0.25), [2.0, 100.0, 0.5])

@@ -29,7 +29,6 @@ from sfumato.exceptions import (
     LedgerError,
     UnsupportedModeError,
 )
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.safety import require_safe
@@ -46,7 +45,7 @@ from sfumato.sums import (
     SecondMoment,
 )
 from sfumato.sums.gradients import GradientSum
-from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, LinearRows, Projected
+from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, IntoUnitCube, LinearRows, Projected
 from sfumato.sums.statistics import Parts
 from sfumato.tables.encoder import TableEncoder
 
@@ -366,7 +365,7 @@ def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -
         ((BALL, Centred(np.zeros(64), 1e-9)), "radius"),
         ((BALL, LinearRows(64, False, wide)), "lengthens rows"),
         ((BALL, LinearRows(64, False, radius=float("nan"))), "radius"),
-        ((BALL, PublicScale(TINY, 64), LinearRows(64, False)), "by their bounds first"),
+        ((BALL, IntoUnitCube(TINY, 64), LinearRows(64, False)), "by their bounds first"),
         ((BALL, Encoded(TableEncoder(TINY), 64), LinearRows(64, False)), "by their bounds first"),
     ):
         assert why in str(asked_for(party, settings, maps, second))

@@ -26,7 +26,6 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError, Unsupporte
 from sfumato.fabrication.public_rules import (
     LARGEST_BRANCH,
     BranchPlan,
-    PublicScale,
     plan_branches,
     require_entries,
 )
@@ -44,7 +43,7 @@ from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.noisy_rows import release_rows
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.frames import lies_elsewhere
@@ -105,7 +104,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     method: str | None
     n_components: int
     gaussians_per_class: int | None
-    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `PublicScale`
+    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `IntoUnitCube`
 
     branch_size: int | None
     partition: str | None
@@ -169,7 +168,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     # Releases -------------------------------------------------------------------------------
 
     def _release_gaussians(
-        self, scale: PublicScale, given: Records, n_classes: int
+        self, scale: IntoUnitCube, given: Records, n_classes: int
     ) -> CentredGaussians:
         """Record level, or that of persons: a few noisy sums."""
         into_ball = IntoUnitBall(scale.inner_bounds, given.width)
@@ -188,7 +187,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         return released.in_units_of(scale.inner_bounds)
 
     def _release_rows(
-        self, scale: PublicScale, records: Records, n_classes: int
+        self, scale: IntoUnitCube, records: Records, n_classes: int
     ) -> tuple[BranchedRows, NDArray[np.intp]]:
         """One private row for each row, cut into branches; and their private or public labels."""
         noise = self._row_noise(scale, int(records.public_rows or 0), n_classes)
@@ -209,7 +208,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         return BranchedRows(noisy, places, classes, usual_passes=passes), codes
 
     def _row_noise(
-        self, scale: PublicScale, n_rows: int, n_classes: int
+        self, scale: IntoUnitCube, n_rows: int, n_classes: int
     ) -> EntryNoise | LocalNoise:
         """Give the noise of single rows, made for so many of them."""
         size = n_rows * scale.n_features
@@ -275,7 +274,7 @@ class PrivateRowsEstimator(PrivateEstimator):
 
 
 def entry_mechanism(
-    scale: PublicScale, entry_bound: float | None, epsilon: float, delta: float = 0.0
+    scale: IntoUnitCube, entry_bound: float | None, epsilon: float, delta: float = 0.0
 ) -> EntryMechanism:
     """Give the noise on every entry; `delta` is the chance of none, as printed in the papers."""
     return EntryMechanism.calibrate(
@@ -288,7 +287,7 @@ def entry_mechanism(
 
 def entry_guarantee(
     mechanism: EntryMechanism,
-    scale: PublicScale,
+    scale: IntoUnitCube,
     entry_bound: float | None,
     public: tuple[str, ...],
 ) -> Guarantee:
@@ -372,7 +371,7 @@ class EntryNoise:
     """
 
     mechanism: EntryMechanism
-    scale: PublicScale
+    scale: IntoUnitCube
     entry_bound: float | None
 
     def mechanisms(self) -> list[Mechanism]:
@@ -400,7 +399,7 @@ class LocalNoise:
 
     gaussian: GaussianMechanism
     response: RandomizedResponseMechanism | None
-    scale: PublicScale
+    scale: IntoUnitCube
 
     def mechanisms(self) -> list[Mechanism]:
         """Give what is drawn from."""

@@ -21,7 +21,7 @@ from sfumato.fabrication.engines import (
     in_order,
 )
 from sfumato.fabrication.label_tree import release_tree
-from sfumato.fabrication.public_rules import BranchPlan, PublicScale, shares_of
+from sfumato.fabrication.public_rules import BranchPlan, shares_of
 from sfumato.fabrication.smoothing import MOST_PASSES
 from sfumato.fabrication.stored import (
     stored_bins,
@@ -46,6 +46,7 @@ from sfumato.storage.forms import (
     whole,
 )
 from sfumato.sums.elsewhere import are_rows
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
@@ -285,13 +286,13 @@ class Fabricator(PrivateRowsEstimator):
         elif self._draws_rows:
             records, labels = self._given(X, y, groups, bounds)
             self._note_labels(labels)
-            scale = PublicScale(bounds, records.width)
+            scale = IntoUnitCube(bounds, records.width)
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
             self.released_ = {**released.to_record(), "n_rows": records.public_rows}
         else:
             records, labels = self._records_for_noise(self._rows_and_codes, X, y, groups)
             self._note_labels(labels)
-            scale = PublicScale(bounds, records.width)
+            scale = IntoUnitCube(bounds, records.width)
             private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F8]
             passes = self._passes(private)
             fabricated = in_order(private, self._fabricated(private, passes))
@@ -557,7 +558,7 @@ class Fabricator(PrivateRowsEstimator):
             drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
         drawn = self._smoothed(drawn, numbers)
         scaled = released.to_rows(drawn)
-        rows = PublicScale(self.row_bounds, scaled.shape[1]).to_rows(scaled)
+        rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
         if isinstance(self.bounds, TableBounds):
             scores = self._encoder.are_scores
             rows[:, scores] = scaled[:, scores]  # clipped, rare categories would gain

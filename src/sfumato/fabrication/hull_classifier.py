@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.accounting.composition import compose
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import BranchedRows, PrivateRowsEstimator
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.hulls.branch import Branch
 from sfumato.hulls.classifier import AffineHullClassifier
 from sfumato.hulls.rows import PRECISIONS, check_choice, check_count
@@ -22,6 +21,7 @@ from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
@@ -209,7 +209,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             raise InvalidInputError(
                 "The label set has only one class; a classifier needs at least two."
             )
-        scale = PublicScale(bounds, records.width)
+        scale = IntoUnitCube(bounds, records.width)
 
         released = None
         if self._draws_rows:
@@ -381,7 +381,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         """Ask the hulls about rows, clipped and scaled by the public bounds."""
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
-        queries = PublicScale(self.row_bounds, rows.shape[1]).scaled(rows)
+        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
 
 

@@ -24,7 +24,6 @@ from sfumato.additive.probabilities import ScoreBins
 from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.fabrication.label_tree import Coarse
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.fabrication.table_cells import ColumnCells, TableCells
 from sfumato.federated.messages import model_from, model_in
 from sfumato.functions.grid_density import Cells
@@ -34,7 +33,16 @@ from sfumato.objectives.losses import HuberLoss, SoftmaxLoss
 from sfumato.private import PrivateEstimator
 from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import GradientSum, ResidualSum
-from sfumato.sums.maps import Beside, Centred, Clipped, Encoded, IntoUnitBall, LinearRows, Projected
+from sfumato.sums.maps import (
+    Beside,
+    Centred,
+    Clipped,
+    Encoded,
+    IntoUnitBall,
+    IntoUnitCube,
+    LinearRows,
+    Projected,
+)
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.encoder import TableEncoder
@@ -73,7 +81,7 @@ KINDS: dict[str, type] = {
         Places,
         Projected,
         PublicColumns,
-        PublicScale,
+        IntoUnitCube,
         ResidualSum,
         ScoreAndTarget,
         ScoreBins,

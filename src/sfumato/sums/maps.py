@@ -24,6 +24,7 @@ __all__ = [
     "Clipped",
     "Encoded",
     "IntoUnitBall",
+    "IntoUnitCube",
     "LinearRows",
     "MappedRows",
     "Projected",
@@ -36,6 +37,8 @@ BLOCK = 4096  # rows that are mapped together
 ROUNDING_MARGIN = (
     2.0**-40
 )  # rows are scaled a hair short of a length, so that rounding never passes it
+# Scaling an entry rounds it four times, by 2**-53 of the column's width each; this covers two.
+ENTRY_ROUNDING = 2.0**-49
 FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 
 
@@ -138,6 +141,91 @@ class IntoUnitBall:
         if self.bounds.norm is not None:
             doubles = _into_ball(doubles, float(self.bounds.norm))
         return _into_ball((doubles - like(rows, centre)[None, :]) / radius, 1.0)
+
+
+@dataclass(frozen=True)
+class IntoUnitCube:
+    """Rows in a box are seen in the unit cube, ``(x - lower) / width``; others as they are.
+
+    bounds: Public bounds of the rows.
+    n_features: Numbers of a row.
+    """
+
+    bounds: Bounds
+    n_features: int
+
+    @property
+    def inner_bounds(self) -> Bounds:
+        """The bounds of scaled rows."""
+        return Bounds(lower=0.0, upper=1.0) if self._is_box else Bounds(norm=self.bounds.norm)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: a scale is a map of blocks of rows."""
+        return self.n_features
+
+    def __call__(self, rows: Array) -> Array:
+        """Clip and scale a block of rows."""
+        return self.scaled(rows)
+
+    def scaled(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Clip rows and scale them, each by itself."""
+        if not self._is_box:
+            return self.bounds.clip(X)
+        lower, width = self._corner_and_width()
+        return np.asarray((self.bounds.clip(X) - lower) / width)
+
+    def scaled_entries(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Clip and scale entries, each by itself; a missing one goes to the middle of its range.
+
+        No other entry of the row feels it, which a promise for single entries needs.
+        """
+        lower, width = self._corner_and_width()
+        entries = np.clip(X, lower, lower + width)  # first: a huge entry must not overflow
+        entries -= lower
+        entries /= width
+        np.copyto(entries, 0.5, where=np.isnan(entries))
+        return np.asarray(np.clip(entries, 0.0, 1.0, out=entries))
+
+    def to_rows(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Undo the scaling and clip to the bounds."""
+        if not self._is_box:
+            return self.bounds.clip(scaled)
+        lower, width = self._corner_and_width()
+        rows = scaled * width
+        rows += lower
+        return self.bounds.clip(rows)
+
+    def entry_bound(self, asked: float | None) -> float:
+        """The largest change of one entry, in units of the data."""
+        if asked is None:
+            return self.bounds.entry_diameter(n_features=self.n_features)
+        if not 0 < asked < math.inf:
+            raise InvalidInputError(
+                f"'entry_bound' must be finite and positive, or None. Got {asked} instead."
+            )
+        return float(asked)
+
+    def entry_units(self, asked: float | None) -> NDArray[np.float64]:
+        """What a scaled entry of each column is multiplied by before it gets its noise.
+
+        A column at least as wide as the change that is protected is seen in units of the data, so
+        that one entry moves by at most that change; a narrower one is stretched to that width.
+        """
+        return np.maximum(self._corner_and_width()[1], self.entry_bound(asked))
+
+    def entry_rounding(self, asked: float | None) -> float:
+        """How much more two entries may differ after scaling, by rounding."""
+        return ENTRY_ROUNDING * float(self.entry_units(asked).max())
+
+    @property
+    def _is_box(self) -> bool:
+        return self.bounds.lower is not None and self.bounds.norm is None
+
+    def _corner_and_width(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        box = self.bounds.box(self.n_features)
+        assert box is not None  # noqa: S101 - callers ask for a box first
+        return box[0], box[1] - box[0]
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.public_rules import PublicScale, require_entries
+from sfumato.fabrication.public_rules import require_entries
 from sfumato.guarantee import Unit
 from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import on_the_host
 from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.private import checked_rows
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.cells import checked_column
 from sfumato.transfer.protection import TargetRelease
@@ -131,7 +132,7 @@ def _listed(source: Any) -> list[TransferSource] | None:
 
 def _check_source(
     model: Any, source: Any, y_source: Any
-) -> tuple[PublicScale, Array, NDArray[np.intp]]:
+) -> tuple[IntoUnitCube, Array, NDArray[np.intp]]:
     """Check everything about one source, before anything is charged."""
     bounds = model._check_promise()
     if model.unit == Unit.ENTRY:
@@ -146,7 +147,7 @@ def _check_source(
         raise InvalidInputError("The label set has only one class; a classifier needs two.")
     model._warn_if_weak(len(rows))
     model.source_bounds_, model.n_source_features_ = bounds, rows.shape[1]
-    return PublicScale(bounds, rows.shape[1]), rows, codes
+    return IntoUnitCube(bounds, rows.shape[1]), rows, codes
 
 
 def check_target(

@@ -16,13 +16,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.kernels.arrays import on_the_host
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.storage.forms import Form
 from sfumato.storage.models import load, save
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 from sfumato.transfer.checks import (
@@ -179,7 +179,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     """
 
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY)
-    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `PublicScale`
+    scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `IntoUnitCube`
     stored_form: ClassVar[Form] = STORED_TRANSFER
 
     source_: SourceGaussians
@@ -577,7 +577,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     def _source_rows(self, rows: Array) -> Array:
         """Clip and scale rows of the source's space by the public bounds."""
-        return PublicScale(self.source_bounds_, self.n_source_features_).scaled(rows)
+        return IntoUnitCube(self.source_bounds_, self.n_source_features_).scaled(rows)
 
     def _source_points(self, rows: Array, source: SourceGaussians) -> Array:
         return coordinates_of(source, self._source_rows(rows))

@@ -16,13 +16,12 @@ from sfumato.accounting.composition import compose
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.parallel import parallel
 from sfumato.accounting.receipt import Receipt
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.mechanisms.base import Mechanism, require_epsilon
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.transfer.gaussians import SourceGaussians, from_released
 from sfumato.transfer.source import PlannedSource
 
@@ -80,7 +79,7 @@ class TargetRelease:
             replacing one record changes one row and one code.
         """
         payer, receipt = self.payer, self.pay()
-        inner = PublicScale(payer.source_bounds_, rows.shape[1]).inner_bounds
+        inner = IntoUnitCube(payer.source_bounds_, rows.shape[1]).inner_bounds
         records = ArrayRecords(rows, codes, relation=payer.relation).mapped(
             IntoUnitBall(inner, rows.shape[1])
         )

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
-from sfumato.fabrication.public_rules import PublicScale
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.mechanisms.base import Mechanism
 from sfumato.memory import require_memory
 from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
-from sfumato.sums.maps import IntoUnitBall
+from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.transfer.gaussians import SourceGaussians, from_noisy_rows, from_released
 
@@ -43,7 +42,7 @@ class PlannedSource:
     draw: Callable[[Receipt], tuple[SourceGaussians, Guarantee]]
 
 
-def planned_sums(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> PlannedSource:
+def planned_sums(payer: Any, scale: IntoUnitCube, rows: Array, codes: Codes) -> PlannedSource:
     """Record level: a few noisy sums, and one Gaussian per class from them."""
     into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
     scaled = ArrayRecords(rows, codes, relation=payer.relation).mapped(scale)
@@ -65,7 +64,7 @@ def planned_sums(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> P
     return PlannedSource(payer, tuple(plan.mechanisms()), draw)
 
 
-def planned_entries(payer: Any, scale: PublicScale, rows: Array, codes: Codes) -> PlannedSource:
+def planned_entries(payer: Any, scale: IntoUnitCube, rows: Array, codes: Codes) -> PlannedSource:
     """Entry level: every entry with noise (77), and Gaussians from the noisy rows."""
     mechanism = entry_mechanism(scale, payer.entry_bound, payer.epsilon)
     entries = scale.scaled_entries(rows)  # [T5] entries bounded, each by itself
@@ -89,5 +88,5 @@ PLANS = {Unit.RECORD: planned_sums, Unit.ENTRY: planned_entries}
 
 def source_reach(source: SourceGaussians, bounds: Bounds, n_features: int) -> float:
     """Public bound on the distance of a scaled row from the released centre."""
-    centre, radius = PublicScale(bounds, n_features).inner_bounds.ball(n_features)
+    centre, radius = IntoUnitCube(bounds, n_features).inner_bounds.ball(n_features)
     return (radius + float(np.linalg.norm(centre - source["centre"]))) * (1 + 2.0**-20)

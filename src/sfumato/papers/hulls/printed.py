@@ -28,12 +28,13 @@ from sfumato.fabrication.engines import (
     smoothed_branches,
 )
 from sfumato.fabrication.hull_classifier import hulls_of_branches
-from sfumato.fabrication.public_rules import BranchPlan, PublicScale, require_entries
+from sfumato.fabrication.public_rules import BranchPlan, require_entries
 from sfumato.fabrication.smoothing import MOST_PASSES, Stop, modelling_error
 from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.hulls.search import fit_branches
 from sfumato.parallel import map_in_parallel
 from sfumato.private import PrivateEstimator
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import checked_column
 
@@ -75,7 +76,7 @@ class _PrintedRows(PrivateEstimator):
             public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
             codes, labels = public.clip_labels(checked_column(self, y, len(rows)))
         self._warn_if_weak(len(rows))
-        scale = PublicScale(bounds, rows.shape[1])
+        scale = IntoUnitCube(bounds, rows.shape[1])
         mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)
         warnings.warn(
             "The printed algorithm clusters the raw rows and stops by their error. That protects "
@@ -203,7 +204,7 @@ class PrintedFabricator(_PrintedRows):
         """
         private, stops, codes, labels = self._release(X, y)
         made = in_order(private, self._smoothed(private, stops))
-        self.rows_ = PublicScale(self.row_bounds, made.shape[1]).to_rows(made)
+        self.rows_ = IntoUnitCube(self.row_bounds, made.shape[1]).to_rows(made)
         self.labels_ = None if labels is None else labels[codes]
         return self
 
@@ -344,7 +345,7 @@ class PrintedAffineHullClassifier(ClassifierMixin, _PrintedRows):
         """
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
-        scaled = PublicScale(self.row_bounds, rows.shape[1]).scaled(rows)
+        scaled = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return np.asarray(self.classifier_.distances(scaled))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

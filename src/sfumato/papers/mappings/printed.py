@@ -21,13 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
-from sfumato.fabrication.public_rules import PublicScale, require_entries
+from sfumato.fabrication.public_rules import require_entries
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.mappings.classifier import MembershipClassifier
 from sfumato.mappings.many import seed_from
 from sfumato.mappings.mapping import MembershipMapping
 from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
+from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import checked_column
 from sfumato.transfer.target import (
@@ -207,7 +208,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
         if len(self.classes_) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         self._warn_if_weak(len(rows))
-        scale = PublicScale(bounds, rows.shape[1])
+        scale = IntoUnitCube(bounds, rows.shape[1])
         mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)
         entries = scale.scaled_entries(rows)
         receipt = self._prepay(mechanism.for_size(entries.size))  # charge one entry, then draw
@@ -331,7 +332,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
         return bool(self.n_source_features_ == self.n_features_in_)
 
     def _scaled(self, rows: Array) -> Array:
-        return PublicScale(self.row_bounds, rows.shape[1]).scaled(rows)
+        return IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
 
     def _target_points(self, rows: Array) -> Array:
         """Target rows where the target's classifier works (79)."""
