@@ -126,11 +126,17 @@ def test_a_file_that_exists_is_kept_without_force(folder: Path) -> None:
     assert Ledger("budget.db").dataset("ward").spent() == spent
     for words in (
         ("describe", "patients.csv", "-o", "bounds.toml"),
-        ("predict", "m.sfumato", "patients.csv", "-o", "patients.csv"),
-        ("fabricate", "patients.csv", "-e", "1", "-b", "bounds.toml", "-o", "patients.csv"),
         ("datasets", "fetch", "breast-cancer", "-o", "patients.csv"),
     ):
         assert "--force" in refused(*words)
+    rows = Path("patients.csv").read_bytes()
+    for words in (
+        ("predict", "m.sfumato", "patients.csv", "-o", "patients.csv"),
+        ("fabricate", "patients.csv", "-e", "1", "-b", "bounds.toml", "-o", "patients.csv"),
+    ):
+        assert "is also an input" in refused(*words)
+        assert "is also an input" in refused(*words, "--force")
+    assert Path("patients.csv").read_bytes() == rows
     done(*fit, "--force")
     assert Path("m.sfumato").read_bytes() != model
     assert "'m.sfumato' exists" in refused(*fit)  # force is forgotten
