@@ -31,7 +31,7 @@ SAID = {
         "Proved: replacing any one record",
         "NO PRIVACY",
         "The budget of 'people' refuses",
-        "Nothing contradicts the promise",
+        "Nothing contradicts the guarantee",
     ),
     "howto/audit.md": ("REFUTED: epsilon 1 was promised",),
     "howto/test-your-own-estimator.md": ("1.4142 of its sensitivity",),

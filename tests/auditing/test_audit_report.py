@@ -128,7 +128,7 @@ def test_a_refuted_promise_is_said_first() -> None:
     run = OneRun(3.0, 0.0, 0.95, 100, 100, 100, 3.0, claimed=1.0)
     found = AuditReport("one run", one_run=run)
     assert found.consistent is False
-    assert found.verdict.startswith("The promise does NOT hold")
+    assert found.verdict.startswith("The guarantee is BROKEN")
     assert json.loads(found.to_json())["one_run"]["refutes"] is True
 
 

@@ -44,7 +44,7 @@ def test_a_model_and_two_tables(files: Files, tmp_path: Path) -> None:
     words = ["--members", files["a.csv"], "--non-members", files["b.csv"], "--target", "label"]
     result = run(files["model.sfumato"], *words, "--runs", 30, "-o", page)
     assert result.exit_code == 0, result.output
-    assert "Nothing contradicts the promise" in result.stdout
+    assert "Nothing contradicts the guarantee" in result.stdout
     assert "AUC of the threshold attack" in result.stdout
     assert "<svg" in page.read_text()
 

@@ -230,7 +230,7 @@ def test_new_categories_are_counted(folder: Path) -> None:
     patients(folder, "new.csv", 10, ward=["east", "mars", "venus", "", "west"] * 2)
     ended = run("predict", "m.sfumato", "new.csv", "-o", "out.csv")
     assert ended.exit_code == 0
-    assert "'ward': 4 of 10 cells hold a category that the bounds do not list" in ended.stderr
+    assert "'ward': 4 of 10 cells contain a category that the bounds do not list" in ended.stderr
     told = json.loads(done("predict", "m.sfumato", "new.csv", "-o", "out2.csv", "--json"))
     assert told["new_categories"] == {"ward": 4}
 
@@ -266,4 +266,4 @@ def test_the_doctor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_command.fcntl, "flock", lambda *_: None)
     ended = run("doctor")
     assert ended.exit_code == 2
-    assert "two writers hold one lock" in " ".join(ended.stdout.split())
+    assert "two writers got one lock" in " ".join(ended.stdout.split())

@@ -44,7 +44,7 @@ def test_an_id_that_repeats_is_proposed_as_the_person(visits: Path) -> None:
     assert bounds.looks_like_ids == ("patient_id",)
     assert [column.name for column in bounds.columns] == ["age"]
     answer = run("describe", str(visits), "--target", "ill")
-    assert "looks like an ID that repeats" in answer.output
+    assert "looks like a repeating ID" in answer.output
     assert "one_row_per_person = true" in answer.output
 
 
@@ -55,7 +55,7 @@ def test_the_owner_must_say_who_a_row_belongs_to(visits: Path) -> None:
     bounds.require_confirmed()
     assert TableBounds.from_record(bounds.to_record()) == bounds
     silent = replace(bounds, person=None, person_rows=None)
-    with pytest.raises(MissingBoundsError, match="'patient_id' looks like an ID"):
+    with pytest.raises(MissingBoundsError, match="'patient_id' looks like a repeating ID"):
         silent.require_confirmed()
     replace(silent, one_row_per_person=True).require_confirmed()
     with pytest.raises(InvalidInputError, match="exclude"):

@@ -144,7 +144,7 @@ def prepay(
 ) -> Receipt:
     """Charge `events` in one transaction and return the receipt that their releases draw on.
 
-    ledger: Who pays. None: nobody keeps count, and the receipt only checks that what is drawn is
+    ledger: Who pays. None: nothing is recorded, and the receipt only checks that what is drawn is
         what was declared.
     *events: Everything that will be released.
     unit, relation: What the releases protect; a budget of another unit or relation refuses them.

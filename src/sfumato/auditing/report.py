@@ -27,7 +27,7 @@ from sfumato.report.writing import write_form
 __all__ = ["AuditReport", "epsilon_bars", "log_roc"]
 
 BINS = 40
-REFUTES_ONLY = "An audit can refute a promise; that it finds nothing proves nothing."
+REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class AuditReport:
     def verdict(self) -> str:
         """One sentence for a reader in a hurry."""
         if self.consistent is None:
-            return "No promise was tested; the figures say what an attacker would learn."
+            return "No guarantee was tested; the figures say what an attacker would learn."
         if self.consistent:
-            return f"Nothing contradicts the promise. {REFUTES_ONLY}"
+            return f"Nothing contradicts the guarantee. {REFUTES_ONLY}"
         if self.leak is not None:
-            return f"The promise does NOT hold: {self.leak}"
-        return "The promise does NOT hold: more epsilon was certified than promised."
+            return f"The guarantee is BROKEN: {self.leak}"
+        return "The guarantee is BROKEN: more epsilon was certified than promised."
 
     @property
     def figures(self) -> dict[str, float]:

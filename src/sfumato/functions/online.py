@@ -98,7 +98,7 @@ class OnlineFunction:
         features : FeatureMap or None
             Coordinates that are released at the start.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
         store : Store or None
             Where answers are kept.
         name : str or None

@@ -35,7 +35,7 @@ Codes = NDArray[np.intp]
 
 MOST_LEARNED = 20_000  # rows from which learners learn
 SENSITIVE = "SENSITIVE: measured on raw rows. These figures are not private; do not hand them out."
-FREE = "Measured beside released counts; costs no further budget."
+FREE = "Compared with released counts; costs no further budget."
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class Quality:
         """
         found = [("fabricated rows", str(self.n_rows)), ("one-way distance", f"{self.one_way:.4f}")]
         if self.noise is not None:
-            found.append(("released columns are off by noise, expected", f"{self.noise:.4f}"))
+            found.append(("expected error of released columns from noise", f"{self.noise:.4f}"))
         if self.two_way is not None:
             off = [abs(p.correlation - p.reference_correlation) for p in self.pairs]
             found.append(("two-way distance", f"{self.two_way:.4f}"))
-            found.append(("correlations off by, on average", f"{np.mean(off):.4f}"))
+            found.append(("average error of correlations", f"{np.mean(off):.4f}"))
             found.append(("correlations off by, at most", f"{np.max(off):.4f}"))
         for learner, scores in self.learners.items():
             found += [(f"{learner}, learned from {rows}", f"{s:.4f}") for rows, s in scores.items()]

@@ -99,7 +99,7 @@ class ColumnPairsMechanism(Mechanism):
         value : array-like
             The exact counts of all pairs, one after the other.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -160,7 +160,7 @@ class EntryMechanism(Mechanism):
         value : array-like
             The entries.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -96,7 +96,7 @@ class ExponentialMechanism(Mechanism):
         value : array-like of shape (n_candidates,)
             A score for each public candidate.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -126,7 +126,7 @@ class GaussianMechanism(Mechanism):
         value : array-like
             The exact statistic.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class GaussianMechanism(Mechanism):
         value : array-like of shape (..., d, d)
             Symmetric matrices; one of another array library stays on its device.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -104,7 +104,7 @@ class LaplaceMechanism(Mechanism):
         value : array-like
             The exact statistic.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -74,7 +74,7 @@ class GaussianProcessMechanism(GaussianMechanism):
         Parameters
         ----------
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
         """
         self._charge(ledger)
 

@@ -78,7 +78,7 @@ class QuantileMechanism(Mechanism):
         value : array-like of shape (n_columns, n_cells)
             The exact counts.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

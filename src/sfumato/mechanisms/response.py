@@ -93,7 +93,7 @@ class RandomizedResponseMechanism(Mechanism):
         value : array-like of int
             Places of labels in the label set.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

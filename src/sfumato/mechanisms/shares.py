@@ -117,7 +117,7 @@ class GaussianShareMechanism(Mechanism):
         value : array-like
             The exact sum over the party's records.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------
@@ -138,7 +138,7 @@ class GaussianShareMechanism(Mechanism):
         value : array-like of shape (..., d, d)
             The exact sums, symmetric.
         ledger : DatasetBudget, Receipt or None
-            Who pays; None where nobody keeps count.
+            Who pays; None if nothing records the charge.
 
         Returns
         -------

@@ -107,7 +107,7 @@ def rows_needed(
 def _check(scenario: str, model: str) -> None:
     if scenario not in SCENARIOS or model not in CLASSIFIERS:
         raise InvalidInputError(
-            f"'scenario' must be one of {', '.join(SCENARIOS)}and 'model' one of "
+            f"'scenario' must be one of {', '.join(SCENARIOS)} and 'model' one of "
             f"{', '.join(CLASSIFIERS)}."
         )
 

@@ -66,7 +66,7 @@ def pilot(
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features), or table
-        Rows; their number is taken for public (relation replace_one).
+        Rows; their number is assumed to be public (relation replace_one).
     y : array-like of shape (n_samples,)
         Labels, or numbers where `target_bounds` are given.
     bounds : Bounds or TableBounds

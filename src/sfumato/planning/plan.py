@@ -23,11 +23,12 @@ NUMBER_CONSTANT = 1 - 1 / 36  # score of the mean where the deviation is a sixth
 N_TEST = 2000
 MOST_ROWS = 2000  # simulated; more rows are planned by the budget that means the same noise
 MADE = (
-    "Made by running the models on simulated rows of the declared shape, and from learning curves "
-    "that were measured on {sets} public sets. Accuracy depends on how separable the classes are, "
-    "which no shape tells: the plan assumes the scenario '{scenario}' (separability "
-    "{separability:g} of 1) for its figure; its interval reaches from 'hard' to 'easy', and over "
-    "nine in ten public sets at as much noise."
+    "Made by running the models on simulated rows of the declared shape, and from learning "
+    "curves measured on {sets} public data sets. Accuracy depends on how separable the "
+    "classes are, which the shape does not show: the plan assumes the scenario "
+    "'{scenario}' (separability {separability:g} of 1) for its figure; its interval "
+    "reaches from 'hard' to 'easy', and covers nine in ten public sets with as much "
+    "noise."
 )
 
 
@@ -170,7 +171,9 @@ def plan(
     n_sets = len(skills(task, "linear", 1.0))
     bare = [name for name in chosen if not has_curves(task, name)]
     told = MADE.format(sets=n_sets, scenario=scenario, separability=SCENARIOS[scenario])
-    told += f" Of {', '.join(bare)} no curves were measured: simulated rows alone." if bare else ""
+    told += (
+        f" Of {', '.join(bare)} there are no measured curves: simulated rows only." if bare else ""
+    )
     return Plan(
         shape=shape,
         epsilon=float(epsilon),

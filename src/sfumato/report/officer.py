@@ -25,8 +25,8 @@ __all__ = ["Office", "first_pages", "signal"]
 
 GREEN, AMBER = 3.0, 8.0
 RULE = (
-    "Green: proved, epsilon at most 3 and delta at most one in the number of records. Amber: "
-    "conditional, or epsilon above 3. Red: epsilon above 8, delta above one in the number of "
+    "Green: proved, epsilon at most 3 and delta at most 1 / number of records. Amber: "
+    "conditional, or epsilon above 3. Red: epsilon above 8, delta above 1 / number of "
     "records, or nothing proved. These limits are a convention of this report, not of any law."
 )
 NOT_COVERED = (
@@ -175,7 +175,7 @@ def _who(report: Report, total: _Total) -> str:
 def _hundred(total: _Total) -> str:
     """Draw a hundred guesses: right by chance, right because of the releases, wrong."""
     n_right = min(100, math.ceil(100 * total.guesses_right - 1e-9))
-    said = f"Of 100 guesses at most {n_right} are right; a coin has 50"
+    said = f"Of 100 guesses, at most {n_right} are right; a coin flip would give 50"
     parts = [svg.opening("A hundred guesses", (520, 62), said, "hundred")]
     for place in range(100):
         x, y = 8 + 10.4 * (place % 50), 14 + 16 * (place // 50)
@@ -262,7 +262,7 @@ def _public(report: Report) -> str:
         (escape(name), f'<span data-source="results.{i}.declared">{escape(value)}</span>')
         for (name, value), i in first.items()
     ][:24]
-    named = f"Taken as public: {'; '.join(facts)}."
+    named = f"Assumed to be public: {'; '.join(facts)}."
     listed = f'<p data-source="results.0.guarantee.public">{escape(named)}</p>'
     values = _table(("Declared", "Value"), rows) if rows else ""
     return f"{listed}{values}<p>Confirmed by: {escape(confirmed or 'not stated')}.</p>"
@@ -280,15 +280,15 @@ def _criteria(total: _Total) -> str:
         ),
         (
             "Linkability",
-            "The same odds hold whatever other data are linked to the releases: the promise does "
-            "not depend on what an attacker knows.",
-            "Releases from the same records that this ledger does not list.",
+            "The same odds apply whatever other data are linked to the releases: the guarantee "
+            "does not depend on what an attacker knows.",
+            "Releases from the same records that are not in this ledger.",
         ),
         (
             "Inference",
             "What can be inferred about a person through that person’s record changes by no more "
             "than these odds allow.",
-            "What holds for everybody alike, and so for that person too.",
+            "What is true of everybody, and so of that person too.",
         ),
     )
     return _table(("Criterion", "What the figures say", "What they do not say"), rows)
@@ -301,7 +301,7 @@ def _nist(report: Report) -> str:
     rows = (
         ("Unit of privacy", escape(protected_unit(guarantee)), "Guarantees"),
         ("Privacy parameters", "epsilon and delta above; loss curve in the certificate", "Results"),
-        ("Trust model", "central: whoever runs the software sees the records", "-"),
+        ("Trust model", "central: the person who runs the software sees the records", "-"),
         ("Composition", composed, "What was released when"),
         ("Mechanisms, floating point", "exact noise from the operating system", "Guarantees"),
         ("Timing and side channels", "not measured; keep run times private", "-"),

@@ -43,10 +43,10 @@ LIMITS = (
     "says something about every smoker, whether in the data or not.",
     "Groups. The guarantee is for one record. For k records of one family, or of one patient who "
     "came k times, epsilon is k times as large or, at the same delta, larger still.",
-    "Facts that were taken for public: the bounds, the labels, the columns, and whatever else is "
-    "listed under a guarantee.",
-    "Other releases. What was published from the same rows without the ledger adds up, and nobody "
-    "counts it.",
+    "Facts that were assumed to be public: the bounds, the labels, the columns, and whatever "
+    "else is listed under a guarantee.",
+    "Other releases. What was published from the same rows without the ledger adds up, and "
+    "nothing counts it.",
     "The rows themselves, where they are stored, and everything that is marked as sensitive here.",
     "What delta allows. The probability of any one outcome may change by delta beyond the factor, "
     "and the factor itself is exceeded more often than with probability delta; each guarantee "
@@ -203,7 +203,7 @@ def together_sentence(report: Report) -> str | None:
     """Say what all results promise together, if they were made from the same rows."""
     if len(report.results) < 2:
         return None
-    opening = "Each guarantee stands for its own release. Releases from the same rows add up"
+    opening = "Each guarantee covers its own release. Releases from the same rows add up"
     total = report.together()
     if total is None or not total.is_private:
         return f"{opening}; no common guarantee can be stated for these."

@@ -166,8 +166,8 @@ class TableBounds:
             )
         if self.looks_like_ids and self.person is None and not self.one_row_per_person:
             raise MissingBoundsError(
-                f"The column {self.looks_like_ids[0]!r} looks like an ID that repeats. Declare who "
-                'a row belongs to, person = "COLUMN" and person_rows = 8, or '
+                f"The column {self.looks_like_ids[0]!r} looks like a repeating ID. Declare who a "
+                'row belongs to, person = "COLUMN" and person_rows = 8, or '
                 "one_row_per_person = true."
             )
 

@@ -113,7 +113,7 @@ def test_from_the_first_link_to_a_release(browser: Any, link: str, tmp_path: Pat
     page.keyboard.press("Enter")
     page.wait_for_url(f"{base}/")
     walk.follow("Audit")
-    page.wait_for_selector("text=Every line holds")
+    page.wait_for_selector("text=Every line is intact")
     walk.look("audit")
     walk.follow("API")
     walk.look("api")

@@ -160,7 +160,7 @@ def test_the_way_of_an_officer_and_an_analyst(tmp_path: Any) -> None:
     assert checked(ada.get("/datasets/clinic")).count("PrivateAdditiveClassifier") == 1
     for page in ("/jobs", "/api", "/people", "/audit"):
         checked(olga.get(page))
-    assert "Every line holds" in checked(Browser(house, "uwe").get("/audit"))
+    assert "Every line is intact" in checked(Browser(house, "uwe").get("/audit"))
     ada.get("/audit", 403)
     assert olga.get("/audit/statement").startswith("{")
     assert ada.get("/datasets/clinic/dummy").startswith('"age"')
@@ -267,7 +267,7 @@ def test_a_private_search_through_the_page(tmp_path: Any) -> None:
     assert share(0.25) < share(0.5) < share(1.0)
     asked = {"kind": "search", "estimator": "PrivateLinearClassifier", "purpose": "a test"}
     asked |= {"parameters": "{}", "key": "one", "columns": "", "rows": "", "epsilon": "0.5"}
-    for wrong, word in (("n_steps", "a line each"), ("depth: 3", "depth"), ("", "grid")):
+    for wrong, word in (("n_steps", "one per line"), ("depth: 3", "depth"), ("", "grid")):
         text = checked(ada.post("/datasets/patients/ask", 422, grid=wrong, **asked).text)
         assert word in text
         assert "selected>PrivateLinearClassifier" in text

@@ -213,7 +213,7 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
             if isinstance(error, FederationError):
                 raise
             raise FederationError(
-                f"What was sent for '{function.__name__}' is no message of a secure sum."
+                f"What was sent for '{function.__name__}' is not a message of a secure sum."
             ) from None
 
     return refusing

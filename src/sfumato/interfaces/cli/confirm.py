@@ -138,7 +138,7 @@ def _asked_person(found: TableBounds) -> TableBounds:
     """Ask whom a row belongs to, where values repeat as IDs do."""
     if not found.looks_like_ids:
         return found
-    remark(f"\n{', '.join(found.looks_like_ids)}: looks like an ID that repeats.")
+    remark(f"\n{', '.join(found.looks_like_ids)}: looks like a repeating ID.")
     while True:
         answer = _answer("Can a person have several rows? yes, no, or quit")
         if answer == "yes" and found.person is not None:

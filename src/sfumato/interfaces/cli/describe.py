@@ -90,7 +90,7 @@ def _proposal(seen: ColumnSummary, proposed: dict[str, Column], found: Descripti
             return f"target: {target.lower:g} to {target.upper:g}{_why(target.note)}"
         return f"target: {_listed(target.labels)}"
     if seen.name == found.bounds.person:
-        return f"person: looks like an ID that repeats; {found.bounds.person_rows} rows per person"
+        return f"person: looks like a repeating ID; {found.bounds.person_rows} rows per person"
     column = proposed[seen.name]
     if column.left_out:
         return column.note.rstrip(".")

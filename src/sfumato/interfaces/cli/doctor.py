@@ -117,7 +117,7 @@ def _lock_twice(place: Path) -> str:
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return ""
-    return "two writers hold one lock: a file system without locks, do not keep a ledger here"
+    return "two writers got one lock: this file system has no locks, do not keep a ledger here"
 
 
 def _lock_database(place: Path) -> str:
@@ -150,11 +150,11 @@ def _disk(folder: Path) -> Finding:
 
 def _gpu() -> Finding:
     if "torch" not in sys.modules and not _has("torch"):
-        return Finding("GPU", "absent", "not looked for: PyTorch is absent")
+        return Finding("GPU", "absent", "not checked: PyTorch is not installed")
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("GPU", "absent", "PyTorch sees none; everything runs without")
+        return Finding("GPU", "absent", "PyTorch finds none; everything runs without one")
     return Finding("GPU", "ok", str(torch.cuda.get_device_name()))
 
 

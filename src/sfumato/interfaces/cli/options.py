@@ -188,7 +188,7 @@ def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None
     if n_rows * promise.epsilon < FEW:
         warnings.warn(
             f"The table has {n_rows} records, which is public here. At epsilon "
-            f"{promise.epsilon:g} , the noise will hide most of what so few records say.",
+            f"{promise.epsilon:g}, the noise will hide most of what so few records say.",
             stacklevel=2,
         )
 

@@ -98,7 +98,7 @@ def plan(
         return
     _print_table(found, target_range)
     for name, noise in found.column_noise.items():
-        print_lines(f"The mean of {name} would be off by about {noise:.3g} (one deviation).")
+        print_lines(f"The mean of {name} would have an error of about {noise:.3g} (one deviation).")
     if needs:
         print_lines(
             f"Accuracy {accuracy:g} with the linear model needs epsilon {needs['epsilon']:.2g} "

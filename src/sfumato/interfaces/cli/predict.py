@@ -74,6 +74,6 @@ def predict(
     print_lines(f"{output}: {len(found)} predictions.")
     for name, count in new.items():
         remark(
-            f"{name!r}: {count} of {len(found)} cells hold a category that the bounds do not list; "
-            "they count as missing."
+            f"{name!r}: {count} of {len(found)} cells contain a category that the bounds do not "
+            "list; they count as missing."
         )

@@ -39,9 +39,9 @@ DENSITY = """Release the density of some columns of numbers as a file that answe
     Example: sfumato release density patients.csv --columns age --epsilon 1 --bounds bounds.toml -o
     density.sfumato --grid density.csv
     """
-CURVE = """Release the mean of curves, a row each, as a file that answers any point.
+CURVE = """Release the mean of curves, one per row, as a file that answers any point.
 
-    Columns are the points; names that are increasing numbers are taken for them.
+    Columns are the points; names that are increasing numbers are used as points.
 
     Example: sfumato release curve growth.csv --epsilon 1 --bounds bounds.toml -o mean.sfumato
     """

@@ -89,7 +89,7 @@ def report(
     else:
         print_lines(f"{output}: report on {', '.join(map(str, files))}.")
         if sensitive:
-            print_lines("It holds figures of raw rows and is not for release.")
+            print_lines("It contains figures from raw rows and is not for release.")
 
 
 def _report(

@@ -91,7 +91,7 @@ def serve(
         link = None if part == "workers" else first_link(settings, address)
         print_lines(f"Sfumato serves at {address}. Stop with Ctrl-C.")
         if link is not None:
-            print_lines(f"First officer, once and within an hour: {link}")
+            print_lines(f"Sign-in link of the first officer, valid once and for an hour: {link}")
         options = {
             "host": host,
             "port": port,

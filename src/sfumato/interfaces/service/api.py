@@ -63,7 +63,7 @@ def add_person(who: Officer, body: bodies.NewPerson, request: Request) -> Record
 
 @router.post("/people/{name}/tokens", tags=["people"], status_code=201)
 def make_token(who: Spender, name: str, body: bodies.NewToken, request: Request) -> Record:
-    """Make a token; its text is shown once and kept nowhere."""
+    """Make a token; its text is shown only once and not stored."""
     return office_of(request).make_token(who, name, **body.model_dump())
 
 

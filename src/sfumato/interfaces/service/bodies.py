@@ -87,11 +87,11 @@ class NewDataset(_Body):
         description="Whether one is replaced (their number is public), or added or removed.",
     )
     protected: Line = Field(description="Who is protected, in plain words.")
-    why: Line = Field(description="Why so much may be spent and not more.")
+    why: Line = Field(description="Why this budget, and not more.")
     epsilon: Epsilon | None = Field(
         default=None, description="The total of all releases; needed unless 'budget' is given."
     )
-    delta: Delta = Field(default=1e-6, description="Well below one in the number of rows.")
+    delta: Delta = Field(default=1e-6, description="Well below 1 / number of rows.")
     kind: Literal["pure", "gaussian", "renyi"] | None = Field(
         default=None,
         description="What is added up; by default gaussian, or pure without a delta. Renyi also "
@@ -198,7 +198,7 @@ class NewJob(_Body):
 
     kind: Kind = Field(default="fit", description="What is made.")
     estimator: str | None = Field(
-        default=None, max_length=64, description="Class of the model; by default the usual one."
+        default=None, max_length=64, description="Class of the model; by default that of the kind."
     )
     parameters: dict[str, Any] = Field(
         default_factory=dict, max_length=40, description="Settings of the model, by name."

@@ -153,7 +153,7 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _grid(text: str) -> dict[str, list[Any]]:
-    """Read settings to try, a line each: a name, a colon, values with commas."""
+    """Read settings to try, one per line: a name, a colon, values separated by commas."""
     found: dict[str, list[Any]] = {}
     for line in filter(str.strip, text.splitlines()):
         name, colon, values = line.partition(":")

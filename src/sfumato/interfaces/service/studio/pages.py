@@ -58,11 +58,11 @@ ASSETS = {
 }
 KINDS = {
     "fit": "A model that predicts the target",
-    "explanation": "An explanation: what each column says of the target",
+    "explanation": "An explanation: what each column says about the target",
     "fabricate": "Fabricated rows that behave like the data",
     "density": "A density of some columns",
     "curve": "The mean of curves",
-    "function": "A density of one column, asked point by point",
+    "function": "A density of one column, queried point by point",
     "moments": "Means and covariances",
     "search": "A private search: the best of several settings",
 }
@@ -346,7 +346,7 @@ def release_page(who: Anybody, identity: str, request: Request) -> Response:
 
 @router.post("/releases/{identity}/ask")
 def ask_function(who: Analyst, identity: str, form: Form, request: Request) -> Response:
-    """Ask an online function at points, a line each."""
+    """Query an online function at points, one per line."""
     lines = [line for line in form.get("points", "").splitlines() if line.strip()]
     try:
         points = Points(points=[[float(line)] for line in lines]).points
