@@ -24,13 +24,13 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.maps import IntoUnitBall, MappedRows, exact_projection
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
+from sfumato.tables.cells import check_n_components, checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateLargeMarginGaussianClassifier"]

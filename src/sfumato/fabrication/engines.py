@@ -32,20 +32,19 @@ from sfumato.fabrication.public_rules import (
 from sfumato.fabrication.smoothing import Stop, fabricate_groups
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
-from sfumato.hulls.rows import check_choice, check_count
 from sfumato.kernels.arrays import Array, to_numpy
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.moments.gaussians import CentredGaussians
-from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.noisy_rows import release_rows
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.cells import check_choice, check_count, check_n_components
 from sfumato.tables.frames import lies_elsewhere
 
 __all__ = [

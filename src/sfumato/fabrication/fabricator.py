@@ -33,7 +33,6 @@ from sfumato.fabrication.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.fabrication.tree_rows import DeclaredTable
 from sfumato.guarantee import Unit
 from sfumato.hulls.partition import PARTITIONS
-from sfumato.hulls.rows import check_count
 from sfumato.moments.gaussians import CentredGaussians
 from sfumato.storage.forms import (
     Form,
@@ -49,7 +48,7 @@ from sfumato.sums.elsewhere import are_rows
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
+from sfumato.tables.cells import check_count, checked_column
 from sfumato.tables.frames import LIBRARIES, is_table, library_of, lies_elsewhere
 from sfumato.tables.schema import TableBounds
 

@@ -15,7 +15,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.fabrication.engines import BranchedRows, PrivateRowsEstimator
 from sfumato.hulls.branch import Branch
 from sfumato.hulls.classifier import AffineHullClassifier
-from sfumato.hulls.rows import PRECISIONS, check_choice, check_count
+from sfumato.hulls.rows import PRECISIONS
 from sfumato.hulls.search import fit_branches
 from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
@@ -24,7 +24,7 @@ from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
+from sfumato.tables.cells import check_choice, check_count, checked_column
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]

@@ -26,9 +26,10 @@ from sfumato.federated.messages import Arrays, Reply, Request, model_from, model
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.linear.fit import LinearPlan, fit_weights, split_weights
 from sfumato.linear.private import PrivateLinearClassifier
-from sfumato.moments.pca import check_n_components, top_eigenvectors
+from sfumato.moments.pca import top_eigenvectors
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records, SecondMoment
+from sfumato.tables.cells import check_n_components
 
 __all__ = ["LinearTask", "fit_classifier", "release_subspace"]
 

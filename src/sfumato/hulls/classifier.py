@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
 from sfumato.hulls.partition import RowGroups, partition_groups, places_of
-from sfumato.hulls.rows import PRECISIONS, check_choice, check_labels, check_queries, check_rows
+from sfumato.hulls.rows import PRECISIONS, check_labels, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
 from sfumato.hulls.wide import (
     WideAffineHull,
@@ -20,6 +20,7 @@ from sfumato.hulls.wide import (
 )
 from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
 from sfumato.storage.forms import Form, labels, listed, model_of, one_of
+from sfumato.tables.cells import check_choice
 
 __all__ = ["AffineHullClassifier"]
 

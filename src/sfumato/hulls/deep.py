@@ -9,10 +9,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from sfumato.hulls.branch import Branch, fit_branch, stored_branch
 from sfumato.hulls.evaluation import distance, image, layer_images, nearest_layer, weights
-from sfumato.hulls.rows import PRECISIONS, check_choice, check_count, check_queries, check_rows
+from sfumato.hulls.rows import PRECISIONS, check_queries, check_rows
 from sfumato.hulls.search import evaluate
 from sfumato.kernels.arrays import Array, like, to_numpy
 from sfumato.storage.forms import Form, numbers, one_of, real, whole
+from sfumato.tables.cells import check_choice, check_count
 
 __all__ = ["DeepAffineHull", "KernelAffineHull"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from sfumato.tables.cells import checked_tensor
 
 __all__ = [
     "PRECISIONS",
-    "check_choice",
-    "check_count",
     "check_labels",
     "check_queries",
     "check_rows",
@@ -66,18 +63,3 @@ def check_labels(y: Any, n_rows: int) -> NDArray[Any]:
             f"{n_rows} rows."
         )
     return np.asarray(labels)
-
-
-def check_count(name: str, value: Any) -> int:
-    """Give a parameter that must be a positive whole number."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise InvalidInputError(f"'{name}' must be a positive whole number. Got {value!r} instead.")
-    return int(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Give a parameter that must be one of a few words."""
-    if value not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
-    return str(value)

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.exceptions import InvalidInputError
 from sfumato.hulls.branch import Branch, stored_branch
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
-from sfumato.hulls.rows import PRECISIONS, check_choice, check_count, check_queries, check_rows
+from sfumato.hulls.rows import PRECISIONS, check_queries, check_rows
 from sfumato.hulls.search import branch_distances, fit_branches, nearest_images
 from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
 from sfumato.storage.forms import Form, integers, listed, one_of
+from sfumato.tables.cells import check_choice, check_count
 
 __all__ = [
     "WideAffineHull",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,12 +25,12 @@ from sfumato.linear.fit import (
     ALGORITHMS,
     LinearPlan,
     LinearSettings,
+    check_steps,
     fit_weights,
     release_projection,
     split_weights,
 )
 from sfumato.linear.rows import MOST_MINIMISED
-from sfumato.moments.pca import check_n_components
 from sfumato.objectives.losses import LOSSES, Loss, loss_named
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import (
@@ -49,6 +48,7 @@ from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_choice, check_n_components
 from sfumato.tables.frames import lies_elsewhere
 from sfumato.tables.schema import TableBounds
 
@@ -341,13 +341,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     # Settings -------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
-        for name, value, choices in (
-            ("loss", self.loss, LOSSES),
-            ("algorithm", self.algorithm, ALGORITHMS),
-        ):
-            if value not in choices:
-                allowed = ", ".join(map(repr, choices))
-                raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r}.")
+        check_choice("loss", self.loss, LOSSES)
+        check_choice("algorithm", self.algorithm, ALGORITHMS)
+        check_steps(self.n_steps, self.max_gradient_norm)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set has only one class; a classifier needs at least two."
@@ -359,13 +355,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
                 "probability, whatever the noise. Use loss='huber', or "
                 "algorithm='output'."
             )
-        if not 0 < self.max_gradient_norm < 2:
-            raise InvalidInputError(
-                "'max_gradient_norm' must lie between 0 and 2. "
-                f"Got {self.max_gradient_norm} instead."
-            )
-        if not (isinstance(self.n_steps, Integral) and self.n_steps >= 1):
-            raise InvalidInputError(f"'n_steps' must be an integer >= 1. Got {self.n_steps!r}.")
         if not 0 <= self.momentum < 1:
             raise InvalidInputError(f"'momentum' must lie in [0, 1). Got {self.momentum} instead.")
         for name in ("regularization", "learning_rate"):

@@ -11,11 +11,12 @@ from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
-from sfumato.hulls.rows import PRECISIONS, check_choice, check_count, check_queries, check_rows
+from sfumato.hulls.rows import PRECISIONS, check_queries, check_rows
 from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
 from sfumato.mappings.branch import Branch, fit_branch, layer_outputs, stored_branch
 from sfumato.mappings.many import branch_errors, evaluate, filtered_by, fit_branches, seed_from
 from sfumato.storage.forms import Form, listed, one_of, real, whole
+from sfumato.tables.cells import check_choice, check_count
 
 __all__ = [
     "MembershipAutoencoder",

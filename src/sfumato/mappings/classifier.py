@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
 from sfumato.hulls.partition import RowGroups, partition_rows, places_of
-from sfumato.hulls.rows import check_count, check_labels, check_queries, check_rows
+from sfumato.hulls.rows import check_labels, check_queries, check_rows
 from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
 from sfumato.mappings.autoencoder import check_parameters
 from sfumato.mappings.branch import stored_branch
 from sfumato.mappings.many import branch_errors, filtered_by, fit_branches
 from sfumato.storage.forms import Form, integers, labels, listed, one_of
+from sfumato.tables.cells import check_count
 
 __all__ = ["MembershipClassifier"]
 

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Unit
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, stored_gaussians
-from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, integers, known_bounds, labels, numbers, real
 from sfumato.sums import Records
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_n_components
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["PrivateGaussianClassifier"]

@@ -17,9 +17,10 @@ from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, known_bounds, numbers, whole
 from sfumato.sums import Records, SecondMoment
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_n_components
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivatePCA", "check_n_components", "top_eigenvectors"]
+__all__ = ["PrivatePCA", "top_eigenvectors"]
 
 Array = NDArray[np.float64]
 
@@ -200,12 +201,3 @@ def top_eigenvectors(matrix: Array, n_components: int) -> tuple[Array, Array]:
     values, vectors = values[::-1], vectors[:, ::-1]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_components)])
     return values, vectors * np.where(signs == 0, 1.0, signs)
-
-
-def check_n_components(n_components: Any, n_features: int) -> int:
-    """Check a number of components and cap it at the number of features."""
-    if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
-        raise InvalidInputError(f"'n_components' must be an integer. Got {n_components!r} instead.")
-    if n_components < 1:
-        raise InvalidInputError(f"'n_components' must be at least 1. Got {n_components} instead.")
-    return min(int(n_components), n_features)

@@ -7,6 +7,8 @@ default. A record that is no sequence of as many cells as there are features is 
 
 The type of an array is not trusted: one odd cell turns a list of numbers into an array of text, of
 objects or of complex numbers, so such arrays are read cell by cell as well.
+
+What else estimators are given is checked here too: rows, labels, tensors, parameters.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,9 @@ __all__ = [
     "as_numbers",
     "as_rows",
     "cells_of",
+    "check_choice",
+    "check_count",
+    "check_n_components",
     "checked_column",
     "checked_rows",
     "checked_tensor",
@@ -315,3 +321,30 @@ def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -
     if len(column) != n_rows:
         raise InvalidInputError("X and y have inconsistent numbers of samples.")
     return column
+
+
+# Parameters -------------------------------------------------------------------------------------
+
+
+def check_count(name: str, value: Any) -> int:
+    """Give a parameter that must be a positive whole number."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise InvalidInputError(f"'{name}' must be a positive whole number. Got {value!r} instead.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Give a parameter that must be one of a few words."""
+    if value not in choices:
+        allowed = ", ".join(repr(choice) for choice in choices)
+        raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")
+    return str(value)
+
+
+def check_n_components(n_components: Any, n_features: int) -> int:
+    """Check a number of components and cap it at the number of features."""
+    if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
+        raise InvalidInputError(f"'n_components' must be an integer. Got {n_components!r} instead.")
+    if n_components < 1:
+        raise InvalidInputError(f"'n_components' must be at least 1. Got {n_components} instead.")
+    return min(int(n_components), n_features)

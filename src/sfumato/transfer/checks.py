@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.public_rules import require_entries
 from sfumato.guarantee import Unit
-from sfumato.hulls.rows import check_count
 from sfumato.kernels.arrays import on_the_host
 from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.private import checked_rows
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import PUBLIC_LABELS
-from sfumato.tables.cells import checked_column
+from sfumato.tables.cells import check_count, checked_column
 from sfumato.transfer.protection import TargetRelease
 from sfumato.transfer.source import PLANS, PlannedSource
 from sfumato.transfer.target import require_start, sound_rows, target_codes

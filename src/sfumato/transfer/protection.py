@@ -18,10 +18,10 @@ from sfumato.accounting.parallel import parallel
 from sfumato.accounting.receipt import Receipt
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.mechanisms.base import Mechanism, require_epsilon
-from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
+from sfumato.tables.cells import check_n_components
 from sfumato.transfer.gaussians import SourceGaussians, from_released
 from sfumato.transfer.source import PlannedSource
 

@@ -14,11 +14,11 @@ from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.mechanisms.base import Mechanism
 from sfumato.memory import require_memory
-from sfumato.moments.pca import check_n_components
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_n_components
 from sfumato.transfer.gaussians import SourceGaussians, from_noisy_rows, from_released
 
 __all__ = ["PLANS", "PlannedSource", "planned_entries", "planned_sums", "source_reach"]
