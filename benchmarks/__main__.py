@@ -110,6 +110,12 @@ BENCHMARKS = {
     "search": (["bench_search"], True, False, "1"),
     "memory": (["bench_memory"], False, False, "1"),
     "speed": (["bench_speed"], True, False, "1"),
+    "speed-scattering": (
+        ["bench_speed", "scattering", "--rows", "60000", "--name", "speed_scattering"],
+        True,
+        False,
+        "1",
+    ),
     "accelerator": (["bench_accelerator"], True, True, None),
     "faults": (["bench_faults"], False, False, "1"),
     "service": (["bench_service"], False, False, "1"),

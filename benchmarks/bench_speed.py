@@ -44,7 +44,7 @@ DEEPEST = 12  # functions of a profile that are kept
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", default=["fits", "scattering"])
+    parser.add_argument("parts", nargs="*", default=["fits"])
     parser.add_argument("--rows", type=int, default=N_IMAGES)
     parser.add_argument("--name", default="speed")
     parser.add_argument("--before", type=Path)

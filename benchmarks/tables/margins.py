@@ -88,6 +88,14 @@ def _fits(numbers: list[dict[str, Any]]) -> str:
     )
 
 
+def _scattering(numbers: list[dict[str, Any]]) -> str:
+    columns = ["what", "n_rows", "n_features", "cpu_s", "wall_s"]
+    return rows_of(
+        ["features", "images", "numbers", "CPU s", "wall s"],
+        [[each[name] for name in columns] for each in numbers],
+    )
+
+
 def _changes(numbers: list[dict[str, Any]]) -> str:
     columns = ["what", "version", "n_rows", "cpu_s", "cpu_s_plain", "ratio", "accuracy"]
     return (
@@ -210,6 +218,7 @@ SECTIONS: Sections = {
     "margins_speed": ("Linear classifiers: speed", _margins_speed),
     "linear_growth": ("Linear classifiers: which part earned what, and growth", _growth),
     "speed": ("Private linear classifiers beside scikit-learn's: speed", _fits),
+    "speed_scattering": ("Scattering features: speed", _scattering),
     "speed_changes": ("Private linear classifiers: before and after", _changes),
     "accelerator": ("Private linear classifiers on a GPU", _accelerator),
     "margins_frontier_steps": ("Private linear classifiers: fewer steps", _steps),

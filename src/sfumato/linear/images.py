@@ -47,7 +47,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         Which features. "best" are those of the published figures on colour images:
         2,000 numbers of `ScatteringFeatures` of an image and its mirror image, 2,500 of
         `RandomPatchFeatures` with weight 1.5 and 3,000 of `RandomProcessFeatures` with weight 2
-        beside each other. They take seconds per ten images without a GPU; "hog" is the fastest.
+        beside each other. Without a GPU they take a sixth of a second per image, and the fit
+        minutes; "hog" is the fastest.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image. Not
         used with an ImageFeatures, which has its own.
