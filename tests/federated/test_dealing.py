@@ -154,7 +154,7 @@ def test_the_command_says_it_in_its_file_and_never_counts_rows(
         *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
     )
     assert result.exit_code == 0, result.output
-    assert "nothing records this release" in result.stderr
+    assert "this release is not recorded" in result.stderr
     stated = json.loads(result.stdout)["total"]["conditions"]
     assert load("global.sfumato").guarantee_.conditions == tuple(stated)
     assert (DEALT_BY_LABEL in stated) == (relation == "replace_one")

@@ -125,4 +125,4 @@ def test_transfer_to_a_protected_target(bounds: Path, tmp_path: Path) -> None:
     assert 3 < spent[0] <= 5.0 < spent[1] <= 8.0  # at the budgets' delta, 1e-4
     result = run(*guarded)
     assert "For a record of the target: Proved" in result.stdout
-    assert "nothing records the release of the target" in result.stderr
+    assert "the release of the target is not recorded" in result.stderr

@@ -189,7 +189,7 @@ def test_hulls_are_planned_from_simulated_rows_alone() -> None:
     (model,) = found.models
     assert model.interval[0] + 0.2 > 0.5
     assert model.interval[0] <= model.accuracy <= model.interval[1]
-    assert "Of hull no curves were measured" in found.made
+    assert "For hull there are no measured curves" in found.made
     X, y = simulated(Shape(50, 3), 0.9, 7)
     with pytest.raises(InvalidInputError, match="'model' must be one of"):
         pilot(X, y, bounds=Bounds(norm=1.5, labels=[0, 1]), epsilon=1.0, model="hull")

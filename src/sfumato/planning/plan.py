@@ -172,7 +172,7 @@ def plan(
     bare = [name for name in chosen if not has_curves(task, name)]
     told = MADE.format(sets=n_sets, scenario=scenario, separability=SCENARIOS[scenario])
     told += (
-        f" Of {', '.join(bare)} there are no measured curves: simulated rows only." if bare else ""
+        f" For {', '.join(bare)} there are no measured curves: simulated rows only." if bare else ""
     )
     return Plan(
         shape=shape,

@@ -123,7 +123,7 @@ def simulate_command(
                 )
             save(found.model, output)
     _stated(found, score, as_json=as_json)
-    remark("A simulation has no ledger: nothing records this release.")
+    remark("A simulation has no ledger: this release is not recorded.")
 
 
 @federate_app.command("sums")
@@ -193,7 +193,7 @@ def sums_command(
         f"{len(told['parties'])} parties, {len(federation.rounds)} sums, {sent:.2f} MB from a "
         f"party at most; together: {found.guarantee_}"
     )
-    remark("A simulation has no ledger: nothing records this release.")
+    remark("A simulation has no ledger: this release is not recorded.")
 
 
 @federate_app.command("deploy")

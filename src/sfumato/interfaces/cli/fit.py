@@ -167,7 +167,7 @@ def stated(
 
 def _tell_who_paid(promise: PrivacyRequest, release: str) -> None:
     if promise.ledger is None:
-        remark(f"No ledger was given: nothing records {release}.")
+        remark(f"No ledger was given: {release} is not recorded.")
         return
     statement = promise.ledger.statement()
     print_lines(*_at_the_budgets_delta(promise, statement.budget.delta))
