@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 import mpmath
 from scipy.optimize import brentq
@@ -53,7 +52,9 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
         return 1.0
     if mu / 2 - epsilon / mu < -50:  # delta <= Phi(-50) < 1e-500
         return LEAST_DOUBLE
-    return _delta_above(mu, epsilon)
+    exact = _exact_delta(mu, epsilon)
+    near = float(exact)
+    return min(1.0, near if near >= exact else math.nextafter(near, math.inf))
 
 
 def epsilon_from_mu(mu: float, delta: float) -> float:
@@ -121,14 +122,6 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
             "certainty in doubles; raise one of the two."
         )
     return _moved(root, -SAFE_MU * root, lambda mu: delta_from_mu(mu, epsilon) <= delta)
-
-
-@lru_cache(maxsize=64)  # fits of one estimator ask for the same again and again
-def _delta_above(mu: float, epsilon: float) -> float:
-    """Give the exact delta, rounded up to a double."""
-    exact = _exact_delta(mu, epsilon)
-    near = float(exact)
-    return min(1.0, near if near >= exact else math.nextafter(near, math.inf))
 
 
 def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
