@@ -83,7 +83,7 @@ class RecordReading:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A differential-privacy promise: ``P(M(D) in O) <= exp(epsilon) P(M(D') in O) + delta``.
+    """A differential-privacy guarantee: ``P(M(D) in O) <= exp(epsilon) P(M(D') in O) + delta``.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Guarantee:
         The neighbours D, D'.
     status : Status or str, default="proved"
         "proved", "conditional" (only under `conditions`), "testing" (the noise was seeded),
-        "refuted" (as printed it promises nothing).
+        "refuted" (as printed, it guarantees nothing).
     claimed_epsilon : float, optional
         The figure printed in the paper, kept where it is not the proved one.
     entry_bound : float, optional
@@ -111,13 +111,13 @@ class Guarantee:
     public : tuple of str
         What is assumed public.
     conditions : tuple of str
-        What must hold for the promise to hold.
+        What must be true for the guarantee to be valid.
     events : tuple of Event
         The releases, without data.
 
     Notes
     -----
-    ``a <= b`` reads "a promises at least as much as b". It is a partial order: guarantees of
+    ``a <= b`` means "a guarantees at least as much as b". It is a partial order: guarantees of
     different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
     deltas add); `sfumato.accounting.compose` is tighter.
 

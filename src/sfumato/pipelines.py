@@ -107,8 +107,8 @@ def check_pipeline(pipeline: Pipeline) -> Pipeline:
 
     Notes
     -----
-    Steps of scikit-learn raise where a row has a missing or infinite number, so that an error would
-    tell that such a record is there. They stand behind a `TableEncoder`, whose rows have none.
+    scikit-learn's own steps raise an error if a row has a missing or infinite number, which would
+    reveal that such a record exists. Put a `TableEncoder` before them; its rows have none.
     """
     before: list[tuple[str, Any]] = []
     for name, step in pipeline.steps:

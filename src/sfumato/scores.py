@@ -176,7 +176,7 @@ def release_score(
     epsilon, delta : float
         The budget; a classifier needs no delta, a regressor does.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     target_bounds : (float, float), optional
         Public range of a regressor's target; by default that of the model.
     ledger : DatasetBudget, optional

@@ -40,7 +40,7 @@ def calibrate(
         Two positive knobs: at the first the budget is kept, at the second it is passed. Either
         may be the larger.
     relation : Relation, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     tolerance : float, default=1e-6
         Relative width at which the bisection stops.
 

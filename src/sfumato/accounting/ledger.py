@@ -42,7 +42,7 @@ class Verification:
 
 
 class Ledger:
-    """What may be spent on each dataset, and what was: durable, append-only, refusing.
+    """A durable, append-only record of what may be spent on each data set, and what was.
 
     Parameters
     ----------

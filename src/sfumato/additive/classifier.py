@@ -37,7 +37,7 @@ SCORE_NOISE = 1.6  # as for the linear classifier
 class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
     """``score_c(x) = b_c + sum_j f_cj(x_j)``: one private curve per column and class.
 
-    The curve of a column of numbers is piecewise linear between knots, which lie at privately
+    The curve of a column of numbers is piecewise linear between knots, placed at privately
     released quantiles; that of a column of categories has one value per category, and a missing
     cell has a value of its own. All classes are learned jointly by softmax; two classes share one
     score.
@@ -48,7 +48,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         Knots per column of numbers, its two public ends included: 3, 5, 9, 17, 33 or 65. By
         default 9 where they are private and 5 where they are public.
     knots : {"private", "public"} or None, default=None
-        Where knots lie: at released quantiles, or at public places of the range, which costs
+        Where the knots are: at released quantiles, or at public places of the range, which costs
         nothing (even ones, or their squares where the range has no negative numbers). None: public
         where the number of rows, public, expected or released, is too small for quantiles.
     interactions : bool, optional
@@ -63,7 +63,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
     n_steps : int, default=240
         Noisy gradients.
     max_gradient_norm : float, default=0.1
-        Largest length of a row's slopes; longer ones are scaled back.
+        Largest length of a row's gradient; longer ones are shortened.
     expected_rows : int, optional
         A public number of rows, for the rule on knots. Without it a secret number is released
         first, with a thousandth of the budget.
@@ -72,11 +72,11 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
     unit : {"record", "person"}, default="record"
         One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds or TableBounds
         Public range or categories of each column, and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
     feature_names_in_ : ndarray of str
         Names of the columns, public, where a table was given.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

@@ -80,11 +80,11 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
     unit : {"record", "person"}, default="record"
         One whole row with its target is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds or TableBounds
         Public range or categories of each column; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
     feature_names_in_ : ndarray of str
         Names of the columns, public, where a table was given.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

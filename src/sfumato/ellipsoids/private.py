@@ -72,11 +72,11 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     unit : {"record"}, default="record"
         One whole row with its label is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -88,12 +88,12 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         The Φ_c for ``[x; 1]``, rows scaled into the unit ball; positive semidefinite after one
         shift of all of them.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
     Unit and relation : record, label included; replace_one or add_or_remove_one.
-    Released : the second moment of all rows if components are asked for, then the minimiser of
+    Released : the second moment of all rows if components are requested, then the minimiser of
         the perturbed objective, up to a known error that a little noise on it hides.
     Sensitivity : ``√2 C`` (replace) or ``√(C(C-1))`` (add or remove) of the joint gradient over all
         C classes.

@@ -82,9 +82,9 @@ class Fabricator(PrivateRowsEstimator):
         With unit "record": "tree" releases tables of counts along a tree of the columns of a table
         and draws rows from them; "moments" draws rows from private Gaussians of the classes;
         "local" puts noise on every single row, which needs no trusted curator and costs most of
-        the use. By default "tree" for tables with a `TableBounds`, "moments" for arrays, and for
-        tables of numbers whose public number of rows is too small for the noise of counts. Not
-        used with unit "entry".
+        the usefulness. By default "tree" for tables with a `TableBounds`, and "moments" for arrays
+        and for tables of numbers whose public number of rows is too small for the noise of
+        counts. Not used with unit "entry".
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
@@ -92,9 +92,9 @@ class Fabricator(PrivateRowsEstimator):
         Rows that are smoothed together; by default chosen from epsilon, `entry_bound` and the
         number of features.
     partition : {"kmeans", "random"}, optional
-        How private rows are cut into branches; by default chosen along with `branch_size`.
+        How private rows are divided into branches; by default chosen with `branch_size`.
     n_smoothing : int, optional
-        Passes M of the smoother, 0 for none; by default 2, or 1 where the noise is small, and
+        Passes M of the smoother, 0 for none; by default 2, or 1 if the noise is small, and
         none for rows drawn from Gaussians.
     bins : dict of str to sequence of float, optional
         Method "tree": public edges of the cells of columns of numbers; by default the edges are
@@ -115,9 +115,9 @@ class Fabricator(PrivateRowsEstimator):
     entry_bound : float, optional
         The largest protected change d of one entry; by default any change inside the box.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
     device : str, optional
-        A PyTorch device such as "cuda" on which rows are smoothed; NumPy else.
+        A PyTorch device such as "cuda" on which rows are smoothed; NumPy otherwise.
     n_jobs : int, optional
         Workers for branches, see joblib.
     verbose : bool, default=False
@@ -145,7 +145,7 @@ class Fabricator(PrivateRowsEstimator):
     library_ : {"pandas", "polars", "pyarrow"} or None
         Whose table was given, and is given back.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -157,7 +157,7 @@ class Fabricator(PrivateRowsEstimator):
     Sensitivity : record: √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
         1.25·√2 and 1.25·√2 in the unit ball; entry: d.
     Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated beside it.
+        stated next to it.
     Assumptions and numerics : bounds, label set, and names, types and categories of the columns
         of a table are public; sums are exact, noise is float-safe.
         Proofs: docs/guarantees/label-tree.md, docs/guarantees/fabrication.md.

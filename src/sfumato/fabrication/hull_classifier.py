@@ -62,7 +62,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     branch_size : int, optional
         Rows per branch; by default chosen from epsilon, `entry_bound` and the number of features.
     partition : {"kmeans", "random"}, optional
-        How private rows are cut into branches; by default chosen along with `branch_size`.
+        How private rows are divided into branches; by default chosen with `branch_size`.
     n_smoothing : int, optional
         Passes M of the smoother that private rows go through before hulls are fitted (Definition
         15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, or 1 where
@@ -79,11 +79,11 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     entry_bound : float, optional
         The largest protected change d of one entry; by default any change inside the box.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the stored hulls and of their answers.
     device : str, optional
-        A PyTorch device such as "cuda" on which hulls are fitted and evaluated; NumPy else.
+        A PyTorch device such as "cuda" on which hulls are fitted and evaluated; NumPy otherwise.
     n_jobs : int, optional
         Workers for branches and for batches of queries, see joblib.
     verbose : bool, default=False
@@ -100,7 +100,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     n_smoothing_ : ndarray of shape (n_branches,)
         Passes that each branch was smoothed; 0 for none.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -110,7 +110,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         entry with noise. Clusters, smoothing and hulls see released values only.
     Sensitivity : record: 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball; entry: d.
     Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated beside it.
+        stated next to it.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/hull-classifier.md.
 

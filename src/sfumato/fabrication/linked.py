@@ -38,7 +38,7 @@ MOST_EVENTS = 31
 
 @dataclass(frozen=True)
 class LinkedTables:
-    """Two tables with one key as one table with a record per person, and back.
+    """Turn two tables with one key into one table with one record per person, and back.
 
     Parameters
     ----------

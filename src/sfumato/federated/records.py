@@ -96,7 +96,7 @@ class Federation(RecordsElsewhere):
         Name of the work: each party makes the sums of one name once, and a run of the same name
         gets the same sums. By default a new name.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     colluding : int, default=1
         With "secure": parties that may work with the coordinator without breaking the promise.
     dropouts : int, default=0

@@ -77,11 +77,11 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     unit : {"record"}, default="record"
         One whole row with its label is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     noise_std_ : float
         Standard deviation of the noise of one score (at most, and nearly so everywhere).
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

@@ -111,12 +111,12 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
     unit : {"record", "person"}, default="record"
         One whole row, with its label, is protected, or all rows of a person (method "grid").
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows, which are also where the density lives, with the label set if
         labels are given; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -142,15 +142,15 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
     classes_, class_prior_ : ndarray of shape (n_classes,)
         The label set and the share of each class; a single 0 without labels.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
     Unit and relation : record, label included; replace_one or add_or_remove_one.
     Released : grid: the counts of all cells and classes, with Laplace noise. Process: the sum of
         kernels of each class as a finite vector, with Gaussian noise; before it, the spread of each
-        feature if they are asked for.
-    Sensitivity : grid: 2 (replace) or 1 (add or remove), in the sum of magnitudes. Process:
+        feature if they are requested.
+    Sensitivity : grid: 2 (replace) or 1 (add or remove), in the L1 norm. Process:
         ``sqrt(2 - 2 k_min) <= √2`` (replace) or 1 (add or remove) in the space of the kernel, for
         any number of classes together; in the Sobolev space computed numerically.
     Guarantee : grid: pure epsilon. Process: mu-GDP by the Gaussian process mechanism, plus bounded

@@ -64,11 +64,11 @@ class PrivateMeanCurve(PrivateEstimator):
     unit : {"record", "person"}, default="record"
         One whole curve is protected, or all curves of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public range of the values, a box; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class PrivateMeanCurve(PrivateEstimator):
     noise_scale_ : float
         Standard deviation of the noise of one coordinate.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

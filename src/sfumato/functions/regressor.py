@@ -60,11 +60,11 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     unit : {"record"}, default="record"
         One whole row with its target is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
     regularization_ : float
         λ.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
     noise_std_ : float
         Standard deviation of the noise of one prediction, in units of the target.
 

@@ -70,7 +70,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Bring features to [0, 1]. A point that has no image under a hull is infinitely far from it; one
+    Scale features to [0, 1]. A point that has no image under a hull is infinitely far from it; one
     that has no image under any hull gets the first class.
 
     Examples

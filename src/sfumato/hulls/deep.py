@@ -126,7 +126,7 @@ class KernelAffineHull(_OneBranch):
     Notes
     -----
     λ* grows with the squares of the rows while the kernel does not see their scale, so the map
-    depends on scale and offset of the data. Bring features to [0, 1] as the authors do.
+    depends on scale and offset of the data. Scale features to [0, 1] as the authors do.
 
     The sum :math:`\sum_j h_j` is positive around the rows but not everywhere (Theorem 2 of the
     paper says otherwise and is wrong). Where it is not, a point has no image: its `distance` is

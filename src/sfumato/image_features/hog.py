@@ -24,11 +24,11 @@ class HOGFeatures(ImageFeatures):
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels); without it, the squarest grey image.
     cell : int, default=4
-        Pixels a side of a cell.
+        Side of a cell, in pixels.
     n_bins : int, default=9
-        Directions a histogram tells apart.
+        Number of directions in a histogram.
     block : int, default=2
-        Cells a side of a block; blocks overlap, moving by one cell.
+        Side of a block, in cells; blocks overlap, moving by one cell.
     signed : bool, default=False
         Whether opposite directions count as two (dark to light, light to dark).
 
@@ -43,7 +43,7 @@ class HOGFeatures(ImageFeatures):
     -----
     A pixel votes with the length of its gradient (of the channel where it is longest) for the two
     nearest directions, in proportion to their nearness. Rows of the result have length 1 (0 for a
-    flat image), so ``Bounds(norm=1.0)`` holds; nothing is learned, so nothing is charged.
+    flat image), so ``Bounds(norm=1.0)`` is valid; nothing is learned, so nothing is charged.
 
     References
     ----------

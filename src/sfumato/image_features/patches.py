@@ -56,7 +56,7 @@ class RandomPatchFeatures(ImageFeatures):
     mirror : {None, "average"}, default="average"
         "average" takes the mean of the features of an image and of its mirror image.
     n_projected : int or None, default=2500
-        So many numbers are kept, by a public random projection; None keeps all, eight per filter.
+        How many numbers a public random projection keeps; None keeps all, eight per filter.
     seed : int, default=0
         Public seed of the projection.
 
@@ -73,9 +73,9 @@ class RandomPatchFeatures(ImageFeatures):
     each filter, a whitened patch of an image of dead leaves. What passes a threshold upwards, and
     what passes it downwards, is averaged in the quarters of the image; the roots of the averages
     are the features. The filters were cut out of generated images
-    (``tools/random_process_net/patches.py``), so they hold nothing about anybody: using them costs
-    no budget. They are a file of this package, checked by its hash. Rows of the result have length
-    1, so ``Bounds(norm=1.0)`` holds. On an accelerator products are of half precision.
+    (``tools/random_process_net/patches.py``), so they contain nothing about anybody: using them
+    costs no budget. They are a file of this package, checked by its hash. Rows of the result have
+    length 1, so ``Bounds(norm=1.0)`` is valid. On an accelerator products are of half precision.
 
     References
     ----------

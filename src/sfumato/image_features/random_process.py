@@ -57,7 +57,7 @@ class RandomProcessFeatures(ImageFeatures):
     mirror : {None, "average"}, default="average"
         "average" takes the mean of the features of an image and of its mirror image.
     n_projected : int or None, default=3500
-        So many numbers are kept, by a public random projection; None keeps all 11,808.
+        How many numbers a public random projection keeps; None keeps all 11,808.
     seed : int, default=0
         Public seed of the projection.
 
@@ -71,10 +71,10 @@ class RandomProcessFeatures(ImageFeatures):
     Notes
     -----
     The net was trained on generated images alone (``tools/random_process_net/train.py``), so it
-    holds nothing about anybody: using it costs no budget. Its weights are a file of this package,
-    checked by its hash. Rows of the result have length 1, so ``Bounds(norm=1.0)`` holds. With
-    PyTorch installed, or for its tensors, convolutions are its own; else they are NumPy's, which
-    take longer.
+    contains nothing about anybody: using it costs no budget. Its weights are a file of this
+    package, checked by its hash. Rows of the result have length 1, so ``Bounds(norm=1.0)`` is
+    valid. With PyTorch installed, or for its tensors, its convolutions are used; otherwise NumPy's,
+    which take longer.
 
     References
     ----------

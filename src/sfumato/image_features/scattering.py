@@ -50,9 +50,9 @@ class ScatteringFeatures(ImageFeatures):
         many as divide the maps evenly, at most this many.
     mirror : {None, "average"}, default=None
         "average" takes the mean of the features of an image and of its mirror image. A record is
-        one row still: nothing is paid for it.
+        still one row, so this costs nothing.
     n_projected : int, optional
-        Keep so many numbers of a public random projection of the features.
+        How many numbers a public random projection of the features keeps.
     seed : int, default=0
         Public seed of that projection.
 
@@ -65,9 +65,9 @@ class ScatteringFeatures(ImageFeatures):
 
     Notes
     -----
-    ``1 + J L + J (J-1)/2 L²`` maps a channel, 81 for the defaults; images of 28 x 28 pixels give
+    ``1 + J L + J (J-1)/2 L²`` maps per channel, 81 for the defaults; images of 28 x 28 pixels give
     81 x 7 x 7 = 3969 features. Wavelets are those of Morlet, images are mirrored at their edges.
-    Rows of the result have length 1, so ``Bounds(norm=1.0)`` holds; nothing is learned from data.
+    Rows of the result have length 1, so ``Bounds(norm=1.0)`` is valid. Nothing is learned.
 
     References
     ----------

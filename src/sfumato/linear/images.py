@@ -55,12 +55,12 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the fit.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         The public range of the pixels and the label set, say
         ``Bounds(lower=0, upper=255, labels=range(10))``; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------

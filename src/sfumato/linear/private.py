@@ -101,18 +101,18 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     momentum : float, default=0.9
         Share of the last move that is made again.
     max_gradient_norm : float, default=0.1
-        Largest length of a row's slopes; longer ones are scaled back.
+        Largest length of a row's gradient; longer ones are shortened.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy; ``delta=0`` pure
         epsilon, for algorithms "objective" and "output" without components.
     unit : {"record", "person"}, default="record"
         One whole row with its label is protected, or all rows of a person (with "noisy-gd").
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     projection_ : ndarray of shape (n_features, n_components) or None
         The public projection of the rows.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -139,7 +139,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     Guarantee : objective perturbation by its loss bound, the others mu-GDP; all releases composed.
     Assumptions and numerics : bounds and label set are public, and where the number of rows is
         secret, that there are at most 2**26 of them (2**22 for "objective" and "output"). Gradients
-        are exact sums, by how much minimisers are missed is bounded and paid for, noise is
+        are exact sums, the error of minimisers is bounded and covered by noise, and noise is
         float-safe. Proofs: docs/guarantees/linear-classifier.md.
 
     Examples

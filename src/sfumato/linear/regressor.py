@@ -46,7 +46,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
 
     "moments" is ridge regression from ``sum [z; 1; t][z; 1; t]ᵀ + noise``. "noisy-gd" spends less
     on that matrix, whitens the rows by it and learns the weights of Huber's loss by noisy
-    gradients, in spreads of the target; slope, level and residual spread are read off the matrix.
+    gradients, in spreads of the target; slope, level and residual spread come from the matrix.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
     unit : {"record", "person"}, default="record"
         One whole row with its target is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds or TableBounds
         Public bounds of the rows; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
     residual_std_ : float
         Standard deviation of the residuals, from the same release.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

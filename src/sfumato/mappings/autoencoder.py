@@ -93,11 +93,11 @@ class MembershipAutoencoder(_Filter):
     n_layers : int, default=5
         Number of layers L.
     inducing_ratio : float, default=0.5
-        Most inducing points of the first layer as a share of the rows, r_max.
+        Largest number of inducing points of the first layer, as a share of the rows, r_max.
     kappa : float, default=0.1
-        Least tau(M, 1), see `MembershipMapping`.
+        Smallest tau(M, 1), see `MembershipMapping`.
     center : bool, default=True
-        Take the mean off first; as printed (False) the outputs draw towards zero.
+        Subtract the mean first; as printed (False), outputs are drawn towards zero.
     dtype : {"float64", "float32"}, default="float64"
         Precision of the stored model and of its answers. The fit is always in double precision.
     random_state : int, RandomState or None, default=None
@@ -205,11 +205,11 @@ class WideMembershipAutoencoder(_Filter):
     n_layers : int, default=5
         Number of layers L.
     inducing_ratio : float, default=0.5
-        Most inducing points of the first layer as a share of the rows, r_max.
+        Largest number of inducing points of the first layer, as a share of the rows, r_max.
     kappa : float, default=0.1
-        Least tau(M, 1), see `MembershipMapping`.
+        Smallest tau(M, 1), see `MembershipMapping`.
     center : bool, default=True
-        Take the mean of each cluster off first; as printed (False) outputs draw towards zero.
+        Subtract each cluster's mean first; as printed (False), outputs are drawn to zero.
     branch_size : int, default=1000
         Rows per cluster on average.
     dtype : {"float64", "float32"}, default="float64"

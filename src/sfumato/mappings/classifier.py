@@ -34,11 +34,11 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
     n_layers : int, default=5
         Number of layers L.
     inducing_ratio : float, default=0.5
-        Most inducing points of the first layer as a share of the rows, r_max.
+        Largest number of inducing points of the first layer, as a share of the rows, r_max.
     kappa : float, default=0.1
-        Least tau(M, 1), see `MembershipMapping`.
+        Smallest tau(M, 1), see `MembershipMapping`.
     center : bool, default=True
-        Take the mean of each cluster off first; as printed (False) outputs draw towards zero.
+        Subtract each cluster's mean first; as printed (False), outputs are drawn to zero.
     branch_size : int, default=1000
         Rows per cluster on average.
     dtype : {"float64", "float32"}, default="float64"
@@ -56,12 +56,12 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
     branches_ : list of dict
         The folded model of each cluster.
     branch_classes_ : ndarray of shape (n_branches,)
-        Place in `classes_` of the class of each cluster.
+        Position in `classes_` of the class of each cluster.
     n_features_in_ : int
 
     Notes
     -----
-    Bring features to about [0, 1].
+    Scale features to about [0, 1].
 
     Examples
     --------
@@ -227,7 +227,7 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Rows.
         codes : ndarray of shape (n_samples,)
-            Place in `classes_` of the class for each row.
+            Position in `classes_` of the class for each row.
 
         Returns
         -------

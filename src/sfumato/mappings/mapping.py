@@ -33,13 +33,13 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     inducing_ratio : float, default=0.5
-        Most inducing points as a share of the rows, r_max.
+        Largest number of inducing points, as a share of the rows, r_max.
     kappa : float, default=0.1
-        Least tau(M, 1); a larger one gives fewer inducing points and a smoother mapping. With few
-        inputs 0.1 allows one or two points only: take less.
+        Smallest tau(M, 1); a larger one gives fewer inducing points and a smoother mapping. With
+        few inputs, 0.1 allows only one or two points: use a smaller value.
     center : bool, default=True
-        Take the mean of y off first. As printed (False) the mapping draws towards zero, and an
-        offset that is large against the spread of y ruins it.
+        Subtract the mean of y first. As printed (False), outputs are drawn to zero, and an
+        offset that is large compared with the spread of y ruins the mapping.
     random_state : int, RandomState or None, default=None
         Starts of the k-means.
 
@@ -54,7 +54,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
     noise_precision_ : float
         beta.
     origin_, scale_, offset_ : array
-        Taken off the inputs; factor of the inputs; added to the outputs.
+        Subtracted from the inputs; factor of the inputs; added to the outputs.
     n_features_in_ : int
 
     Examples

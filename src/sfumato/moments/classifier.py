@@ -43,17 +43,17 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
         forms, as in images; 1 is the better choice for tables that are mostly categories.
     single_release : bool, default=False
         Take one noisy sum, and so read the rows once: for rows by the million. With fewer, several
-        sums are more accurate, since later ones are centred and clipped by what earlier ones told.
+        sums are more accurate: later ones are centred and clipped by what earlier ones showed.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
     unit : {"record", "person"}, default="record"
         One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -68,9 +68,9 @@ class PrivateGaussianClassifier(ClassifierMixin, PrivateEstimator):
     counts_, means_, covariances_ : ndarray
         The Gaussians in the components, rows centred and divided by the radius.
     gaussian_classes_ : ndarray of shape (n_gaussians,)
-        Place in `classes_` of the class of each Gaussian.
+        Position in `classes_` of the class of each Gaussian.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

@@ -33,11 +33,11 @@ class PrivateMoments(PrivateEstimator):
     unit : {"record", "person"}, default="record"
         One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     bounds : Bounds
         Public bounds of the rows, with the label set if labels are given; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PrivateMoments(PrivateEstimator):
         Noisy covariances, shrunk and made positive definite by a public rule
         (`sfumato.moments.gaussians`).
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

@@ -127,7 +127,7 @@ def plan(
     majority : float, optional
         Share of the largest class, if that is public; by default classes are equal.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours.
+        Which data sets count as neighbours.
     scenario : {"hard", "typical", "easy"}, default="typical"
         How separable the classes are taken to be.
     ranges : mapping of str to (float, float), optional

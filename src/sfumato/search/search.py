@@ -75,8 +75,8 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     param_grid : dict or list of dict
         Values by parameter name, as in `sklearn.model_selection.GridSearchCV`.
     runs : {"poisson", "logarithmic", "geometric"} or float, default="poisson"
-        Law of the number of runs, given that there is one; a number above -1 is the shape of a
-        truncated negative binomial law (0 is logarithmic, 1 geometric).
+        Distribution of the number of runs, given that there is one; a number above -1 is the shape
+        of a truncated negative binomial distribution (0 is logarithmic, 1 geometric).
     mean_runs : float, default=5.0
         Runs on average.
     validation_fraction : float, default=0.0
@@ -90,18 +90,18 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         model alone. By default 1 for a right label, or ``1 - (error / range)²``.
     constant_time : bool, default=True
         Make all runs that the law allows and look at K of them, so that neither duration nor
-        progress tells K. False makes K runs only; the guarantee then has a condition.
+        progress reveals K. False makes K runs only; the guarantee then has a condition.
     resume : path-like, optional
-        A folder from which the search goes on after an interruption, without a second charge. It
+        A folder from which the search continues after an interruption, without a second charge. It
         is as secret as the rows until the search has ended.
     n_jobs : int, optional
         Runs at a time.
     verbose : bool, default=False
-        Show a progress bar; of how many runs it is only with `constant_time`, where that is public.
+        Show a progress bar, with a total only under `constant_time`, where it is public.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole search.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     cost_ : SearchCost
         What was paid.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     See Also
     --------

@@ -55,15 +55,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
-    Stored are the constructor's parameters and the learned attributes, whose names end in ``_``;
-    any other attribute is refused rather than dropped. A `ledger` is a handle to something that
-    lives elsewhere: it is never stored, and the loaded model has ``ledger=None``. Words such as
-    ``Relation.REPLACE_ONE`` come back as plain strings. Tensors of PyTorch and of other libraries
-    are stored as arrays, whatever device they are on, and come back as arrays of NumPy: whoever
-    loads the model needs neither the library nor the device.
+    The file contains the constructor's parameters and the learned attributes, whose names end in
+    ``_``; any other attribute is refused rather than dropped. A `ledger` is a handle to something
+    that lives elsewhere: it is never stored, and the loaded model has ``ledger=None``. Words such
+    as ``Relation.REPLACE_ONE`` come back as plain strings. Tensors of PyTorch and of other
+    libraries are stored as arrays, whatever device they are on, and come back as NumPy arrays: to
+    load the model, you need neither the library nor the device.
 
-    The file holds what the model holds. That a private model keeps no raw row is the promise of
-    its class, not of this function.
+    The file contains what the model contains. That a private model keeps no raw row is guaranteed
+    by its class, not by this function.
     """
     members = _members_of(model)
     with atomic_write(path) as file:
@@ -118,8 +118,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Notes
     -----
     A file from a stranger cannot run code and cannot claim more memory than its own size. The
-    hashes find damage; they are no signature, so whoever rewrites the whole file can also write
-    another guarantee into it. Keep the ledger, or a hash of the file, where that matters.
+    hashes find damage; they are not a signature, so anyone who rewrites the whole file can also
+    write another guarantee into it. If that matters, keep the ledger, or a hash of the file.
     """
     with opened(path) as members:
         header = members.header()

@@ -37,7 +37,7 @@ class BatchRecords(Records):
     width : int
         Numbers of a row.
     relation : {"replace_one", "add_or_remove_one"}
-        The neighbours.
+        Which data sets count as neighbours.
     n_rows : int, optional
         The number of records, needed where it is public; a pass that finds another is refused.
     person : PersonUnit, optional

@@ -383,7 +383,7 @@ class ArrayRecords(Records):
     codes : ndarray of shape (n,), optional
         Number of each record's class; by default all are of class 0.
     relation : {"replace_one", "add_or_remove_one"}
-        The neighbours.
+        Which data sets count as neighbours.
     persons : Gathered or Scattered, optional
         Which rows belong together, where persons are the unit; see `of_persons`.
     """

@@ -78,7 +78,7 @@ class Statistic(ABC):
         Parameters
         ----------
         relation : Relation
-            The neighbours.
+            Which data sets count as neighbours.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class Statistic(ABC):
         Parameters
         ----------
         relation : Relation
-            The neighbours.
+            Which data sets count as neighbours.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class Statistic(ABC):
         Parameters
         ----------
         relation : Relation
-            The neighbours.
+            Which data sets count as neighbours.
         unit : PersonUnit
             How many rows a person has, and how they are added up.
 
@@ -175,7 +175,7 @@ class Statistic(ABC):
         Parameters
         ----------
         relation : {"replace_one", "add_or_remove_one"}
-            The neighbours.
+            Which data sets count as neighbours.
         most_rows : int
             The public number of records, or a public bound on it.
         norm : {1, 2, "part"}, default=2

@@ -37,7 +37,7 @@ class Bounds:
         The possible labels, known before the data are seen. ``labels="public"`` declares that the
         set of labels found in the data is public knowledge; guarantees then say so.
     person_rows : int, optional
-        The most rows of a person that are used, for unit "person".
+        The largest number of rows used per person, for unit "person".
     per_person : {"average", "sum"}, default="average"
         How a person's rows are added up: as their average, so that each person has one vote, or
         as their sum.
@@ -47,7 +47,7 @@ class Bounds:
     `clip` acts on each row alone, so it costs no budget: a row outside the box is moved to the
     nearest point of it, a row outside the ball is scaled back, a row with a missing or infinite
     number becomes the `default_row`, and a label outside the set becomes the first label. A cell
-    that is no number (text, a date, any object) counts as missing. No single row can make it
+    that is not a number (text, a date, any object) counts as missing. No single row can make it
     raise or warn.
 
     Examples

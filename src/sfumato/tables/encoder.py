@@ -42,10 +42,10 @@ SMALL_GAP = 1e-3  # between a share that is asked for and the one that is chosen
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Records as rows of numbers, by public bounds alone; nothing is learned from the rows.
+    """Encode records as rows of numbers by public bounds alone; it learns nothing from the rows.
 
-    Every private estimator uses this encoder on the data that it is given. It is a transformer of
-    its own for pipelines, and to see what an estimator sees.
+    Every private estimator uses this encoder on the data that it is given. Use it by itself in
+    pipelines, or to see what an estimator sees.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class TableBounds:
     Parameters
     ----------
     columns : tuple of Column
-        Every column but the target, in the order of the table.
+        Every column except the target, in the order of the table.
     target : Target, optional
         The column to predict.
     confirmed : bool
@@ -41,13 +41,13 @@ class TableBounds:
     person : str, optional
         The column of IDs, for unit "person"; never a feature.
     person_rows : int, optional
-        The most rows of a person that are used.
+        The largest number of rows used per person.
     per_person : {"average", "sum"}, default="average"
         How a person's rows are added up, see `sfumato.Bounds`.
     one_row_per_person : bool, default=False
         Whether the owner has declared that nobody has more than one row.
     looks_like_ids : tuple of str
-        Columns in which `describe` saw values that repeat as IDs do. Where there are any, the owner
+        Columns in which `describe` found values that repeat as IDs do. If there are any, the owner
         must declare `person` or `one_row_per_person`.
 
     Examples
@@ -102,7 +102,7 @@ class TableBounds:
         person : str, optional
             The column of IDs, for unit "person"; it need not be among `columns`.
         person_rows : int, optional
-            The most rows of a person that are used.
+            The largest number of rows used per person.
         per_person : {"average", "sum"}, default="average"
             How a person's rows are added up, see `sfumato.Bounds`.
 

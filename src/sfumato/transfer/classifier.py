@@ -72,7 +72,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     n_layers : int, default=1
         Layers of the target's autoencoders.
     inducing_ratio : float, default=0.5
-        Most inducing points as a share of the rows, r_max.
+        Largest number of inducing points, as a share of the rows, r_max.
     kappa : float, default=0.1
         See `MembershipMapping`.
     n_components : int, default=50
@@ -117,15 +117,15 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         The released Gaussians of the source.
     start_ : {"source", "shape of the source", "labels"}
         Whose labels the target began with. The source's, if its Gaussians, moved to the target
-        without a label, get at least half of the labelled rows right, and no fewer than the means
-        of the other labelled rows do.
+        without a label, classify at least half of the labelled rows correctly, and no fewer than
+        the means of the other labelled rows do.
     source_weight_ : float
         Weight of the source's Gaussians, moved to the target, in `predict`:
         ``max(0, 2a - 1)² / 4``, a the share of unlabelled target rows that they label as the
         autoencoders do.
     guarantee_ : Guarantee
         What is promised for any one record. With a protected target: the weaker of the two below,
-        for a record of either; it also says what holds for a person who is in both. With a target
+        for a record of either; it also says what applies to a person who is in both. With a target
         that is not protected: that of the source, on condition that the record is one of the
         source.
     source_guarantee_ : Guarantee
@@ -141,11 +141,11 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     -------
     Unit and relation : a record of the source with its label, replace_one or add_or_remove_one; or
         one of its entries, changed by at most d. Target rows and labels are not protected, and
-        `fit` warns of it, unless `protect_target` gives them a budget of their own.
+        `fit` warns about it, unless `protect_target` gives them a budget of their own.
     Released : record: three noisy sums. Entry: every entry with noise. All else follows from these.
     Sensitivity : record: 2, √2 and 1.25·√2 (replace) in the unit ball; entry: d.
     Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated beside it. Protected target: (target_epsilon, target_delta) for one of its records;
+        stated next to it. Protected target: (target_epsilon, target_delta) for one of its records;
         a person in both sets has the composition of both.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/transfer.md.
@@ -154,10 +154,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     -----
     With `protect_target` each target row is labelled by the released source, or by its own label,
     row by row, and one Gaussian per class is released from rows and labels. Source and target must
-    have the same features then, and `bounds` must hold for both. No autoencoder is fitted.
+    have the same features then, and `bounds` must be valid for both. No autoencoder is fitted.
 
-    If you know how target features correspond to source features (images of another size, say),
-    map the target's rows yourself; that is worth far more than the alignment of unlike features.
+    If you know how target features correspond to source features (for example images of another
+    size), map the target's rows yourself; that is worth far more than aligning unlike features.
 
     Examples
     --------

@@ -87,7 +87,7 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         Public bounds of the rows and the label set; required. The printed noise is for rows in the
         unit ball: bounds that allow longer ones give status "refuted".
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------

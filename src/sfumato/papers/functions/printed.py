@@ -83,7 +83,7 @@ class PrintedDensity(PrivateEstimator):
     bounds : Bounds
         Public bounds of the rows; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
-        Who pays; see `sfumato.Ledger`.
+        The budget that pays; see `sfumato.Ledger`.
 
     Attributes
     ----------

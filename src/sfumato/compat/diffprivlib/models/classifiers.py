@@ -102,7 +102,7 @@ class GaussianNB(_Classifier):
     classes_, class_count_, class_prior_ : ndarray
         Labels, noisy counts and shares of the classes.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -193,7 +193,7 @@ class LogisticRegression(_Classifier):
     classes_, coef_, intercept_ : ndarray
         Labels, and weights of rows divided by `data_norm`.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -304,7 +304,7 @@ class RandomForestClassifier(_Classifier):
     classes_ : ndarray
         Labels.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

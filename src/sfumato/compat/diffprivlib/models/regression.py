@@ -34,7 +34,7 @@ class LinearRegression(RegressorMixin, Shell):
     Attributes
     ----------
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------

@@ -49,7 +49,7 @@ class PCA(TransformerMixin, Shell):
     components_, mean_ : ndarray
         Directions, and the public centre.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
@@ -179,7 +179,7 @@ class StandardScaler(TransformerMixin, Shell):
     mean_, var_, scale_ : ndarray
         Private means, variances and deviations.
     guarantee_ : Guarantee
-        What is promised.
+        The privacy guarantee of the fit.
 
     Privacy
     -------
