@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import warnings
 from contextlib import suppress
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -114,6 +116,10 @@ TRIES = {
     "estimators and what they share": GROUND | ESTIMATORS,
     "sums, mechanisms and accounting too": GROUND | ESTIMATORS | RELEASES,
     "tables, engines, jobs and storage too": GROUND | ESTIMATORS | RELEASES | TABLES,
+    "events and guarantees with accounting": {"events": "accounting", "guarantee": "accounting"},
+    "array libraries, memory and threads with sums": dict.fromkeys(
+        ("kernels", "memory", "parallel"), "sums"
+    ),
 }
 # Tries in code, and the revisions at which they can be walked.
 REVISIONS = {
@@ -124,6 +130,10 @@ REVISIONS = {
     "sums of gradients and maps of rows in sums, the longest slope found once": "dc5cbe4",
     "bounds and cells in tables": "b3bdacf",
     "grid and tape with the mechanisms, tables elsewhere known by their kind": "156f536",
+    "labels checked where cells are read": "a59414c",
+    "tensors checked in one place, by no override": "2fd48a6",
+    "the unit cube a map like the others": "29c965b",
+    "checks of parameters on common ground": "9c91fa9",
 }
 LONGEST_FILE = 600
 # What was asked for after the number of lines was, as files and folders.
@@ -204,7 +214,18 @@ def walk(preparation: str, flow: str) -> dict[str, Any]:
             for what, merged in TRIES.items()
         },
         "changes between public functions": changes(public),
+        "changes if properties were fields": changes(
+            [room for room, each in zip(rooms, seen, strict=True) if not is_property(*each)]
+        ),
     }
+
+
+def is_property(file: str, name: str) -> bool:
+    """Tell whether a function is a property of a class."""
+    found: Any = importlib.import_module("sfumato." + file.removesuffix(".py").replace(os.sep, "."))
+    for part in name.split("."):
+        found = inspect.getattr_static(found, part, None)
+    return isinstance(found, property | cached_property)
 
 
 def changes(rooms: list[str]) -> int:

@@ -341,9 +341,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     # Settings -------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
+        check_steps(self.n_steps, self.max_gradient_norm)
         check_choice("loss", self.loss, LOSSES)
         check_choice("algorithm", self.algorithm, ALGORITHMS)
-        check_steps(self.n_steps, self.max_gradient_norm)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set has only one class; a classifier needs at least two."
