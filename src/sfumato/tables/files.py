@@ -18,6 +18,7 @@ from sfumato.storage.atomic_file import atomic_write
 from sfumato.tables import checksums
 from sfumato.tables.columns import arrow, read_as, type_of
 from sfumato.tables.lines import (
+    OTHER_FORMATS,
     common_numbers,
     count_lines,
     csv_batches,
@@ -326,6 +327,10 @@ class TableFile:
         if self.format == "csv":
             with self._reported(), opened(self.path) as file:
                 line = file.readline(LONGEST_HEADER)
+            if line.startswith(OTHER_FORMATS):
+                raise InvalidInputError(
+                    f"The file '{self.path}' is of another format than its name says."
+                )
             if b"\r" in line.rstrip(b"\r\n"):  # then all of the file may be this line
                 raise InvalidInputError(
                     f"The first line of '{self.path}' has carriage returns inside it. Save the "

@@ -28,6 +28,7 @@ from sfumato.tables.columns import arrow, arrow_kind, read_as, text_of, texts, t
 from sfumato.tables.text import PLAIN_TEXT, TextFormat
 
 __all__ = [
+    "OTHER_FORMATS",
     "common_numbers",
     "count_lines",
     "csv_batches",
