@@ -630,7 +630,7 @@ def test_absurd_declared_size_is_refused(path, size):
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_members_of_one_name_and_added_members_are_refused(path):
-    for name, reason in (("arrays/0.npy", "one name"), ("extra", "added")):
+    for name, reason in (("arrays/0.npy", "same name"), ("extra", "added")):
         save(small_model(), path)
         with zipfile.ZipFile(path, "a") as archive:
             archive.writestr(name, b"")
