@@ -341,7 +341,7 @@ class PrivateEstimator(BaseEstimator):
         )
         unfitted = type(self)(**{**self.get_params(deep=False), "ledger": None})
         reader = BatchReader(unfitted, rows_of.__name__, y, groups)
-        unknown = replace(reader, estimator=self).of(unknown_record(parts.columns))
+        unknown = replace(reader, estimator=self).of(unknown_record(parts.columns, parts.schema))
         if self.person_unit is not None:
             parts = parts.by_person(reader.ids_of)
         records = PartitionedRecords(

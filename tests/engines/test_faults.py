@@ -12,10 +12,13 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 import sfumato
-from sfumato import Ledger, PrivateLinearClassifier, PrivateMoments
+from sfumato import Ledger, PrivateLinearClassifier, PrivateMoments, TableBounds
 from sfumato.exceptions import EngineError, InvalidInputError, SfumatoError
 from sfumato.mechanisms.base import taped
 from sfumato.sums.grid import SecretSum
@@ -224,3 +227,29 @@ def test_errors_of_queries_quote_no_cell(table: pd.DataFrame) -> None:
         with pytest.raises(EngineError, match=engine) as error:
             _model(relation="add_or_remove_one").fit(query)
         assert "secret" not in str(error.value)
+
+
+LISTS = pa.table({"c": [[1.0]] * 20, "y": ["a"] * 20})
+
+
+@pytest.mark.parametrize("source", ["parquet", "feather", "folder", "url", "DuckDB", "polars"])
+def test_a_column_of_a_type_that_cannot_be_read_costs_nothing(source: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    pyarrow.parquet.write_table(LISTS, tmp_path / "folder" / "rows.parquet")
+    pyarrow.feather.write_feather(LISTS, tmp_path / "rows.feather")
+    table: dict[str, Any] = {
+        "parquet": tmp_path / "folder" / "rows.parquet",
+        "feather": tmp_path / "rows.feather",
+        "folder": tmp_path / "folder",
+        "url": (tmp_path / "folder" / "rows.parquet").as_uri(),
+        "DuckDB": duckdb.from_arrow(LISTS),
+        "polars": polars.from_arrow(LISTS).lazy(),
+    }
+    bounds = TableBounds.from_dict({"c": (0, 1), "y": ["a", "b"]}, target="y")
+    paid = Ledger().create("rows", epsilon=9.0, delta=1e-3, relation="add_or_remove_one")
+    model = PrivateMoments(
+        epsilon=1.0, delta=1e-5, bounds=bounds, relation="add_or_remove_one", ledger=paid
+    )
+    with pytest.raises(InvalidInputError, match=r"type .*list.* cannot be read as double"):
+        model.fit(table[source])
+    assert paid.statement().charges == 0

@@ -61,12 +61,16 @@ def _is_dask_array(X: object) -> bool:
     return library_of(X) == "dask" and hasattr(X, "chunks")
 
 
-def unknown_record(columns: Sequence[str] | int) -> Any:
+def unknown_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
     """Give one made-up record of which nothing is known: what is public can be read off it.
 
     columns: Names of columns, or their number.
+    schema (pyarrow.Schema, optional): Types that they are stored with; one that cannot be read is
+        then an error of this record, before anything is paid for.
     Returns (table or tuple): A batch of one record.
     """
     if isinstance(columns, int):
         return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
-    return arrow().table({name: arrow().nulls(1, "double") for name in columns})
+    types = ["double" if schema is None else schema.field(name).type for name in columns]
+    missing = [arrow().array([None], kind) for kind in types]
+    return arrow().table(dict(zip(columns, missing, strict=True)))

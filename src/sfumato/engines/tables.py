@@ -6,6 +6,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
@@ -128,7 +129,8 @@ class FileParts(LocalParts):
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
         """Read no more than these columns, as their types."""
         read = [file.declared(types, text) for file in self._files]
-        read[0].require(list(types))
+        for file in read:
+            file.require_readable(list(types))
         return LocalParts(
             [self._reader(file, list(types)) for file in read], list(types)
         )._reporting_as(self)
@@ -237,6 +239,14 @@ class QueryParts(LocalParts):
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in types)
         fewer = self._query.select(list(types)) if is_lazy else self._query.project(quoted)
         return QueryParts(fewer)._reporting_as(self)
+
+    @cached_property
+    def schema(self) -> Any:
+        """Types of the columns, which the query tells without its rows."""
+        with reported("Polars" if self.library == "polars" else "DuckDB"):
+            if self.library == "polars":
+                return self._query.collect_schema().to_frame().to_arrow().schema
+            return self._query.limit(0).to_arrow_table().schema
 
     def _batches(self) -> Iterator[Any]:
         """Compute the rows; an error of the query may quote a cell, and is reported without."""

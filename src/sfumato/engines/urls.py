@@ -39,13 +39,15 @@ class UrlParts(LocalParts):
             self._url = self._url.replace("file://", "file:///", 1)
         with _reported(self._url):
             self._system, self._files = _found(self._url)
-            names = self._open(self._files[0]).schema_arrow.names
-        super().__init__(self._readers(None), list(names))
+            self.schema = self._open(self._files[0]).schema_arrow
+        super().__init__(self._readers(None), list(self.schema.names))
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
         """Read no more than these columns."""
         self._require(types)
-        return LocalParts(self._readers(list(types)), list(types))._reporting_as(self)
+        declared = LocalParts(self._readers(list(types)), list(types))
+        declared.schema = self.schema
+        return declared._reporting_as(self)
 
     def _readers(self, names: Sequence[str] | None) -> list[Callable[[], Iterable[Any]]]:
         return [partial(self._batches, path, names) for path in self._files]

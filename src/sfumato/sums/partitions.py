@@ -48,11 +48,14 @@ class Partitions(ABC):
         Whether a pass costs more than the reading: many passes are warned of.
     library : str
         Whose tables the batches are: "pandas", "polars" or "pyarrow".
+    schema : pyarrow.Schema or None
+        Types that columns are stored with, where they are known before a row is read.
     """
 
     is_elsewhere: ClassVar[bool] = True  # no table in memory: see `lies_elsewhere`
     is_remote: ClassVar[bool] = True
     library: str = "pyarrow"
+    schema: Any = None
     progress: Callable[[int, int], None] | None = None  # is told parts done, and all parts
 
     @property

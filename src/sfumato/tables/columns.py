@@ -253,7 +253,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     elif (
         not types.is_string(stored)
         and not arrow_kind(str(stored))
-        and (declared != "string" or types.is_nested(stored))
+        and (declared != "string" or types.is_nested(stored) or types.is_interval(stored))
     ):
         kind = str(stored).partition("[")[0]  # one cell decides the unit of times in some libraries
         raise InvalidInputError(f"{place} is of type {kind} and cannot be read as {declared}.")

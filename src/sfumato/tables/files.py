@@ -184,6 +184,12 @@ class TableFile:
             return self._typed(self.schema.empty_table().select(list(names)))
         raise InvalidInputError(f"The table '{self.path}' has no rows.")
 
+    def require_readable(self, columns: Sequence[str]) -> None:
+        """Refuse a table that lacks a column, or stores it as what cannot be read as declared."""
+        self.require(columns)
+        if not self._is_read_by_lines:
+            self._typed(self.schema.empty_table().select(list(columns)))
+
     def metadata(self) -> dict[str, Any] | None:
         """Give what `write_table` stored along with the rows, if it did."""
         stored = (self.schema.metadata or {}).get(METADATA)
