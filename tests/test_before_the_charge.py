@@ -106,6 +106,21 @@ def test_noise_that_cannot_be_drawn_costs_nothing(
     refused(case.estimator, case.X, case.y, "drawn")
 
 
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+@pytest.mark.parametrize("odd", [None, "1", "x", [], [1.0], {}, np.ones(2), float("nan"), -1.0])
+def test_a_budget_that_is_no_number_costs_nothing(name: str, odd: Any) -> None:
+    case = CASES["PrivateMoments"][0]
+    refused(clone(case.estimator).set_params(**{name: odd}), case.X, case.y, f"'{name}' must")
+
+
+@pytest.mark.parametrize("name", ["Fabricator", "PrivateAffineHullClassifier"])
+def test_workers_and_seeds_that_are_none_cost_nothing(name: str) -> None:
+    case = CASES[name][0]
+    for setting, odd in (("n_jobs", 0), ("n_jobs", "two"), ("random_state", -1)):
+        wrong = clone(case.estimator).set_params(**{setting: odd})
+        refused(wrong, case.X, case.y, f"'{setting}' must")
+
+
 @pytest.mark.parametrize("name", ["Fabricator", "PrivateAffineHullClassifier"])
 def test_a_device_that_is_not_there_costs_nothing(name: str) -> None:
     case = CASES[name][0]

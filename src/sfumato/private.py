@@ -6,12 +6,13 @@ import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.interchange import to_dp_event
@@ -29,6 +30,7 @@ from sfumato.exceptions import (
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import is_from_another_library, to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
+from sfumato.parallel import require_workers
 from sfumato.scores import say_in_scores, say_in_searches
 from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
@@ -109,8 +111,16 @@ class PrivateEstimator(BaseEstimator):
             )
         _require_offered(self.relation, Relation, self.offered_relations, self)
         require_epsilon(self.epsilon)
-        if not 0 <= self.delta < 1:
+        if not (isinstance(self.delta, Real) and 0 <= self.delta < 1):
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        require_workers(getattr(self, "n_jobs", None))
+        try:
+            check_random_state(getattr(self, "random_state", None))
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                "'random_state' must be None, a whole number from 0 to 2**32 - 1 or a RandomState. "
+                f"Got {self.random_state!r} instead."
+            ) from None
 
     def _check_promise(self) -> Bounds:
         """Check what is asked for and give the bounds, before any row is looked at."""

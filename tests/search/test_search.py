@@ -334,6 +334,7 @@ def test_wrong_settings_are_refused() -> None:
         {"validation_fraction": 1.0},
         {"score_share": 0.0},
         {"mean_runs": 1.0},
+        {"n_jobs": 0},
         {"scoring": "accuracy"},
     ):
         with pytest.raises(InvalidInputError):

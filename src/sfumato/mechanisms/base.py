@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable, Receipt, prepay
 from sfumato.events import Event, RepeatedEvent
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, InvalidTypeError
 from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
 from sfumato.memory import RELEASED_COPIES, require_memory
@@ -128,6 +129,8 @@ def require_sensitivity(sensitivity: float) -> float:
 
 def require_epsilon(epsilon: float) -> float:
     """Check an epsilon: positive; infinity stands for no noise."""
+    if not isinstance(epsilon, Real):
+        raise InvalidTypeError(f"'epsilon' must be a number. Got {type(epsilon).__name__} instead.")
     value = float(epsilon)
     if not value > 0:
         raise InvalidInputError(f"'epsilon' must be positive. Got {epsilon} instead.")

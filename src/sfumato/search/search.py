@@ -30,7 +30,7 @@ from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.parallel import map_in_parallel
+from sfumato.parallel import map_in_parallel, require_workers
 from sfumato.search.candidates import candidates_of, planned_events, private_step, with_budget
 from sfumato.search.cost import SearchCost, SearchPlan
 from sfumato.search.resuming import SearchFolder
@@ -335,6 +335,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
 
     def _check(self) -> None:
         _, private = private_step(self.estimator)
+        require_workers(self.n_jobs)
         if isinstance(self.runs, str) and self.runs not in LAWS:
             listed = ", ".join(map(repr, LAWS))
             raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
