@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -80,10 +82,11 @@ def test_the_blocks_of_a_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     prepare(page)
-    names: dict[str, object] = {"__name__": "page"}
+    module = ModuleType("page")  # what a page defines stands in a module, as anybody's script does
+    monkeypatch.setitem(sys.modules, "page", module)
     for number, (kind, text) in enumerate(blocks(DOCS / page)):
         if kind == "python":
-            exec(compile(text, f"{page}, block {number}", "exec"), names)
+            exec(compile(text, f"{page}, block {number}", "exec"), vars(module))
         else:
             run_commands(text, kind)
     printed = capsys.readouterr().out

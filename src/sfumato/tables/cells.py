@@ -122,6 +122,8 @@ def cells_of(column: Any) -> list[Any]:
     """
     try:
         return _listed(column)
+    except MemoryError:  # says nothing about a cell
+        raise
     except Exception:  # of a date beyond the years of Python, say; then each by itself
         return [_cell(column, place) for place in range(len(column))]
 
@@ -133,6 +135,8 @@ def _listed(column: Any) -> list[Any]:
 def _cell(column: Any, place: int) -> Any:
     try:
         return _listed(getattr(column, "iloc", column)[place : place + 1])[0]
+    except MemoryError:
+        raise
     except Exception:
         return None
 
@@ -145,6 +149,8 @@ def _array_of(column: Any) -> NDArray[Any]:
         column = column.cast(kind.value_type)
     try:
         return np.asarray(column)
+    except MemoryError:
+        raise
     except Exception:
         cells = np.empty(len(column), dtype=object)
         for place, cell in enumerate(cells_of(column)):
