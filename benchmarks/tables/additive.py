@@ -9,10 +9,10 @@ from benchmarks.tables.page import Sections, rows_of
 
 def _models(numbers: list[dict[str, Any]]) -> str:
     head = (
-        "Add or remove one, delta 1e-5, defaults only, everything charged, five runs. Asked: what "
-        "was aimed at before the models were built. DP-EBM was measured in a run of its own on "
-        "the same machine; diffprivlib keeps pure epsilon, and its "
-        "linear regression breaks down on one-hot columns.\n\n"
+        "Add or remove one, delta 1e-5, defaults only, everything charged, five runs. Asked: the "
+        "target set before the models were built. DP-EBM was measured in a separate run "
+        "on the same machine; diffprivlib guarantees pure epsilon, and its linear "
+        "regression breaks down on one-hot columns.\n\n"
     )
     titles = ["table", "measure", "model", "epsilon", "mean", "sd", "asked", "CPU s"]
     kept = ("table", "metric", "model", "epsilon", "mean", "sd", "asked", "cpu_s")
@@ -32,15 +32,16 @@ def _linear(numbers: list[dict[str, Any]]) -> str:
 
 def _missing(numbers: list[dict[str, Any]]) -> str:
     head = (
-        "Area under the ROC curve on all later records: a model of all records, where a missing "
-        "cell has a value of its own, beside one of the complete records alone.\n\n"
+        "Area under the ROC curve on all later records: a model of all records, in which a "
+        "missing cell has a value of its own, compared with one of complete records "
+        "only.\n\n"
     )
     kept = ("missing", "epsilon", "all_records", "complete_records", "runs")
     return head + rows_of([each.replace("_", " ") for each in kept], _cells(numbers, kept))
 
 
 def _bands(numbers: list[dict[str, Any]]) -> str:
-    head = "Share of columns whose whole curve without noise lies in its band.\n\n"
+    head = "Share of columns whose whole curve without noise is inside its band.\n\n"
     kept = ("epsilon", "columns", "covered", "asked")
     return head + rows_of(list(kept), _cells(numbers, kept))
 

@@ -62,7 +62,7 @@ def _matches(numbers: list[dict[str, Any]]) -> str:
 def _membership(numbers: list[dict[str, Any]]) -> str:
     text = (
         "Scores in units of 1/distance, of all training and all test rows; n = 20, L = 5. Mode "
-        "`paper` keeps no promise."
+        "`paper` does not keep its promise."
     )
     titles = ["epsilon", "definition", "mode", "score", "± standard error", "printed", "AUC"]
     rows = [

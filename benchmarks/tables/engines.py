@@ -12,9 +12,10 @@ FITS = ("density", "moments", "linear", "tree", "additive", "duckdb, plain sums"
 def _memory(numbers: list[dict[str, Any]]) -> str:
     head = (
         "Parquet of 20 numbers and a label, each fit in a process whose address space is limited "
-        "to 1 GiB: CPU seconds, those per GB, and the largest memory in GiB. Linear on 20 columns, "
-        "additive and tree on 3, density on 1, two gradients; beside them the 231 plain sums that "
-        "are behind the moments, by DuckDB on one thread and without a limit. A dash was not run."
+        "to 1 GiB: CPU seconds, those per GB, and the largest memory in GiB. Linear on "
+        "20 columns, additive and tree on 3, density on 1, two gradients; for "
+        "comparison, the 231 plain sums behind the moments, by DuckDB on one thread "
+        "without a limit. A dash means not run."
     )
     rows = [
         [f"{r['rows'] // 10**6} million", r["gigabytes"], *(_cell(r.get(name)) for name in FITS)]
@@ -32,10 +33,10 @@ def _cell(found: dict[str, Any] | None) -> str:
 
 def _cluster(numbers: list[dict[str, Any]]) -> str:
     head = (
-        "Moments of Parquet files read in one process, and by workers of Dask on the same machine, "
-        "scheduler and client counted, on two cores. The sums are equal to the bit. Dask has its "
-        "workers give memory back at once; Sfumato uses it again while a part is added up. The "
-        "rows below the third are what was tried besides."
+        "Moments of Parquet files read in one process, and by workers of Dask on the same "
+        "machine, scheduler and client counted, on two cores. The sums are equal to the "
+        "bit. Dask makes its workers return memory at once; Sfumato reuses it while a "
+        "part is added up. The rows below the third show what else was tried."
     )
     rows = []
     for r in numbers:
@@ -52,8 +53,8 @@ def _cluster(numbers: list[dict[str, Any]]) -> str:
 def _bits(numbers: list[dict[str, Any]]) -> str:
     head = (
         "Every algorithm on every kind of records, on a messy table of 1500 rows: whether all "
-        "exact sums and, with noise played from tape, all numbers of the model are equal to those "
-        "of a frame in memory. A dash was not run."
+        "exact sums and, with noise replayed from tape, all numbers of the model are "
+        "equal to those of a frame in memory. A dash means not run."
     )
     places = list(dict.fromkeys(place for r in numbers for place in r if place != "algorithm"))
     rows = [[r["algorithm"], *(r.get(place, "-") for place in places)] for r in numbers]

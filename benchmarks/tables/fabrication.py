@@ -19,7 +19,9 @@ def _entry(numbers: list[dict[str, Any]]) -> str:
     titles = ["epsilon"]
     for definition in (15, 12):
         titles += [f"Def. {definition} {how}" for how in ("printed", "`paper`", "`strict`")]
-    text = "Unit entry, d = 1, delta 1e-5, mean of three runs. Mode `paper` keeps no promise."
+    text = (
+        "Unit entry, d = 1, delta 1e-5, mean of three runs. Mode `paper` does not keep its promise."
+    )
     return f"{text}\n\n{rows_of(titles, rows)}"
 
 
@@ -116,9 +118,10 @@ def _fabricated_tables(numbers: list[dict[str, Any]]) -> str:
 
 def _fabricated_peers(numbers: list[dict[str, Any]]) -> str:
     text = (
-        "The same tables and measures, epsilon 1, beside the rows above: peers see public bins, "
-        "and a number is drawn evenly inside its bin. AIM is cut down to 48 rounds at most (16 per "
-        "column is its default), so that it ends within minutes; noise of dpmm is NumPy's."
+        "The same tables and measures at epsilon 1, to compare with the rows above: peers see "
+        "public bins, and a number is drawn evenly inside its bin. AIM is limited to 48 "
+        "rounds (16 per column is its default), so that it finishes within minutes; "
+        "noise of dpmm is NumPy's."
     )
     rows = []
     for r in numbers:

@@ -61,9 +61,9 @@ def _damaged(numbers: list[dict[str, Any]]) -> str:
 def _fuzzed(numbers: dict[str, Any]) -> str:
     shown = ", ".join(f"{count:,} by {way}" for way, count in sorted(numbers["tables"].items()))
     return (
-        f"Tables with one odd cell or line beside the table without it, every release held fixed "
-        f"({shown}): {len(numbers['differences'])} pairs differ in a model, file, table, word or "
-        f"error. {numbers['cpu_s']:,} s of CPU."
+        "Tables with one odd cell or line, compared with the table without it, every release "
+        f"held fixed ({shown}): {len(numbers['differences'])} pairs differ in a model, "
+        f"file, table, word or error. {numbers['cpu_s']:,} s of CPU."
     )
 
 

@@ -21,8 +21,9 @@ def _federated_hulls(numbers: list[dict[str, Any]]) -> str:
 def _federated_linear(numbers: list[dict[str, Any]]) -> str:
     ways = ["moments", "projectors", "bases", "one party", "non-private"]
     head = (
-        "Five parties, 20 components, delta 1e-4: accuracy by the way in which subspaces are put "
-        "together (bases is the printed one), of one party alone, and of that without noise."
+        "Five parties, 20 components, delta 1e-4: accuracy by the way in which subspaces are "
+        "combined (bases is the printed one), of one party alone, and of that without "
+        "noise."
     )
     rows = [
         [r["task"], r["epsilon"], *(f"{r[way]} ± {r['std'][way]}" for way in ways)] for r in numbers
@@ -48,8 +49,9 @@ def _federated_engine(numbers: list[dict[str, Any]]) -> str:
 def _parties_accuracy(numbers: list[dict[str, Any]]) -> str:
     head = (
         "The same estimator over one table, and over the sums of parties: noisy ones (nothing is "
-        "assumed about the coordinator) and secure ones (it sees the total; one party may "
-        "collude). Mean of the runs, least and most; CPU seconds are of all parties together."
+        "assumed about the coordinator) and secure ones (it sees the total; one party "
+        "may collude). Mean, smallest and largest of the runs; CPU seconds are those of "
+        "all parties together."
     )
     rows = [
         [
@@ -82,16 +84,17 @@ def _parties_by(name: str) -> Callable[[list[dict[str, Any]]], str]:
 
 def _parties_linear(numbers: list[dict[str, Any]]) -> str:
     head = (
-        "MNIST, record epsilon 3, delta 1e-5: one sum per gradient. Totals are drawn by their law, "
-        "the exact sum with the noise of all parties, which tests compare with the protocol."
+        "MNIST, record epsilon 3, delta 1e-5: one sum per gradient. Totals are drawn from their "
+        "distribution, the exact sum with the noise of all parties, which tests compare "
+        "with the protocol."
     )
     return f"{head}\n\n" + _parties_by("n_steps")(numbers)
 
 
 def _parties_tries(numbers: list[dict[str, Any]]) -> str:
     head = (
-        "MNIST, record epsilon 3, totals by their law. Asked was .945; the first row has the "
-        "settings that are kept, no other was better."
+        "MNIST, record epsilon 3, totals drawn from their distribution. The target was .945; the "
+        "first row has the settings that were kept, and no other was better."
     )
     rows = [
         [

@@ -54,8 +54,8 @@ def _tables(numbers: dict[str, Any]) -> str:
 
 def _budget_saved(numbers: dict[str, Any]) -> str:
     return (
-        "The same promise with less noise: figures of version 0.1.0 and of the code as it stands. "
-        "Less is better; of a bandwidth, 1 is right.\n\n"
+        "The same guarantee with less noise: figures of version 0.1.0 and of the current code. "
+        "Less is better; for a bandwidth, 1 is right.\n\n"
     ) + rows_of(
         ["item", "measure", "before", "now", "standard deviation"],
         [[r[k] for k in ("item", "measure", "before", "now", "now_std")] for r in numbers["rows"]],

@@ -47,9 +47,9 @@ def _functions_rivals(numbers: list[dict[str, Any]]) -> str:
 
 def _functions_kills(numbers: dict[str, Any]) -> str:
     return (
-        f"`kill -9` in the midst of {numbers['sessions_killed']:,} online sessions: "
-        f"{numbers['answers_told']:,} answers told, {numbers['contradicted']} contradicted after "
-        "the restart."
+        f"`kill -9` during {numbers['sessions_killed']:,} online sessions: "
+        f"{numbers['answers_told']:,} answers given, {numbers['contradicted']} "
+        "contradicted after the restart."
     )
 
 
@@ -105,10 +105,11 @@ def _functions_curves(numbers: list[dict[str, Any]]) -> str:
 def _densities(numbers: dict[str, Any]) -> str:
     text = (
         "Total variation, pure epsilon, one record replaced; the grid's rules were chosen on the "
-        "laws marked tuned. The histogram has 2 n^(1/3) bins; in the plane n^(1/4) or 2 n^(1/4) "
-        "along each axis, whichever was better. Cover: share of cells whose 95 % band holds the "
-        f"smoothed density without noise, {numbers['mean_band_cover']} on average; sampling and "
-        "the bias of smoothing are not in the band."
+        "distributions marked tuned. The histogram has 2 n^(1/3) bins; in the plane "
+        "n^(1/4) or 2 n^(1/4) along each axis, whichever was better. Cover: share of "
+        "cells whose 95 % band contains the smoothed density without noise, "
+        f"{numbers['mean_band_cover']} on average; sampling and the bias of smoothing are "
+        "not in the band."
     )
     names = ("kind", "law", "rows", "epsilon", "grid", "histogram", "ratio")
     rows = [[*(r[name] for name in names), r.get("band_cover", "")] for r in numbers["rows"]]
@@ -117,9 +118,10 @@ def _densities(numbers: dict[str, Any]) -> str:
 
 def _densities_tries(numbers: list[dict[str, Any]]) -> str:
     text = (
-        "One rule differs from those that are taken. Ratio: total variation by that of the "
-        "histogram, on average over laws and budgets. Cover: share of cells whose 95 % band holds "
-        "the smoothed density without noise, the least and the largest of all laws and budgets."
+        "One rule differs from those that are used. Ratio: total variation divided by that of "
+        "the histogram, averaged over distributions and budgets. Cover: share of cells "
+        "whose 95 % band contains the smoothed density without noise, the smallest and "
+        "the largest over all distributions and budgets."
     )
     rows = [
         [

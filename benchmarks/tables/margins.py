@@ -99,8 +99,9 @@ def _scattering(numbers: list[dict[str, Any]]) -> str:
 def _changes(numbers: list[dict[str, Any]]) -> str:
     columns = ["what", "version", "n_rows", "cpu_s", "cpu_s_plain", "ratio", "accuracy"]
     return (
-        "The same fit by the version before all of the speed-ups and by the present one, in turn, "
-        "each in a process of its own, beside scikit-learn's; where the most time went.\n\n"
+        "The same fit by the version before all of the speed-ups and by the present one, in "
+        "turn, each in its own process, compared with scikit-learn's; and where most of "
+        "the time went.\n\n"
         + rows_of(
             ["rows of", "version", "rows", "CPU s", "plain CPU s", "ratio", "accuracy", "most in"],
             [[*(each[name] for name in columns), _most(each["profile"])] for each in numbers],
@@ -126,12 +127,9 @@ def _accelerator(numbers: list[dict[str, Any]]) -> str:
 
 def _steps(numbers: list[dict[str, Any]]) -> str:
     columns = ["features", "epsilon", "n_steps", "accuracy", "accuracy_std", "fit_wall_s", "runs"]
-    return (
-        "MNIST, add or remove one, a fifth of the training rows set aside to score on.\n\n"
-        + rows_of(
-            ["features", "epsilon", "steps", "accuracy", "deviation", "fit s", "runs"],
-            [[each[name] for name in columns] for each in numbers],
-        )
+    return "MNIST, add or remove one, scored on a fifth of the training rows.\n\n" + rows_of(
+        ["features", "epsilon", "steps", "accuracy", "deviation", "fit s", "runs"],
+        [[each[name] for name in columns] for each in numbers],
     )
 
 
@@ -166,8 +164,8 @@ def _small(row: dict[str, Any]) -> str:
 
 def _margins_printed(numbers: list[dict[str, Any]]) -> str:
     return (
-        "Even against odd digits, 10,000 rows, delta 1e-4, as printed; epsilon is what holds."
-        "\n\n"
+        "Even against odd digits, 10,000 rows, delta 1e-4, as printed; epsilon is the proved "
+        "one.\n\n"
         + rows_of(
             ["mechanism", "rows", "printed epsilon", "status", "epsilon", "accuracy", "fit s"],
             [

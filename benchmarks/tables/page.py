@@ -13,12 +13,13 @@ Picture = tuple[str, str]  # its title and its file under charts/
 
 HEAD = """# Benchmarks
 
-One chart of each chapter; its page has the rest, with every table behind a line that opens it. In
-charts of ratios a bar to the right of the line is in our favour, a bar to the left is a loss.
+This page shows one chart per chapter. The chapter's own page has the rest, with every table behind
+a line that opens it. In charts of ratios, a bar to the right of the line is in our favour, and a
+bar to the left is a loss.
 
-`make bench` runs all benchmarks and rebuilds these pages from `results/*.json`, which hold every
-number with machine, versions and seeds. Real data are found through `SFUMATO_DATA`. Seconds are
-those of one run on one machine: compare rows, not machines.
+`make bench` runs all benchmarks and rebuilds these pages from `results/*.json`, which contain
+every number with machine, versions and seeds. Real data are found through `SFUMATO_DATA`. Seconds
+are those of one run on one machine: compare rows, not machines.
 """
 
 

@@ -15,12 +15,13 @@ def _peers(numbers: list[dict[str, Any]]) -> str:
     compared = [r["times_better"] for r in numbers if r["times_better"]]
     silent = sum("failed" in r["peer"] for r in numbers)
     text = (
-        "Same rows, public bounds and epsilon; unit record; one thread; mean ± standard deviation "
-        "of the runs. Where two deltas stand, the second is the peer's, and 0 is pure epsilon, a "
-        "stricter promise. *Better by* is the peer's error over ours (of accuracies and shares: "
-        "what is missing to 1), of draws ours over theirs; *faster by* is their CPU time over ours."
-        f" Below 1 we lose: {sum(value < 1 for value in compared)} of {len(compared)} rows here; in"
-        f" {silent} more the peer gave no answer."
+        "Same rows, public bounds and epsilon; unit record; one thread; mean ± standard "
+        "deviation of the runs. If two deltas are given, the second is the peer's; 0 is "
+        "pure epsilon, a stricter guarantee. *Better by* is the peer's error over ours "
+        "(of accuracies and shares: what is missing to 1), of draws ours over theirs; "
+        "*faster by* is their CPU time over ours. Below 1, we lose: "
+        f"{sum(value < 1 for value in compared)} of {len(compared)} rows here; in "
+        f"{silent} more the peer did not finish."
     )
     return f"{text}\n\n{rows_of(TITLES, [_line(r) for r in numbers])}"
 

@@ -9,8 +9,9 @@ from benchmarks.tables.page import Sections, rows_of
 
 def _utility(numbers: dict[str, Any]) -> str:
     head = (
-        "Scores at epsilon 1 where a person has several rows; `eps / k` protects rows at a k-th "
-        "of it, `group` rows at the epsilon whose group curve gives 1. Loss: against records.\n\n"
+        "Scores at epsilon 1 if a person has several rows; `eps / k` protects rows at a k-th of "
+        "it, `group` rows at the epsilon whose group curve gives 1. Loss: against "
+        "records.\n\n"
     )
     many = {"MNIST, accuracy": numbers} if "scores" in numbers else numbers
     titles = ["model", "rows per person", "unit", "epsilon", "score", "± sd", "loss"]

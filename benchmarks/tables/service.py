@@ -14,11 +14,11 @@ FAULTS = (
 
 def _crowd(numbers: list[dict[str, Any]]) -> str:
     text = (
-        "Submits by twenty analysts at once over HTTP, while eight others ask four times a second "
-        "for the state of a job, from a process of their own. Accepted ones that the budget does "
-        f"not hold any more when a worker takes them are refused. Faults: {FAULTS}. Two cores of a "
-        "machine with sixteen for the service, its database and those who ask it. Asked was a p95 "
-        "of 100 ms for states.\n\n"
+        "Submits by twenty analysts at once over HTTP, while eight others, in a separate "
+        "process, ask four times per second for the state of a job. Accepted requests "
+        "that the budget no longer covers when a worker takes them are refused. Faults: "
+        f"{FAULTS}. Two cores of a machine with sixteen for the service, its database and "
+        "its clients. The target was a p95 of 100 ms for states.\n\n"
     )
     return text + rows_of(
         [
@@ -67,14 +67,14 @@ def _tries(numbers: list[dict[str, Any]]) -> str:
 def _kills(numbers: list[dict[str, Any]]) -> str:
     text = (
         "kill -9 of web process, workers, their jobs and the database server at random moments, "
-        "while somebody fetches results and asks an online function. Lost: charged, nothing shown, "
-        f"and named so. Faults: {FAULTS}, results that were shown and changed, answers that "
-        "contradict earlier ones. Restart: from the kill until a request with a token is "
-        "answered; of the database, recovery included. SQLite: four cores of a quiet machine. "
-        "PostgreSQL: two cores that many share, first at a load of up to 33, where 5 s were not "
-        "kept, because whoever asked waited for those who wrote; then the present code, where the "
-        "service is there in 3 s at a load of 19 and a moment after its database, whose own "
-        "recovery is the rest.\n\n"
+        "while somebody fetches results and asks an online function. Lost: charged, "
+        f"nothing shown, and reported as lost. Faults: {FAULTS}, results that were shown "
+        "and changed, answers that contradict earlier ones. Restart: from the kill until "
+        "a request with a token is answered; of the database, recovery included. SQLite: "
+        "four cores of a quiet machine. PostgreSQL: two cores that many share, first at "
+        "a load of up to 33, where the target of 5 s was missed because readers waited "
+        "for writers; then the current code, where the service is back in 3 s at a load "
+        "of 19 and shortly after its database, whose own recovery takes the rest.\n\n"
     )
     heads = ["database", "killed", "jobs ended", "results, answers seen", "faults"]
     return text + rows_of(
@@ -148,7 +148,7 @@ def _walk(numbers: dict[str, Any]) -> str:
         f"environment on. {steps}. In all {numbers['seconds_of_the_machine']} s of the machine and "
         f"{numbers['actions_of_a_person']} actions of a person: "
         f"{numbers['minutes_at_5_seconds_per_action']} minutes at 5 s per action, {after:.1f} of "
-        "them after the installation. Asked were 10."
+        "them after the installation. The target was 10."
     )
 
 

@@ -12,8 +12,9 @@ from benchmarks.tables.page import Sections, rows_of
 def _search(numbers: list[dict[str, Any]]) -> str:
     head = (
         "Total epsilon 1 at delta 1e-5, add or remove one, five runs; test accuracy of the "
-        "defaults with all of the budget, and of the winner of a search with the same total. "
-        "Adult: its first 8,000 training rows. A gain below two deviations is none.\n\n"
+        "defaults with all of the budget, and of the winner of a search with the same "
+        "total. Adult: its first 8,000 training rows. A gain below two deviations means "
+        "nothing.\n\n"
     )
     titles = ["table", "model", "mean runs", "epsilon each", "defaults", "search", "gain", "± sd"]
     rows = [
@@ -36,18 +37,19 @@ def _search_audit(numbers: list[dict[str, Any]]) -> str:
     (found,) = numbers
     return (
         f"Winners of {found['searches_on_each_neighbour']} whole searches on each of two "
-        f"neighbours: an epsilon of at least {found['audited']} is certain at confidence 1 - 1e-6. "
-        f"The search promises {found['promised']:g}, which stands. The epsilon of the winner's own "
-        f"run, {found['of_the_winner_alone']}, would be a false report, and is caught."
+        f"neighbours: an epsilon of at least {found['audited']} is certain at confidence "
+        f"1 - 1e-6. The search guarantees {found['promised']:g}, which stands. The "
+        f"epsilon of the winner's own run, {found['of_the_winner_alone']}, would be a "
+        "false report, and is caught."
     )
 
 
 def _planning(numbers: list[dict[str, Any]]) -> str:
     head = (
         "Planned from rows, columns, classes and the largest share alone (scenario typical), and "
-        "with a pilot of a tenth of the budget; measured on held-out rows with the rest. None of "
-        "these sets made a curve of the plan. For a number the score is 1 - (error / range)². The "
-        "second table has the first of two pilots each.\n\n"
+        "with a pilot of a tenth of the budget; measured on held-out rows with the rest. "
+        "None of these data sets was used for the plan's curves. For a number the score "
+        "is 1 - (error / range)². The second table has the first of two pilots each.\n\n"
     )
     groups = dict.fromkeys(each["group"] for each in numbers)
     counted = [_counted(group, [n for n in numbers if n["group"] == group]) for group in groups]
@@ -85,7 +87,8 @@ def _counted(group: str, rows: list[dict[str, Any]]) -> list[Any]:
 def _planning_designs(numbers: list[dict[str, Any]]) -> str:
     text = (
         "Ways to forecast from the same pilots (six sets, three budgets, two models), and on the "
-        "sets that made the curves, left out in turn. Asked was within .02; none reaches it."
+        "sets that made the curves, left out in turn. The target was within .02; none "
+        "reaches it."
     )
     titles = ["design", "left out: median", "within .02", "six sets: median", "within .02"]
     rows = [
@@ -104,7 +107,8 @@ def _planning_designs(numbers: list[dict[str, Any]]) -> str:
 def _opacus(numbers: list[dict[str, Any]]) -> str:
     text = (
         "Runs of Opacus on a processor, charged before they start and certified: epsilon of the "
-        "ledger beside those of Opacus' own accountants, records added or removed, delta 1e-5."
+        "ledger compared with those of Opacus' own accountants, records added or "
+        "removed, delta 1e-5."
     )
     titles = ["noise multiplier", "steps", "charged", "Opacus, PRV", "Opacus, RDP", "accuracy"]
     rows = [
