@@ -25,6 +25,7 @@ import pytest
 
 ROOT = Path(__file__).parent
 GROUPS = ("torch", "browser", "servers", "spark")
+ON_GPU = ("cuda", "on_gpu")  # import PyTorch too, if only to see that there is no device
 # What `make check` runs: a minute of two cores. All other modules are marked `slow`.
 QUICK = (
     "tests/accounting/test_bounded_range.py",
@@ -67,7 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.nodeid.startswith(QUICK):
             item.add_marker("slow")
-        if item.get_closest_marker("torch"):
+        if item.get_closest_marker("torch") or any(word in item.nodeid for word in ON_GPU):
             item.add_marker(pytest.mark.xdist_group("torch"))
     items.sort(key=lambda item: item.get_closest_marker("servers") is None)
 
