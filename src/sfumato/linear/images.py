@@ -291,15 +291,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
 def best_features(shape: tuple[int, ...]) -> Parts:
     """Give the kinds of features "best" and their weights, whose squares add up to 1.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Height, width and channels.
-
-    Returns
-    -------
-    list of tuple of ImageFeatures and float
-        The kinds in their order.
+    shape: Height, width and channels.
+    Returns: The kinds in their order.
     """
     n_scattered = min(SCATTERED[0], ScatteringFeatures(shape).count(shape))
     kinds = [

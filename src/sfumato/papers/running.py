@@ -133,17 +133,9 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
 def result_file(entry: Entry, folder: Path) -> Path:
     """Give the place of the figures of an entry.
 
-    Parameters
-    ----------
-    entry : Entry
-        What is run.
-    folder : Path
-        Where results are kept.
-
-    Returns
-    -------
-    Path
-        Of the JSON; a picture stands beside it.
+    entry: What is run.
+    folder: Where results are kept.
+    Returns: Of the JSON; a picture stands beside it.
     """
     return folder / f"{entry.paper}-{entry.name}.json"
 
