@@ -69,7 +69,7 @@ def _sha(fields):
 def test_an_untouched_ledger_holds(written):
     result = written.verify()
     assert (set(result.heads), result.charges) == ({"rows", "others"}, 7)
-    assert str(result) == "The chain holds: 2 datasets, 7 charges."
+    assert str(result) == "The chain is intact: 2 datasets, 7 charges."
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,7 @@ def test_a_party_refuses_maps_that_would_break_the_sensitivity(tmp_path: Path) -
         ((), "mapped into the unit ball"),
         ((Centred(np.zeros(64), 1.0),), "by their bounds first"),
         ((BALL, Projected(np.zeros(64), wide, 1.0)), "lengthens rows"),
-        ((BALL, Projected(outside, np.eye(64), 1.0)), "outside of the unit ball"),
+        ((BALL, Projected(outside, np.eye(64), 1.0)), "outside the unit ball"),
         ((BALL, Centred(np.zeros(64), 1e-9)), "radius"),
         ((BALL, LinearRows(64, False, wide)), "lengthens rows"),
         ((BALL, LinearRows(64, False, radius=float("nan"))), "radius"),

@@ -272,14 +272,14 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
     pairs = np.array([[0, 1]])
     for maps, statistic, why in (
         ((flat,), second, "knots must ascend"),
-        ((empty,), second, "no ranges"),
+        ((empty,), second, "ranges are not valid"),
         ((Beside(HATS, True),), second, "mapped into the unit ball"),
         ((Beside(HATS, True), First(7)), SecondMoment(7), "More numbers"),
         ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "orders or pairs"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
         ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "scale must be positive"),
         ((IntoUnitBall(BOX, 2),), HatSums(2, 2), "made of hats"),
-        ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "a target beside them"),
+        ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "with a target appended"),
         ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((Beside(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         (

@@ -215,7 +215,7 @@ def test_ctrl_c_in_the_middle(folder: Path) -> None:
     assert "Traceback" not in errors
     assert spent() > 0
     assert nothing_was_written()
-    assert "The chain holds: 1 dataset" in done("budget", "verify", "budget.db")
+    assert "The chain is intact: 1 dataset" in done("budget", "verify", "budget.db")
 
 
 def test_a_full_disk_is_refused_before_the_charge(

@@ -27,7 +27,7 @@ def test_a_report_shows_who_took_part_and_what_was_seen(trust: str, tmp_path: Pa
     for shown in (page, text):
         assert "The federation" in shown
         assert all(f"party-{number}" in shown for number in range(3))
-        assert ("nothing else of any party" in shown) is (trust == "secure")
+        assert ("nothing else about any party" in shown) is (trust == "secure")
     assert party_rows(Parties.of(told))[0][1:3] == ("133", "1 of 1")
     assert party_rows(Parties.of(told))[0][4] == "1"
     picture = parties_article(Parties.of(told), "k").partition("<figure>")[2]

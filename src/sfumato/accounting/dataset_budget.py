@@ -423,7 +423,7 @@ def _refuse_overspending(
     asked = epsilon_spent(events, budget.delta, budget.relation)
     together = after.spending.price(budget.delta, 2 * budget.epsilon)
     left = _left(budget, spent)
-    hint = " With delta 0 a budget holds pure releases only." if budget.delta == 0 else ""
+    hint = " With delta 0, a budget admits pure releases only." if budget.delta == 0 else ""
     raise BudgetExceededError(
         f"The budget of '{budget.name}' refuses this charge: spent {spent:.6g} of epsilon "
         f"{budget.epsilon:.6g}, asked {asked:.6g}, left {left:.6g} (together they would cost "

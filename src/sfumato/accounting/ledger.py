@@ -38,7 +38,7 @@ class Verification:
     def __str__(self) -> str:
         datasets = f"{len(self.heads)} dataset{'' if len(self.heads) == 1 else 's'}"
         charges = f"{self.charges} charge{'' if self.charges == 1 else 's'}"
-        return f"The chain holds: {datasets}, {charges}."
+        return f"The chain is intact: {datasets}, {charges}."
 
 
 class Ledger:
@@ -71,7 +71,7 @@ class Ledger:
     >>> patients.spent(), patients.left()
     (1.0, 0.0)
     >>> print(ledger.verify())
-    The chain holds: 1 dataset, 2 charges.
+    The chain is intact: 1 dataset, 2 charges.
     """
 
     def __init__(

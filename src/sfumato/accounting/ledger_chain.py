@@ -383,6 +383,6 @@ def _tampered(dataset: str, position: int, what: str) -> LedgerTamperedError:
     place = f"charge {position}" if position else "the budget record"
     return LedgerTamperedError(
         f"Ledger integrity check failed: dataset '{dataset}', position {position} ({place}): "
-        f"{what}. "
-        "Stop releasing from this dataset and compare with a copy or a head noted elsewhere."
+        f"{what}. Stop releasing from this dataset and compare with a copy or with a head "
+        "recorded elsewhere."
     )

@@ -97,7 +97,7 @@ def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[
     try:
         secret = serialization.load_pem_private_key(Path(key).read_bytes(), password=None)
     except FileNotFoundError:
-        raise InvalidInputError(f"There is no key '{key}'; 'new_key' makes one.") from None
+        raise InvalidInputError(f"There is no key '{key}'; 'new_key' creates one.") from None
     except (ValueError, TypeError):
         secret = None
     if not isinstance(secret, ed25519.Ed25519PrivateKey):

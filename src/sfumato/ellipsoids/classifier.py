@@ -278,8 +278,9 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         self.objective_, self.n_iter_ = smooth(W)[0], n_iter
         if self.residual_ > self.tol:
             warnings.warn(
-                f"The optimality conditions hold to {self.residual_:.1e} after at most {max_iter} "
-                f"iterations, not to tol={self.tol:g}. Raise 'max_iter' or 'tol'.",
+                f"The optimality conditions are met to {self.residual_:.1e} after at most "
+                f"{max_iter} iterations, not to tol={self.tol:g}. Raise 'max_iter' or "
+                "'tol'.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

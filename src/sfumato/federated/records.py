@@ -40,7 +40,7 @@ __all__ = ["TRUST", "Federation"]
 TRUST = ("noisy", "secure")
 SECURE_CONDITIONS = (
     "at most {colluding} parties work with the coordinator",
-    "the others compute as told and have one another's true keys",
+    "the others follow the protocol and have one another's true keys",
     "X25519, HKDF-SHA-256, AES-256 and Ed25519 are secure",
 )
 

@@ -72,7 +72,9 @@ def require_safe(
     if isinstance(statistic, ResidualSum) and (
         in_ball != statistic.weights.shape[-1] or not has_target
     ):
-        raise FederationError("The rows of residuals lie in the unit ball, a target beside them.")
+        raise FederationError(
+            "The rows of residuals must be in the unit ball, with a target appended."
+        )
     if isinstance(statistic, HatSums):
         _check_hats(statistic, listed)
     if isinstance(statistic, GradientSum | ResidualSum):
@@ -229,11 +231,11 @@ def _has_weights(scores: AdditiveScores) -> bool:
 Check = tuple[Callable[[Any], bool], str]
 CHECKS: dict[type, tuple[Check, ...]] = {
     Centred: (
-        (lambda each: _inside(each.mean), "its mean lies outside of the unit ball."),
+        (lambda each: _inside(each.mean), "its mean is outside the unit ball."),
         (lambda each: 1e-6 < each.radius <= 2, "its radius must lie between 1e-6 and 2."),
     ),
     Projected: (
-        (lambda each: _inside(each.mean), "its mean lies outside of the unit ball."),
+        (lambda each: _inside(each.mean), "its mean is outside the unit ball."),
         (lambda each: _keeps_lengths(each.basis), "its basis lengthens rows."),
         (lambda each: 1e-6 < each.radius <= 2, "its radius must lie between 1e-6 and 2."),
     ),
@@ -245,12 +247,12 @@ CHECKS: dict[type, tuple[Check, ...]] = {
             "its radius must be positive.",
         ),
     ),
-    PublicColumns: ((_has_ranges, "its ranges are no ranges."),),
+    PublicColumns: ((_has_ranges, "its ranges are not valid."),),
     HatRows: ((_has_knots, "its knots must ascend from 0 to 1."),),
     PairRows: ((_has_orders, "its orders or pairs are none of its columns."),),
     AdditiveScores: ((_has_weights, "its weights do not fit its rows."),),
     Beside: (
-        (lambda each: math.isfinite(each.centre), "its centre is no number."),
+        (lambda each: math.isfinite(each.centre), "its centre is not a number."),
         (lambda each: 1e-9 < each.scale < math.inf, "its scale must be positive."),
     ),
     ScoreAndTarget: (

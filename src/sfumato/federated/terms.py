@@ -85,7 +85,7 @@ class Terms:
         checks = [
             (
                 isinstance(bounds, Bounds | TableBounds) and labels_of(bounds) != PUBLIC_LABELS,
-                "the labels must be listed, not read off the data.",
+                "the labels must be listed, not taken from the data.",
             ),
             (
                 bounds == (self.table if isinstance(bounds, TableBounds) else self.bounds)
@@ -118,7 +118,7 @@ class Terms:
         return [
             (
                 labels is not None and labels != PUBLIC_LABELS,
-                "the labels must be listed, not read off the data.",
+                "the labels must be listed, not taken from the data.",
             ),
             (
                 self.bounds is None or asked.array_bounds == self.bounds,

@@ -73,8 +73,9 @@ class FourierFeatures(FeatureMap):
         """Refuse every kernel: these features have one of their own."""
         raise InvalidInputError(
             "FourierFeatures have a kernel of their own, and a sensitivity stated for 'kernel' "
-            "does not hold in its space. Use Taylor or knot features, or release a vector in the "
-            "space of the map with GaussianMechanism and the sensitivity it has there."
+            "is not valid in its space. Use Taylor or knot features, or release a vector "
+            "in the space of the map with GaussianMechanism and the sensitivity it has "
+            "there."
         )
 
     def transform(self, X: Array) -> Array:

@@ -219,8 +219,8 @@ class OnlineFunction:
 
     def __reduce__(self) -> NoReturn:
         raise StoredModelError(
-            "An online release holds the raw function and cannot be pickled or copied. Give it a "
-            "store, and OnlineFunction.resume it elsewhere."
+            "An online release contains the raw function and cannot be pickled or copied. Give "
+            "it a store, and OnlineFunction.resume it elsewhere."
         )
 
     def __repr__(self) -> str:

@@ -218,7 +218,7 @@ class AnswerBook:
     def _damaged(self, position: int) -> StoredModelError:
         return StoredModelError(
             f"Store integrity check failed: release '{self.name}', answer {position} is missing, "
-            "was changed or was put back to an older state. Stop answering and compare with a copy."
+            "was changed or was restored to an older state. Stop answering and compare with a copy."
         )
 
 

@@ -160,9 +160,8 @@ class Quality:
             f"<p>{escape(self.promise)}</p>",
             _table(("figure", "value"), self.figures()),
             f"<section><h2>Columns</h2><p>Filled: {names[0]}; outline: {names[1]}. Cells of "
-            "numbers with a long range hold about as many records each; they are drawn equally "
-            "wide.</p>"
-            f'<div class="gallery">{pictures}</div></section>',
+            "numbers with a long range contain about equally many records; they are "
+            f'drawn equally wide.</p><div class="gallery">{pictures}</div></section>',
             "<section><h2>Pairs of columns</h2><p>The darker, the further from the "
             f"{names[0]} rows; empty where nothing was released of a pair. A number is in percent."
             f'</p><div class="gallery">{self._matrices()}</div></section>',

@@ -64,8 +64,8 @@ class Parties:
         """What the coordinator could see, in one sentence."""
         if self.trust == "secure":
             return (
-                "The coordinator saw the noisy total of each sum and nothing else of any party, "
-                f"even if {self.colluding} of the parties had worked with it."
+                "The coordinator saw the noisy total of each sum and nothing else about any "
+                f"party, even if {self.colluding} of the parties had worked with it."
             )
         return "The coordinator saw each party's sums, every one with all of its noise."
 

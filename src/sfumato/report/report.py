@@ -93,7 +93,7 @@ class Result:
         if guarantee.epsilon is None or math.isinf(guarantee.epsilon):
             return "no privacy. Epsilon is infinite."
         if guarantee.status is Status.CONDITIONAL:
-            return "conditional. The guarantee holds only under the conditions listed with it."
+            return "conditional. The guarantee is valid only under the conditions listed with it."
         return None
 
     def to_dict(self) -> dict[str, Any]:

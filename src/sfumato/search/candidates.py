@@ -76,7 +76,7 @@ def candidates_of(
                 f"{name.removeprefix(prefix)!r} there, or on the estimator."
             )
         if name not in known:
-            raise InvalidInputError(f"'param_grid' contains {name!r}, which is no parameter.")
+            raise InvalidInputError(f"'param_grid' contains {name!r}, which is not a parameter.")
     if not listed:
         raise InvalidInputError("'param_grid' contains no settings.")
     return listed

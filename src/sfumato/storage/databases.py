@@ -438,7 +438,7 @@ _TROUBLE = {
     "25006": _READ_ONLY,
     "42501": _READ_ONLY,
     "SQLITE_CANTOPEN": "cannot be opened: is there such a directory, and may you write in it?",
-    "SQLITE_NOTADB": "is not a {thing}: the file is no SQLite database, or is damaged.",
+    "SQLITE_NOTADB": "is not a {thing}: the file is not a SQLite database, or is damaged.",
     "SQLITE_CORRUPT": _DAMAGED,
 }
 

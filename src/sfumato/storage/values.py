@@ -272,7 +272,7 @@ def _table_bounds(encoding: Any, bounds: Any) -> Any:
 def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
     values = record["values"]
     if not all(isinstance(value, str) for value in values):
-        raise StoredModelError("An array of strings holds something else.")
+        raise StoredModelError("An array of strings contains something else.")
     if math.prod(record["shape"]) != len(values):
         raise StoredModelError("An array of strings does not fit its declared shape.")
     return np.array(values, dtype=object).reshape(record["shape"])

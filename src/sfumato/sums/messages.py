@@ -125,4 +125,4 @@ def _check_size(units: Any, size: int, n_rows: int, statistic: Statistic) -> Non
     most = n_rows * math.ceil(statistic.largest_term / QUANTUM)
     is_possible = 0 <= n_rows <= MOST_PUBLIC_ROWS and size >= 1 and n_rows % size == 0
     if not is_possible or (units.size and max(-int(units.min()), int(units.max())) > most):
-        raise EngineError("A worker has sent a sum that so many records cannot have.")
+        raise EngineError("A worker sent a sum that this many records cannot have.")

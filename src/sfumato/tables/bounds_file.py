@@ -50,7 +50,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(
-            f"There is no file of bounds '{path}'. `sfumato describe` proposes one."
+            f"There is no bounds file '{path}'. `sfumato describe` proposes one."
         ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "not text"

@@ -341,7 +341,7 @@ class Target:
             declared = check_values(_plain(declared), place, "labels")
             if len(declared) < 2:
                 raise InvalidInputError(
-                    f"{place}: 'labels' holds one label; a classifier needs at least two."
+                    f"{place}: 'labels' has only one label; a classifier needs at least two."
                 )
         return cls(name, _type(record, place), declared)
 

@@ -369,7 +369,7 @@ class TableFile:
                 )
         if len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names):
             return ""
-        return " The first line of a table must hold the names of its columns."
+        return " The first line of a table must contain the names of its columns."
 
     def _typed(self, table: Any) -> Any:
         for index, field in enumerate(table.schema):
@@ -404,7 +404,7 @@ class TableFile:
         if "Expected" in message and "columns" in message:
             return f"{start}: not all lines have as many fields as the first.{line}"
         if "changed from" in message:
-            return f"{start}: a column holds values of several types.{line}"
+            return f"{start}: a column contains values of several types.{line}"
         return f"{start}: it is damaged, or has a different format from what its name says.{line}"
 
 

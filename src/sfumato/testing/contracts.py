@@ -84,7 +84,7 @@ def check_no_raw_row_survives(case: PrivateCase) -> None:
     for path, value in leaves(model):
         require(not holds_a_row(value, case.X), f"{path} holds a raw row.")
     content = unpacked(saved_bytes(model))
-    require(not holds_a_row(content, case.X), "The saved file holds a raw row.")
+    require(not holds_a_row(content, case.X), "The saved file contains a raw row.")
 
 
 def check_constructor_arguments_are_untouched(case: PrivateCase) -> None:

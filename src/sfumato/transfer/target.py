@@ -35,9 +35,9 @@ NOT_PROTECTED = (
     "the changed record is one of the source; the rows and labels of the target are not protected"
 )
 WARNING = (
-    "The target is not protected: the fitted model is made of its raw rows and labels, and holds "
-    "projections of single rows. Give it to nobody who may not see the target, or use "
-    "protect_target=True."
+    "The target is not protected: the fitted model is made from its raw rows and labels, and "
+    "contains projections of single rows. Give it only to people who may see the target, "
+    "or use protect_target=True."
 )
 N_FOLDS = 2
 LARGEST_WEIGHT = 0.25  # of a source beside the target

@@ -63,8 +63,8 @@ def describe(
     if found.bounds.looks_like_ids:
         remark(
             f"{', '.join(found.bounds.looks_like_ids)}: values repeat as IDs do. If a person has "
-            "several rows, keep person and person_rows in the file and fit with --unit person; "
-            "else declare one_row_per_person = true."
+            "several rows, keep person and person_rows in the file and fit with --unit "
+            "person; otherwise declare one_row_per_person = true."
         )
     if output is not None:
         print_lines(

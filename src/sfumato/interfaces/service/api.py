@@ -19,7 +19,7 @@ __all__ = ["router"]
 PROBLEMS = {
     401: "No token, or one that is wrong, expired or revoked.",
     403: "Your role or the scope of your token does not allow this.",
-    404: "There is no such thing, or you may not see it.",
+    404: "It does not exist, or you may not see it.",
     409: "The budget or your quota does not allow it. Nothing was charged.",
     422: "Something in the request is wrong; `message` says what.",
     429: "Too many requests of yours. Try again in a few seconds.",

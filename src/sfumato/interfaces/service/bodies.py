@@ -74,7 +74,7 @@ class NewDataset(_Body):
     path: str = Field(
         min_length=1,
         max_length=400,
-        description="A file or folder inside of the data folder, FILE.db:TABLE, or "
+        description="A file or folder inside the data folder, FILE.db:TABLE, or "
         "database:NAME/TABLE.",
     )
     target: Line | None = Field(default=None, description="The column to predict.")

@@ -160,7 +160,7 @@ def install(app: FastAPI) -> None:
 
     async def unexpected(request: Request, error: Exception) -> Response:
         log.error("unexpected %s", type(error).__name__)
-        return answer(request, 500, "fault", "A fault of the service; nothing more is told here.")
+        return answer(request, 500, "fault", "A fault of the service; no details are shown.")
 
     app.add_exception_handler(SfumatoError, told)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -28,7 +28,7 @@ TAGS = {
     "data sets": "What may be asked: public facts, budgets and quotas; never a row.",
     "jobs": "Requests for releases: planned, submitted, approved, followed.",
     "releases": "What was released: models, tables, guarantees, certificates, functions to ask.",
-    "audit": "Who spent what, and whether every line holds.",
+    "audit": "Who spent what, and whether every line is intact.",
     "service": "Whether the service answers.",
 }
 

@@ -34,8 +34,8 @@ PRINTED_ROWS = 10_000  # the printed objective is minimised on so many rows at m
 MOST_DRAWS = 30  # of the printed noise for one that leaves a minimiser
 HUBER = 0.5
 BROKEN = (
-    "One noise matrix is shared by all classes and cancels from every decision between them, so no "
-    "finite epsilon holds."
+    "One noise matrix is shared by all classes and cancels from every decision between them, so "
+    "no finite epsilon is valid."
 )
 REMARKS = (
     "The paper prints no experiment and no values for lambda and h. The weight lambda of the trace "

@@ -168,9 +168,9 @@ def draw(figure: Any, series: Mapping[str, float], printed: tuple[float, float])
 
 
 REMARKS = (
-    "Printed accuracies are of VGG-FC6 features, ours of EfficientNet-Lite0 features, 1280 numbers "
-    "an image: they stand side by side and are not judged. The claim is.",
-    "20 labels per class of amazon and 8 of the others as source, 3 a class of the target; "
+    "Printed accuracies are of VGG-FC6 features, ours of EfficientNet-Lite0 features, 1280 "
+    "numbers per image: they are shown together but not judged. The claim is.",
+    "20 labels per class of amazon and 8 of the others as source, 3 per class of the target; "
     "scored on the unlabelled rows of the target. The paper averages 20 splits.",
 )
 ENTRIES = tuple(
