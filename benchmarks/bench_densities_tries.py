@@ -8,19 +8,16 @@ for the reader. Run as ``python -m benchmarks.bench_densities_tries [NUMBER ...]
 
 from __future__ import annotations
 
-import json
-import sys
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks import bench_densities as densities
-from benchmarks.recording import RESULTS, write
+from benchmarks.recording import keep_tries
 from sfumato.functions import grid_density
 
 NAME, RUNS, BAND_RUNS = "densities_tries", 40, 120
@@ -100,20 +97,5 @@ def measured(each: Try) -> dict[str, Any]:
     return answer
 
 
-def main() -> None:
-    path = RESULTS / f"{NAME}.json"
-    kept = json.loads(path.read_text())["numbers"] if path.exists() else []
-    found = {(n["part"], n["tried"]): n for n in kept}
-    asked = sys.argv[1:] or [str(number) for number in range(len(TRIES))]
-    if asked[0] == "keep":  # what other machines have measured
-        made = [n for file in asked[1:] for n in json.loads(Path(file).read_text())["numbers"]]
-    else:
-        made = (measured(TRIES[int(number)]) for number in asked)
-    for each in made:
-        found[each["part"], each["tried"]] = each
-        order = [(t.part, t.tried) for t in TRIES]
-        write(NAME, [found[key] for key in order if key in found], seed=densities.SEED, runs=RUNS)
-
-
 if __name__ == "__main__":
-    main()
+    keep_tries(NAME, TRIES, measured, ("part", "tried"), seed=densities.SEED, runs=RUNS)

@@ -9,12 +9,9 @@ test rows ("shown") are for the reader. One record added or removed, delta 1e-5.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -22,7 +19,7 @@ import numpy as np
 
 from benchmarks import bench_fabricated_tables as ours
 from benchmarks.peers import tables as adult_tables
-from benchmarks.recording import RESULTS, write
+from benchmarks.recording import keep_tries
 from sfumato.fabrication import table_cells, tree_masses, tree_plan
 
 SEED, RUNS = 0, {"chosen": 10, "shown": 5}
@@ -136,20 +133,5 @@ def measured(each: Try) -> dict[str, Any]:
     return answer
 
 
-def main() -> None:
-    path = RESULTS / f"{NAME}.json"
-    kept = json.loads(path.read_text())["numbers"] if path.exists() else []
-    found = {(n["epsilon"], n["cells"], n["tried"]): n for n in kept}
-    asked = sys.argv[1:] or [str(number) for number in range(len(TRIES))]
-    if asked[0] == "keep":  # what other machines have measured
-        made = [n for file in asked[1:] for n in json.loads(Path(file).read_text())["numbers"]]
-    else:
-        made = (measured(TRIES[int(number)]) for number in asked)
-    for each in made:
-        found[each["epsilon"], each["cells"], each["tried"]] = each
-        order = [(t.epsilon, t.cells, t.tried) for t in TRIES]
-        write(NAME, [found[key] for key in order if key in found], seed=SEED)
-
-
 if __name__ == "__main__":
-    main()
+    keep_tries(NAME, TRIES, measured, ("epsilon", "cells", "tried"), seed=SEED)
