@@ -49,17 +49,8 @@ from sfumato.events import (
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 from sfumato.guarantee import Guarantee, Relation
+from tests.accounting.events import EVENTS
 
-EVENTS: list[Event] = [
-    GaussianEvent(2.5),
-    LaplaceEvent(0.4),
-    EntryEvent(0.4, 1e-7),
-    PureEvent(0.4),
-    BoundedRangeEvent(0.4),
-    RandomizedResponseEvent(0.4, 5),
-    ObjectivePerturbationEvent(6.0, 0.05, 2),
-    ApproximateEvent(0.4, 1e-7),
-]
 ids = [event.kind for event in EVENTS]
 
 

@@ -12,17 +12,11 @@ from scipy.stats import norm
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.accounting.ledger import Ledger
 from sfumato.events import (
-    ApproximateEvent,
-    BoundedRangeEvent,
-    EntryEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
-    ObjectivePerturbationEvent,
     PureEvent,
-    RandomizedResponseEvent,
-    RepeatedEvent,
 )
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -30,18 +24,7 @@ from sfumato.exceptions import (
     UnsupportedEventError,
     UnsupportedModeError,
 )
-
-EVERY_KIND = (
-    ApproximateEvent(0.1, 1e-7),
-    EntryEvent(0.1, 1e-7),
-    GaussianEvent(30.0),
-    LaplaceEvent(0.05),
-    ObjectivePerturbationEvent(40.0, 0.1, 2),
-    PureEvent(0.1, "exponential"),
-    BoundedRangeEvent(0.1, "exponential"),
-    RandomizedResponseEvent(0.1, 3),
-    RepeatedEvent(PureEvent(0.01), 3),
-)
+from tests.accounting.events import EVERY_KIND
 
 
 @pytest.fixture

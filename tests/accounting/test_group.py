@@ -20,29 +20,17 @@ from sfumato.accounting.group import group_event
 from sfumato.events import (
     ApproximateEvent,
     BoundedRangeEvent,
-    EntryEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
-    ObjectivePerturbationEvent,
     PureEvent,
     RandomizedResponseEvent,
     RepeatedEvent,
     flatten,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-
-EVENTS: list[Event] = [
-    GaussianEvent(2.5),
-    LaplaceEvent(0.4),
-    EntryEvent(0.4, 1e-7),
-    PureEvent(0.4),
-    BoundedRangeEvent(0.4),
-    RandomizedResponseEvent(0.4, 5),
-    ObjectivePerturbationEvent(6.0, 0.05, 2),
-    ApproximateEvent(0.4, 1e-9),
-]
+from tests.accounting.events import EVENTS
 
 
 @pytest.mark.parametrize(
