@@ -121,20 +121,53 @@ TRIES = {
         ("kernels", "memory", "parallel"), "sums"
     ),
 }
-# Tries in code, and the revisions at which they can be walked.
-REVISIONS = {
-    "two wrappers of fit, in two rooms": "16c609c",
-    "one wrapper": "febca53",
-    "questions asked in the order of the rooms": "1aa43c5",
-    "searches warned where fit begins": "e9deede",
-    "sums of gradients and maps of rows in sums, the longest slope found once": "dc5cbe4",
-    "bounds and cells in tables": "b3bdacf",
-    "grid and tape with the mechanisms, tables elsewhere known by their kind": "156f536",
-    "labels checked where cells are read": "a59414c",
-    "tensors checked in one place, by no override": "2fd48a6",
-    "the unit cube a map like the others": "29c965b",
-    "checks of parameters on common ground": "9c91fa9",
-}
+# Tries in code, and how the commits begin with which they can be walked.
+COMMITS = (
+    (
+        "two wrappers of fit, in two rooms",
+        "Threads of the web process share their memory",
+    ),
+    (
+        "one wrapper",
+        "One wrapper of fit: it refuses weights and keeps a charge",
+    ),
+    (
+        "questions asked in the order of the rooms",
+        "A fit asks its questions in the order of the rooms",
+    ),
+    (
+        "searches warned where fit begins",
+        "Searches are warned where fit begins",
+    ),
+    (
+        "sums of gradients and maps of rows in sums, the longest slope found once",
+        "Settings of a descent described",
+    ),
+    (
+        "bounds and cells in tables",
+        "Bounds and cells live in tables: what is declared about",
+    ),
+    (
+        "grid and tape with the mechanisms, tables elsewhere known by their kind",
+        "Grid and tape stand with what all mechanisms share; whether",
+    ),
+    (
+        "labels checked where cells are read",
+        "Labels are checked where cells are read; how far a reader",
+    ),
+    (
+        "tensors checked in one place, by no override",
+        "Rows of other array libraries are checked in one place; no",
+    ),
+    (
+        "the unit cube a map like the others",
+        "The unit cube is a map of rows like the others",
+    ),
+    (
+        "checks of parameters on common ground",
+        "Checks of parameters that rooms share stand on common ground",
+    ),
+)
 LONGEST_FILE = 600
 # What was asked for after the number of lines was, as files and folders.
 LATER = {
@@ -324,16 +357,19 @@ def before() -> dict[str, int] | None:
 def at_revisions() -> list[dict[str, Any]]:
     """Walk the flows with the code of other revisions; none where there is no history."""
     found = []
-    for what, revision in REVISIONS.items():
+    for what, begins in COMMITS:
         with tempfile.TemporaryDirectory() as folder:
+            find = ["git", "log", "-1", "--format=%h", "--fixed-strings", f"--grep={begins}"]
+            revision = subprocess.run(find, capture_output=True, text=True).stdout.strip()
             archive = f"git archive {revision} src | tar -x -C '{folder}'"
-            if subprocess.run(["sh", "-c", archive], capture_output=True).returncode:
+            done = subprocess.run(["sh", "-c", archive], capture_output=True)
+            if not revision or done.returncode:
                 return []
             flows = [walked(name, f"{folder}/src") for name in FLOWS]
         found.append(
             {
                 "what": what,
-                "revision": revision,
+                "commit": begins,
                 "changes of room": {flow["what"]: flow["changes of room"] for flow in flows},
                 "files": {flow["what"]: flow["files"] for flow in flows},
             }
