@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -12,11 +14,35 @@ def mend(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _tre
     if "body" in context:
         body = context["body"].replace("<pre>", '<pre tabindex="0">')
         table = '<div class="table-wrapper'
-        context["body"] = body.replace(table, table.replace("<div", '<div tabindex="0"'))
+        body = body.replace(table, table.replace("<div", '<div tabindex="0"'))
+        context["body"] = PROSE.sub(_with_titles, body)
     if "furo_navigation_tree" in context:
         context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
             'role="heading"', 'role="heading" aria-level="2"'
         )
+
+
+PROSE = re.compile(r'<table class="[^"]*\bprose\b[^"]*">.*?</table>', re.DOTALL)
+ROLES = {"table": "table", "tr": "row", "th": "columnheader", "td": "cell"}
+
+
+def _with_titles(found: re.Match[str]) -> str:
+    """Let each cell of a table of sentences know its title: on a phone the cells are stacked.
+
+    Then the elements are laid out as blocks, so that what they are must be said by their roles.
+    """
+    table = found[0]
+    heads = re.findall(r"<th .*?>(.*?)</th>", table, re.DOTALL)
+    titles = [re.sub(r"<.*?>", "", head).strip() for head in heads]
+    for tag, role in ROLES.items():
+        table = re.sub(f"<{tag}(?=[ >])", f'<{tag} role="{role}"', table)
+    first, *rows = table.split("<tr")
+    return "<tr".join([first, *(_titled(row, titles) for row in rows)])
+
+
+def _titled(row: str, titles: list[str]) -> str:
+    named = iter(titles)
+    return re.sub("<td", lambda _: f'<td data-title="{escape(next(named, ""))}"', row)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
