@@ -194,5 +194,5 @@ def test_files_that_are_broken_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"rows\.csv.*cannot be read"):
         TableFile(tmp_path / "rows.csv", TYPES)
     (tmp_path / "rows.jsonl").write_bytes(b"PAR1" * 9)
-    with pytest.raises(InvalidInputError, match=r"rows\.jsonl.*another format"):
+    with pytest.raises(InvalidInputError, match=r"rows\.jsonl.*different format"):
         TableFile(tmp_path / "rows.jsonl", TYPES)
