@@ -9,6 +9,7 @@ rows? It also shows exact statistics, so it is for tests only; a guarantee made 
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.accounting.receipt import Chargeable, Receipt, prepay
 from sfumato.events import Event, RepeatedEvent
-from sfumato.exceptions import InvalidInputError, InvalidTypeError
+from sfumato.exceptions import InvalidInputError, InvalidTypeError, LedgerError
 from sfumato.guarantee import Relation, Status, Unit
 from sfumato.mechanisms.entropy import is_seeded
 from sfumato.memory import RELEASED_COPIES, require_memory
@@ -263,10 +264,17 @@ def on_tape(release: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(release)
     def method(self: Any, value: Any, *, ledger: Any) -> Any:
-        tape = _tape.get()
+        tape, process = _tape.get(), os.getpid()
         if tape is None:
-            return release(self, value, ledger=ledger)
-        return tape.run(self, release, value, ledger)
+            released = release(self, value, ledger=ledger)
+        else:
+            released = tape.run(self, release, value, ledger)
+        if os.getpid() != process:
+            raise LedgerError(
+                "The process was forked after a release was paid for and before it was made: one "
+                "payment would cover two draws. Only the parent gets it."
+            )
+        return released
 
     return method
 
