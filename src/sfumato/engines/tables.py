@@ -91,7 +91,7 @@ class FileParts(LocalParts):
     Parameters
     ----------
     files : sequence of path-like
-        The files: CSV, Parquet, Feather or JSON lines, text also packed by gzip.
+        The files: CSV, Parquet, Feather or JSON lines, text also compressed by gzip.
     """
 
     def __init__(self, files: Sequence[str | os.PathLike[str]]) -> None:
