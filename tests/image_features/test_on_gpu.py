@@ -38,7 +38,18 @@ def test_features_of_a_processor_within_half_precision(features, cuda, rng):
     assert np.linalg.norm(here - there, axis=1).max() < 5e-3
 
 
-@pytest.mark.parametrize("features", KINDS, ids=repr)
+UNEQUAL = pytest.mark.xfail(
+    reason="PyTorch adds in an order that depends on the place; see FOREIGN_IMAGES"
+)
+IN_ANY_BATCH = [
+    pytest.param(kind, marks=UNEQUAL)
+    if isinstance(kind, ScatteringFeatures | RandomProcessFeatures)
+    else kind
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize("features", IN_ANY_BATCH, ids=repr)
 def test_an_image_has_the_same_bits_alone_and_among_others(features, cuda, rng):
     X = rng.random((5000, math.prod(features.image_shape))).astype(np.float32)
     found = to_numpy(features.fit(X[:2]).transform(cuda(X)))

@@ -33,7 +33,10 @@ IMAGE_FEATURES = ("best", "scattering", "hog")
 # are kept, and the weights of the kinds beside each other.
 SCATTERED, PATCHED, BY_THE_NET = (2000, 1.0), (2500, 1.5), (3000, 2.0)
 # Beside what the classifier asks of it.
-FOREIGN_IMAGES = "the array library computes sums and products of an image alike in any batch"
+FOREIGN_IMAGES = (
+    "the array library computes the features of an image alike in any batch (on an NVIDIA H200, "
+    "PyTorch does so for HOG and patches, but not to the last bit for scattering and for the net)"
+)
 
 Parts = list[tuple[ImageFeatures, float]]
 
@@ -83,8 +86,10 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         alone, to the bit, and have length 1 at most by construction.
     Guarantee : that of `PrivateLinearClassifier`.
     Assumptions and numerics : the label set, the range of pixels and the shape of images are
-        public. With tensors of another library the promise is conditional: it must compute sums
-        and products of an image alike in any batch. Proofs: docs/guarantees/linear-classifier.md.
+        public. With tensors of another library the promise is conditional: it must compute the
+        features of an image alike in any batch. On a GPU, PyTorch does not do so to the last bit
+        for scattering and for the net; NumPy arrays carry the proved promise. Proofs:
+        docs/guarantees/linear-classifier.md.
 
     Examples
     --------
