@@ -111,12 +111,30 @@ def _quarter_hour(numbers: list[dict[str, Any]]) -> str:
     ) + rows_of(["who", "Python", "command", "code", "s"], rows)
 
 
+def _coverage(numbers: dict[str, Any]) -> str:
+    table = rows_of(
+        ["file", "statements", "never run", "percent"],
+        [
+            [r[k] for k in ("file", "statements", "missed", "percent")]
+            for r in numbers["below_the_floor"]
+        ],
+    )
+    return (
+        f"The tests that need Python alone run at least {numbers['percent']} % of statements and "
+        f"branches ({numbers['missed']:,} of {numbers['statements']:,} statements are never run); "
+        f"`make coverage` fails below {numbers['floor']} %. Two of 26 parts of this run and the "
+        "examples in docstrings were lost, and the machine had no Flower, Spark, PostgreSQL or "
+        "browser. Files below the floor:\n\n"
+    ) + table
+
+
 SECTIONS: Sections = {
     "noise": ("Exact noise", _noise),
     "budget_saved": ("Budget no longer thrown away", _budget_saved),
     "moments_mnist": ("Private Gaussian classifier, MNIST", _moments),
     "tables_passes": ("A table larger than memory", _tables),
     "house": ("How far a reader walks, and what an import costs", _house),
+    "coverage": ("What the tests run", _coverage),
     "quarter_hour": ("The first quarter of an hour", _quarter_hour),
     "quick_runs": ("A quick run of every benchmark", _quick_runs),
 }

@@ -25,6 +25,7 @@ What the command line says to {n} mistakes, with its exit code: 2, the command o
 be used; 3, refused. In none of them was anything charged or any output written. A test runs them
 all and keeps this page up to date; dots replace words that change with the version of Typer.
 
+{{.prose}}
 | command | code | standard error |
 |---|---|---|
 """
