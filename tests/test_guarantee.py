@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from sfumato.events import (
     event_from_dict,
     flatten,
 )
-from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.exceptions import InvalidInputError, SfumatoError, UnsupportedEventError
 from sfumato.guarantee import RecordReading, Status
 from sfumato.mechanisms import EntryMechanism
 
@@ -209,3 +210,20 @@ def test_events_count_and_refuse_the_unknown() -> None:
     for bad in (lambda: GaussianEvent(0.0), lambda: EntryEvent(1.0, 1.0), lambda: PureEvent(-1.0)):
         with pytest.raises(InvalidInputError):
             bad()
+
+
+def test_a_record_that_was_changed_is_refused_in_our_own_words() -> None:
+    record = Guarantee(epsilon=1.0, delta=1e-5, events=(GaussianEvent(4.0),)).to_dict()
+    damages: list[dict[str, Any]] = [
+        {**record, "epsilom": 1.0},
+        {key: value for key, value in record.items() if key != "epsilon"},
+        {**record, "events": [7]},
+        {**record, "events": [{"kind": "gaussiam"}]},
+        {**record, "events": [{"kind": "gaussian", "noise": 1.0}]},
+        {**record, "delta": "x"},
+        {**record, "record_reading": 3},
+    ]
+    for damaged in damages:
+        with pytest.raises(SfumatoError):
+            Guarantee.from_dict(damaged)
+    assert Guarantee.from_dict(record).epsilon == 1.0

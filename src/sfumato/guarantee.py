@@ -369,16 +369,25 @@ class Guarantee:
         record : mapping
             What `to_dict` gave.
         """
-        values = {k: v for k, v in record.items() if k != "sentence"}
-        values["epsilon"] = _from_json(values["epsilon"])
-        values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
-        if values.get("record_reading") is not None:
-            reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
-            values["record_reading"] = RecordReading(**reading)
-        # Version 0.1.0 gave the bound of a table's entries in scaled units: 1, the whole range.
-        values.setdefault("whole_range", _OF_A_TABLE in values.get("public", ()))
-        values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
-        return cls(**values)
+        try:
+            return cls(**_values(record))
+        except (AttributeError, LookupError, TypeError) as error:  # of what was changed by hand
+            raise InvalidInputError(
+                f"This is no record of a guarantee: {type(error).__name__} in reading it."
+            ) from None
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Any]:
+    values = {k: v for k, v in record.items() if k != "sentence"}
+    values["epsilon"] = _from_json(values["epsilon"])
+    values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
+    if values.get("record_reading") is not None:
+        reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
+        values["record_reading"] = RecordReading(**reading)
+    # Version 0.1.0 gave the bound of a table's entries in scaled units: 1, the whole range.
+    values.setdefault("whole_range", _OF_A_TABLE in values.get("public", ()))
+    values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
+    return values
 
 
 _OF_A_TABLE = "names, types, ranges and categories of the columns"

@@ -61,6 +61,9 @@ def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
     done("fabricate", table, *ENOUGH, "--bounds", bounds, "-o", "private.csv")
     beside = Path("private.csv.guarantee.json")
     record = json.loads(beside.read_text())
+    beside.write_text(beside.read_text().replace('"epsilon": ', '"epsilon": 0', 1))
+    assert "damaged" in refused("guarantee", "private.csv")
+    del record["sha256 of the rest"]  # that version wrote none
     record["guarantee"]["sentence"] = "at most a factor exp(20), except with probability 1e-05."
     beside.write_text(json.dumps(record))
     found = json.loads(done("guarantee", "private.csv", "--json"))

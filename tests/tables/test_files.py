@@ -11,7 +11,8 @@ import pytest
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 from sfumato.tables import columns, files
-from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, metadata_beside, write_table
+from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, write_table
+from sfumato.tables.notes import metadata_beside, read_note
 
 pa = pytest.importorskip("pyarrow")
 SUFFIXES = (".csv", ".parquet", ".feather", ".arrow", ".jsonl", ".ndjson")
@@ -172,7 +173,15 @@ def test_metadata_travel_inside(tmp_path: Path, suffix: str) -> None:
 def test_metadata_of_text_lie_beside(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     assert write_table(a_table(), path, {"guarantee": 1}) == metadata_beside(path)
-    assert metadata_beside(path).read_text() == '{\n  "guarantee": 1\n}\n'
+    note = metadata_beside(path)
+    assert read_note(note) == {"guarantee": 1}
+    whole = note.read_text()
+    for damaged in (whole.replace("1", "0", 1), whole[:9], "[]", "7", "\x00"):
+        note.write_text(damaged)
+        with pytest.raises(InvalidInputError, match="damaged"):
+            read_note(note)
+    note.write_text('{"guarantee": 1}')  # as version 0.1.0 did
+    assert read_note(note) == {"guarantee": 1}
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

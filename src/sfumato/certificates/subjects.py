@@ -12,7 +12,8 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.storage.container import CERTIFICATE, opened, write_members
-from sfumato.tables.files import FORMATS, TableFile, metadata_beside, write_table
+from sfumato.tables.files import FORMATS, TableFile, write_table
+from sfumato.tables.notes import metadata_beside, note_of, read_note
 
 __all__ = ["embed", "embedded_in", "promise_in", "subject_of"]
 
@@ -86,11 +87,9 @@ def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
 def _table_record(path: Path) -> dict[str, Any]:
     beside = metadata_beside(path)
     try:
-        stored: Any = (
-            json.loads(beside.read_text()) if beside.is_file() else TableFile(path).metadata()
-        )
+        stored: Any = read_note(beside) if beside.is_file() else TableFile(path).metadata()
         found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError):
         raise InvalidInputError(f"'{path}' contains no guarantee.") from None
     return found
 
@@ -110,7 +109,7 @@ def embed(certificate: str, file: str | os.PathLike[str]) -> None:
         record = {**_table_record(path), KEY: certificate}
         if path.suffix.lower() not in INSIDE:  # in the note beside the text
             with atomic_write(metadata_beside(path)) as note:
-                note.write((json.dumps(record, indent=2) + "\n").encode())
+                note.write(note_of(record))
             return
         write_table(TableFile(path).read(may_be_empty=True), path, record)
         return

@@ -28,6 +28,7 @@ from sfumato.tables.lines import (
     odd_line,
     opened,
 )
+from sfumato.tables.notes import metadata_beside, note_of
 from sfumato.tables.stores import STORES, Store, opened_store, place_of
 from sfumato.tables.text import DELIMITERS, PLAIN_TEXT, TextFormat, encoding_of, sniffed
 
@@ -510,15 +511,10 @@ def write_table(
         return None
     beside = metadata_beside(path)
     with atomic_write(beside) as note:  # renamed only after the table
-        note.write((json.dumps(metadata, indent=2) + "\n").encode())
+        note.write(note_of(metadata))
         with atomic_write(path) as file:
             _writer(path, kind)(table, file)
     return beside
-
-
-def metadata_beside(path: str | os.PathLike[str]) -> Path:
-    """Name the file that carries the guarantee of a table of text."""
-    return Path(path).with_name(Path(path).name + ".guarantee.json")
 
 
 def _writer(path: str | os.PathLike[str], kind: str) -> Callable[[Any, BinaryIO], None]:

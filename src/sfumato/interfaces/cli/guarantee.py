@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,8 @@ from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
 from sfumato.report.words import attacker_facts, event_rows
 from sfumato.storage.container import opened
-from sfumato.tables.files import FORMATS, TableFile, metadata_beside
+from sfumato.tables.files import FORMATS, TableFile
+from sfumato.tables.notes import metadata_beside, read_note
 
 __all__ = ["guarantee", "promised_by"]
 
@@ -68,7 +68,7 @@ def _read(file: Path, stored: Any) -> Guarantee:
     """Build the guarantee again: files of version 0.1.0 hold a sentence that says too much."""
     try:
         return Guarantee.from_dict(stored)
-    except (AttributeError, KeyError, TypeError):
+    except InvalidInputError:
         raise InvalidInputError(f"The guarantee in '{file}' cannot be read.") from None
 
 
@@ -94,11 +94,9 @@ def _columns(table: Any) -> list[str]:
 def _of_table(file: Path) -> dict[str, Any]:
     beside = metadata_beside(file)
     try:
-        stored: Any = (
-            json.loads(beside.read_text()) if beside.is_file() else TableFile(file).metadata()
-        )
+        stored: Any = read_note(beside) if beside.is_file() else TableFile(file).metadata()
         return {"class": stored["class"], "guarantee": stored["guarantee"]}
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError):
         raise InvalidInputError(
             f"'{file}' contains no guarantee: it is an ordinary table, or was rewritten afterwards."
         ) from None
