@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import bench_planning
-from benchmarks.recording import RESULTS, write
+from benchmarks.recording import KEPT, write
 from sfumato import Bounds, TableEncoder
 from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.planning import curves
@@ -79,7 +79,7 @@ def on_the_curves(design: Design) -> np.ndarray:
 
 def pilots() -> list[dict[str, Any]]:
     """The pilots of the six sets, with their columns."""
-    rows = json.loads((RESULTS / "planning.json").read_text())["numbers"]
+    rows = json.loads((KEPT / "planning.json").read_text())["numbers"]
     widths = {}
     for name, load in bench_planning.SIX.items():
         X, _, _, _, bounds = load()

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 # A quick run keeps its numbers apart: they are of a first minute, not of a benchmark.
-RESULTS = Path(os.environ.get("SFUMATO_RESULTS") or Path(__file__).parent / "results")
+KEPT = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("SFUMATO_RESULTS") or KEPT)
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 

@@ -91,7 +91,8 @@ def _quick_runs(numbers: dict[str, Any]) -> str:
     total = sum(r["wall_s"] for r in rows) / 60
     return (
         "`make bench-quick` runs every benchmark for about a minute at most, to see whether it "
-        f"still works: {len(rows)} of them in {total:.0f} minutes one after the other; {counted}."
+        "still works, so that all of them take less than an hour. Measured in parts, some with "
+        f"less time: {len(rows)} benchmarks, {total:.0f} minutes together; {counted}."
         "\n\n"
     ) + rows_of(["benchmark", "ended", "s"], [[r["name"], r["ended"], r["wall_s"]] for r in rows])
 
