@@ -58,3 +58,12 @@ def test_an_image_has_the_same_bits_alone_and_among_others(features, cuda, rng):
     for place in (0, 4999):
         alone = to_numpy(features.transform(cuda(X[place : place + 1])))
         assert np.array_equal(alone[0], found[place])
+
+
+@pytest.mark.parametrize("features", KINDS, ids=repr)
+def test_an_image_alone_has_the_same_bits_each_time(features, cuda, rng):
+    """What a private fit relies on."""
+    X = rng.random((40, math.prod(features.image_shape))).astype(np.float32)
+    found = to_numpy(features.fit(X[:2]).transform_alone(cuda(X)))
+    order = rng.permutation(40)
+    assert np.array_equal(to_numpy(features.transform_alone(cuda(X[order]))), found[order])

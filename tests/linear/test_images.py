@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from sfumato import Bounds, PrivateImageClassifier
+from sfumato import Bounds, HOGFeatures, PrivateImageClassifier
 from sfumato.guarantee import Status
+from sfumato.image_features import images
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase
 
 # Corners of the unit ball are not images, so a pair need not attain the sensitivity; its noise law
@@ -32,5 +33,21 @@ def test_another_library_must_treat_images_alike(rng):
     model = PrivateImageClassifier("hog", delta=1e-5, bounds=bounds)
     assert not model.fit(X, y).guarantee_.conditions
     conditions = model.fit(array_api_strict.asarray(X), y).guarantee_.conditions
-    assert any("in any batch" in condition for condition in conditions)
+    assert any("same features of an image alone" in condition for condition in conditions)
     assert model.guarantee_.status is Status.CONDITIONAL
+
+
+def test_a_fit_on_an_accelerator_takes_each_image_alone(rng, monkeypatch):
+    """Last bits of features were found to depend on the batch there."""
+    sizes = []
+    plain = HOGFeatures._describe
+    monkeypatch.setattr(images, "is_accelerated", lambda rows: True)
+    monkeypatch.setattr(
+        HOGFeatures, "_describe", lambda self, x: (sizes.append(x.shape[0]), plain(self, x))[1]
+    )
+    X, y = rng.random((30, 64)), np.arange(30) % 2
+    bounds = Bounds(lower=0, upper=1, labels=range(2))
+    model = PrivateImageClassifier("hog", delta=1e-5, bounds=bounds).fit(X, y)
+    assert set(sizes) == {1}
+    model.predict(X)
+    assert max(sizes) == images.ACCELERATED_BLOCK

@@ -215,7 +215,7 @@ def _modulus(parts: Array, filters: NDArray[Any]) -> Array:
 def _transformed(maps: Array, *, back: bool = False) -> Array:
     """Fourier transforms of maps as two products of matrices, or their inverse.
 
-    The library of a GPU combines images of a batch to transform them, so that the bits of one
+    The library of a GPU may combine images of a batch to transform them, so that the bits of one
     depend on its neighbours; in a product every number is the sum of its own terms.
     """
     kind = str(maps.dtype).split(".")[-1]

@@ -33,10 +33,7 @@ IMAGE_FEATURES = ("best", "scattering", "hog")
 # are kept, and the weights of the kinds beside each other.
 SCATTERED, PATCHED, BY_THE_NET = (2000, 1.0), (2500, 1.5), (3000, 2.0)
 # Beside what the classifier asks of it.
-FOREIGN_IMAGES = (
-    "the array library computes the features of an image alike in any batch (on an NVIDIA H200, "
-    "PyTorch does so for HOG and patches, but not to the last bit for scattering and for the net)"
-)
+FOREIGN_IMAGES = "the array library computes the same features of an image alone each time"
 
 Parts = list[tuple[ImageFeatures, float]]
 
@@ -87,9 +84,8 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
     Guarantee : that of `PrivateLinearClassifier`.
     Assumptions and numerics : the label set, the range of pixels and the shape of images are
         public. With tensors of another library the promise is conditional: it must compute the
-        features of an image alike in any batch. On a GPU, PyTorch does not do so to the last bit
-        for scattering and for the net; NumPy arrays carry the proved promise. Proofs:
-        docs/guarantees/linear-classifier.md.
+        same features of an image each time; on an accelerator a fit takes each image alone, as
+        batches were found to change last bits. Proofs: docs/guarantees/linear-classifier.md.
 
     Examples
     --------
@@ -173,7 +169,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
             bounds=Bounds(norm=1.0, labels=bounds.labels),
             ledger=self.ledger,
         )
-        classifier.fit(self._described(pixels), y)
+        classifier.fit(self._described(pixels, alone=True), y)
         self.classifier_ = classifier.set_params(ledger=None)
         self.classes_, self.guarantee_ = classifier.classes_, classifier.guarantee_
         if is_from_another_library(pixels):
@@ -229,10 +225,13 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
             return [(ScatteringFeatures(shape), 1.0)]
         return best_features(shape)
 
-    def _described(self, pixels: Any) -> Any:
-        """Give rows of features, of length 1 at most; each image by itself."""
-        xp, parts = namespace_of(pixels), zip(self.features_, self.kind_weights_, strict=True)
-        return xp.concat([part.transform(pixels) * float(weight) for part, weight in parts], axis=1)
+    def _described(self, pixels: Any, *, alone: bool = False) -> Any:
+        """Give rows of features, of length 1 at most; `alone`, no image changes another's bits."""
+        found = []
+        for part, weight in zip(self.features_, self.kind_weights_, strict=True):
+            describe = part.transform_alone if alone else part.transform
+            found.append(describe(pixels) * float(weight))
+        return namespace_of(pixels).concat(found, axis=1)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
         if any(part.n_features_in_ != sizes["d"] for part in self.features_):
