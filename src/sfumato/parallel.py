@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from numbers import Integral
 from typing import Any
 
 from joblib import cpu_count, effective_n_jobs
@@ -13,19 +12,7 @@ from rich.progress import track
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from sfumato.exceptions import InvalidInputError
-
-__all__ = ["map_in_parallel", "require_workers"]
-
-
-def require_workers(n_jobs: Any) -> None:
-    """Refuse what is no number of workers, before anything is paid for."""
-    is_whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and not (is_whole and n_jobs != 0):
-        raise InvalidInputError(
-            "'n_jobs' must be None or a whole number other than 0; -1 stands for all cores. "
-            f"Got {n_jobs!r} instead."
-        )
+__all__ = ["map_in_parallel"]
 
 
 def map_in_parallel(

@@ -30,7 +30,6 @@ from sfumato.exceptions import (
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.kernels.arrays import is_from_another_library, to_numpy
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
-from sfumato.parallel import require_workers
 from sfumato.scores import say_in_scores, say_in_searches
 from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
@@ -39,7 +38,7 @@ from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.cells import checked_column, checked_rows, checked_tensor
+from sfumato.tables.cells import check_workers, checked_column, checked_rows, checked_tensor
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.frames import columns_of, is_table, lies_elsewhere
 from sfumato.tables.schema import TableBounds
@@ -113,7 +112,7 @@ class PrivateEstimator(BaseEstimator):
         require_epsilon(self.epsilon)
         if not (isinstance(self.delta, Real) and 0 <= self.delta < 1):
             raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
-        require_workers(getattr(self, "n_jobs", None))
+        check_workers(getattr(self, "n_jobs", None))
         try:
             check_random_state(getattr(self, "random_state", None))
         except (TypeError, ValueError):

@@ -30,12 +30,13 @@ from sfumato.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.parallel import map_in_parallel, require_workers
+from sfumato.parallel import map_in_parallel
 from sfumato.search.candidates import candidates_of, planned_events, private_step, with_budget
 from sfumato.search.cost import SearchCost, SearchPlan
 from sfumato.search.resuming import SearchFolder
 from sfumato.search.scores import ScoreSum, row_scores, score_records, scorer_for
 from sfumato.search.winner import WinnerMethods
+from sfumato.tables.cells import check_workers
 
 __all__ = [
     "PrivateSearchCV",
@@ -335,7 +336,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
 
     def _check(self) -> None:
         _, private = private_step(self.estimator)
-        require_workers(self.n_jobs)
+        check_workers(self.n_jobs)
         if isinstance(self.runs, str) and self.runs not in LAWS:
             listed = ", ".join(map(repr, LAWS))
             raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")

@@ -39,6 +39,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_n_components",
+    "check_workers",
     "checked_column",
     "checked_rows",
     "checked_tensor",
@@ -354,3 +355,13 @@ def check_n_components(n_components: Any, n_features: int) -> int:
     if n_components < 1:
         raise InvalidInputError(f"'n_components' must be at least 1. Got {n_components} instead.")
     return min(int(n_components), n_features)
+
+
+def check_workers(n_jobs: Any) -> None:
+    """Refuse what is no number of workers, before anything is paid for."""
+    is_whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (is_whole and n_jobs != 0):
+        raise InvalidInputError(
+            "'n_jobs' must be None or a whole number other than 0; -1 stands for all cores. "
+            f"Got {n_jobs!r} instead."
+        )
