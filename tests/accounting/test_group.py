@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from sfumato.accounting import (
     delta_from_mu,
     epsilon_spent,
+    for_persons,
     group_epsilon,
     mu_from_budget,
     pld_delta,
@@ -30,6 +32,7 @@ from sfumato.events import (
     flatten,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.guarantee import Guarantee, RecordReading, Unit
 from tests.accounting.events import EVENTS
 
 
@@ -113,3 +116,15 @@ def test_what_has_no_group_event_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="size"):
         group_epsilon([GaussianEvent(1.0)], 0, 1e-5)
     assert group_epsilon([NonPrivateEvent()], 2, 1e-5) == math.inf
+
+
+def test_persons_of_numbers_are_groups_of_all_their_numbers() -> None:
+    """A guarantee per number, read for a person: her rows times the numbers of a row."""
+    noise = GaussianEvent(20.0)
+    reading = RecordReading(4, 0.8, 0.5, 1e-5, 1e-5)
+    entry = Guarantee(epsilon=0.2, delta=1e-6, unit=Unit.ENTRY, entry_bound=1.0, events=(noise,))
+    with pytest.raises(InvalidInputError, match="how many numbers a record has"):
+        for_persons(entry, 3)
+    found = for_persons(replace(entry, record_reading=reading), 3)
+    assert found.unit is Unit.PERSON
+    assert found.epsilon == group_epsilon([noise], 12, 1e-6)
