@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError, SfumatoError
 
-__all__ = ["atomic_write", "not_written"]
+__all__ = ["atomic_write", "not_written", "sync_folder"]
 
 ASIDE = ".sfumato-{}.part"
 
@@ -50,7 +50,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if isinstance(error, SfumatoError):
             raise
         raise not_written(target, error) from error
-    _sync_folder(target)
+    sync_folder(target)
 
 
 def not_written(path: str | os.PathLike[str], error: OSError) -> FileNotWrittenError:
@@ -96,8 +96,11 @@ def _remove_abandoned(folder: Path) -> None:
             aside.unlink()
 
 
-def _sync_folder(target: Path) -> None:
-    # The new name is an entry of the folder, and that must reach the disk too.
+def sync_folder(target: Path) -> None:
+    """Let a new name reach the disk too: it is an entry of its folder.
+
+    target: The file of that name, whose content was synced before.
+    """
     try:
         handle = os.open(target.parent, os.O_RDONLY)
         try:

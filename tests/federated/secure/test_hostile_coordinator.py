@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,20 @@ def test_decisions_outlive_the_process(tmp_path: Path) -> None:
     with pytest.raises(FederationError, match="signed before"):
         Journal(tmp_path).decide("which list", "that one", "signed before")
     assert [path.suffix for path in tmp_path.iterdir()] == [".decision"]
+
+
+def test_decisions_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noting(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    Journal(tmp_path).decide("which list", "this one", "no")
+    assert len(synced) == 2
+    assert synced[-1] == str(tmp_path.resolve())  # the name, after the content
 
 
 def test_a_key_is_read_from_its_file(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from sfumato.federated.secure.identity import (
     shared_key,
 )
 from sfumato.federated.secure.shamir import SECRET_BYTES, SHARE_BYTES, shares_of
+from sfumato.storage.atomic_file import sync_folder
 
 __all__ = [
     "Advert",
@@ -431,6 +432,7 @@ class Journal:
             os.fsync(file.fileno())
         try:
             os.link(aside, path)  # fails where another process was first; never half written
+            sync_folder(path)  # a signature is sent next, and a power cut must not undo its reason
         except FileExistsError:
             return path.read_text(encoding="utf-8")
         finally:
