@@ -27,7 +27,7 @@ from sfumato.exceptions import (
 from sfumato.functions import OnlineFunction
 from sfumato.interfaces.cli.main import app
 from sfumato.jobs.migrating import BACKUP, migrate_file
-from sfumato.storage.container import opened
+from sfumato.storage.container import opened, write_members
 from sfumato.tables.schema import LAYOUT, TableBounds
 
 ARCHIVE = Path(__file__).parent / "version_0_1_0" / "files.zip"
@@ -108,6 +108,31 @@ def test_fabricators_make_rows_of_the_same_tables(old: Path) -> None:
     assert set(labels) <= {0, 1, 2}
     rows, _ = load(old / "fabricator-of-entries.sfumato").fabricate()
     assert rows.shape == (60, 4)
+
+
+def rewritten(path: Path, **parameters: Any) -> Path:
+    """Give the file of 0.1.0 with other parameters, as that version would have written it."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if name != "SHA256SUMS"}
+    header = json.loads(members["header.json"])
+    assert parameters.keys() <= header["model"]["parameters"].keys()
+    header["model"]["parameters"] |= parameters
+    with path.open("wb") as file:
+        write_members(file, members | {"header.json": json.dumps(header).encode()})
+    return path
+
+
+def test_hulls_of_drawn_rows_alone_are_those_without_smoothing(old: Path) -> None:
+    assert load(rewritten(old / "hulls.sfumato", fabricate=True)).n_smoothing is None
+    assert load(rewritten(old / "hulls.sfumato", fabricate=False)).n_smoothing == 0
+
+
+@pytest.mark.parametrize("name", ["hulls.sfumato", "fabricator.sfumato"])
+def test_a_ratio_of_smoothing_is_refused_and_the_file_is_left(old: Path, name: str) -> None:
+    before = rewritten(old / name, smoothing_ratio=0.5).read_bytes()
+    with pytest.raises(StoredModelError, match="'smoothing_ratio', which is gone"):
+        migrate_file(old / name)
+    assert (old / name).read_bytes() == before
 
 
 def test_a_model_of_a_printed_mechanism_is_refused_and_left_as_it_is(old: Path) -> None:
