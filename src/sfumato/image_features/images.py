@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.exceptions import InvalidInputError
+from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.kernels.arrays import (
     Array,
     is_accelerated,
@@ -23,12 +25,14 @@ from sfumato.kernels.arrays import (
 )
 from sfumato.private import checked_rows
 from sfumato.storage.forms import Form, listed, refuse, whole
+from sfumato.tables.cells import checked_tensor
 
 __all__ = [
     "ImageFeatures",
     "as_colours",
     "cell_of",
     "over_mirror_images",
+    "packaged",
     "resized",
     "unit_length",
 ]
@@ -141,16 +145,8 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             is_single = isinstance(X, np.ndarray) and X.dtype == np.float32
             return rows.astype(np.float32) if is_single else rows
         xp = namespace_of(X)
-        if X.ndim != 2 or not X.shape[1]:
-            raise InvalidInputError(f"Images must be rows of a 2-D array. Got {X.ndim} dimensions.")
-        if reset:
-            self.n_features_in_ = int(X.shape[1])
-        elif X.shape[1] != self.n_features_in_:
-            raise InvalidInputError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        return X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float32)
+        floats = X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float32)
+        return checked_tensor(self, floats, reset=reset, may_be_empty=True)
 
 
 def _block(rows: Array, start: int, size: int) -> Array:
@@ -200,6 +196,16 @@ def over_mirror_images(
         raise InvalidInputError(f"'mirror' must be None or 'average'. Got {mirror!r}.")
     mirrored = namespace_of(images).flip(images, axis=2)
     return unit_length((features_of(images) + features_of(mirrored)) / 2)
+
+
+def packaged(file: Path, sha256: str) -> dict[str, NDArray[np.float32]]:
+    """Read the numbers of a file of this package, in single precision."""
+    if hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+        raise StoredModelError(
+            f"The file '{file.name}' of the package is damaged. Install Sfumato again."
+        )
+    with np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name].astype(np.float32) for name in stored.files if name != "made_by"}
 
 
 def unit_length(rows: Array) -> Array:

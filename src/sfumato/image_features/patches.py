@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,12 +10,13 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exceptions import InvalidInputError, StoredModelError
+from sfumato.exceptions import InvalidInputError
 from sfumato.image_features.images import (
     ImageFeatures,
     as_colours,
     cell_of,
     over_mirror_images,
+    packaged,
     resized,
     unit_length,
 )
@@ -190,9 +190,4 @@ def _means(responses: Array) -> Array:
 @lru_cache(maxsize=1)
 def _filters() -> NDArray[np.float32]:
     """Read the filters of the package, in single precision."""
-    if hashlib.sha256(FILTERS.read_bytes()).hexdigest() != SHA256:
-        raise StoredModelError(
-            f"The filters '{FILTERS.name}' of the package are damaged. Install Sfumato again."
-        )
-    with np.load(FILTERS, allow_pickle=False) as stored:
-        return np.asarray(stored["filters"].astype(np.float32))
+    return packaged(FILTERS, SHA256)["filters"]

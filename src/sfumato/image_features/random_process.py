@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +11,13 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exceptions import InvalidInputError, StoredModelError
+from sfumato.exceptions import InvalidInputError
 from sfumato.image_features.images import (
     ImageFeatures,
     as_colours,
     cell_of,
     over_mirror_images,
+    packaged,
     resized,
     unit_length,
 )
@@ -209,9 +209,4 @@ def _convolved(x: Array, kernel: Array, stride: int) -> Array:
 @lru_cache(maxsize=1)
 def _weights() -> Weights:
     """Read the weights of the package, in single precision."""
-    if hashlib.sha256(WEIGHTS.read_bytes()).hexdigest() != SHA256:
-        raise StoredModelError(
-            f"The weights '{WEIGHTS.name}' of the package are damaged. Install Sfumato again."
-        )
-    with np.load(WEIGHTS, allow_pickle=False) as stored:
-        return {name: stored[name].astype(np.float32) for name in stored.files if name != "made_by"}
+    return packaged(WEIGHTS, SHA256)
