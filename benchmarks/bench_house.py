@@ -203,7 +203,6 @@ LATER = {
         "image_features/patches.py image_features/random_process.py jobs/images.py "
         "kernels/leading.py linear/images.py sums/singles.py"
     ),
-    "names of another package": "compat/",
 }
 BEFORE = "e0682c2"  # the code when the number was asked for
 OUTSIDE = ("papers", "interfaces", "reproduction")  # of the core

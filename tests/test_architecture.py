@@ -39,7 +39,7 @@ FLOORS: list[set[str]] = [
     {"planning"},
     {"certificates"},
     {"report"},
-    {"testing", "demo", "datasets", "compat"},
+    {"testing", "demo", "datasets"},
     {"auditing"},
     {"jobs"},
     {"federated"},

@@ -396,22 +396,6 @@ def moments() -> str:
     )
 
 
-@picture("powers")
-def powers() -> str:
-    return chart(
-        "How far replacing t by v moves (Σt, Σt²)",
-        "The sum of both moves is largest, one, between the two ends.",
-        [
-            Line(
-                "t = −1/2 becomes v", curve(lambda v: abs(v + 0.5) + abs(v * v - 0.25), -0.5, 0.5)
-            ),
-            Line("t = 0 becomes v", curve(lambda v: abs(v) + v * v, -0.5, 0.5)),
-        ],
-        x="v",
-        y="|t − v| + |t² − v²|",
-    )
-
-
 # Estimators ---------------------------------------------------------------------------------------
 
 
