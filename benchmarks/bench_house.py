@@ -88,14 +88,13 @@ release_function(
     ),
     "one federated round": (
         """
-from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.federated import LinearTask, make_parties, simulate
+from sfumato import Bounds, PrivateGaussianClassifier
+from sfumato.federated import Federation, make_parties
 bounds = Bounds(norm=2.0, labels=[0, 1])
-model = PrivateLinearClassifier(
-    n_components=2, n_steps=3, epsilon=8.0, delta=1e-5, bounds=bounds)
+model = PrivateGaussianClassifier(epsilon=8.0, delta=1e-5, bounds=bounds)
 parties = make_parties(X, y, "parties", n_parties=3, random_state=0)
 """,
-        'simulate(parties, LinearTask("t", model))',
+        "model.fit(Federation(parties, bounds=bounds))",
     ),
 }
 

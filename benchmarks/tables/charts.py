@@ -234,23 +234,6 @@ def _learners(numbers: Sequence[Row]) -> list[str]:
     ]
 
 
-def _federated_linear(numbers: Sequence[Row]) -> list[str]:
-    keys = ("moments", "projectors", "bases", "one party", "non-private")
-    return [
-        chart(
-            task,
-            f"Accuracy against epsilon: {', '.join(keys)}.",
-            [Line(key, [(row["epsilon"], row[key]) for row in rows]) for key in keys],
-            x="ε",
-            y="accuracy",
-            x_log=True,
-            dots=True,
-        )
-        for (task,), rows in by(numbers, "task").items()
-        if len(rows) > 1
-    ]
-
-
 def _pixels(numbers: Sequence[Row]) -> list[str]:
     return [against_epsilon("Five parties, raw pixels, MNIST", numbers, lambda row: row["trust"])]
 
@@ -357,7 +340,6 @@ CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "hospital": _hospital,
     "fabrication_record": _record_hulls,
     "fabrication_learners": _learners,
-    "federated_linear": _federated_linear,
     "parties_pixels": _pixels,
     "table_missing": _missing,
     "budget_saved": _saved,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato import Bounds, PrivateLinearClassifier, load
+from sfumato import Bounds, PrivateAffineHullClassifier, load
 from sfumato.exceptions import FederationError
-from sfumato.federated import LinearTask, make_parties, simulate, spread
+from sfumato.federated import HullTask, make_parties, simulate, spread
 from sfumato.federated.scenarios import BY_LABEL, SCENARIOS
 from sfumato.federated.simulation import DEALT_BY_LABEL, LABELS_FOUND
 from sfumato.guarantee import Status
@@ -99,9 +99,10 @@ def test_equal_records_are_at_one_party_and_shares_are_kept() -> None:
     assert [len(part) for part in other] != sizes.tolist()
 
 
-def linear(**changes: Any) -> PrivateLinearClassifier:
-    settings = {"algorithm": "output", "n_components": 2, "epsilon": 1.0, "delta": 1e-5}
-    return PrivateLinearClassifier(**settings | {"bounds": LISTED} | changes)
+def hulls(relation: str) -> PrivateAffineHullClassifier:
+    return PrivateAffineHullClassifier(
+        epsilon=1.0, delta=1e-5, bounds=LISTED, relation=relation, n_layers=1, hull_components=2
+    )
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -114,7 +115,7 @@ def test_the_total_says_what_the_deal_needs(
     parties = make_parties(
         *table(0), tmp_path, scenario=scenario, n_parties=2, relation=relation, bounds=bounds
     )
-    found = simulate(parties, LinearTask("t", linear(relation=relation)))
+    found = simulate(parties, HullTask("t", hulls(relation)))
     by_label = scenario in BY_LABEL
     assert (DEALT_BY_LABEL in found.total.conditions) == (by_label and relation == "replace_one")
     unlisted = by_label and relation != "replace_one" and not listed
@@ -124,23 +125,21 @@ def test_the_total_says_what_the_deal_needs(
     assert {each.status for each in found.guarantees.values()} == {proved or Status.PROVED}
 
 
-@pytest.mark.parametrize("algorithm", ["noisy-gd", "output", "objective"])
-def test_a_party_without_records_answers_as_any_other(tmp_path: Path, algorithm: str) -> None:
+def test_a_party_without_records_answers_as_any_other(tmp_path: Path) -> None:
     """Where the number of records is secret, that a party has none is secret too."""
     X, y = table(0, n=2)
     parties = make_parties(
         X, y, tmp_path, n_parties=4, relation="add_or_remove_one", bounds=LISTED, random_state=0
     )
     assert min(len(party.load()[0]) for party in parties) == 0
-    asked = linear(relation="add_or_remove_one", algorithm=algorithm, n_steps=3)
-    found = simulate(parties, LinearTask("t", asked))
-    assert [len(each.answered) for each in found.rounds] == [4, 4]
+    found = simulate(parties, HullTask("t", hulls("add_or_remove_one")))
+    assert [len(each.answered) for each in found.rounds] == [4]
 
 
 def test_a_task_of_another_relation_than_the_deal_is_refused(tmp_path: Path) -> None:
     parties = make_parties(*table(0), tmp_path, n_parties=2)
     with pytest.raises(FederationError, match="relation must be 'replace_one'"):
-        simulate(parties, LinearTask("t", linear(relation="add_or_remove_one")))
+        simulate(parties, HullTask("t", hulls("add_or_remove_one")))
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
@@ -151,7 +150,7 @@ def test_the_command_says_it_in_its_file_and_never_counts_rows(
     rows = patients(tmp_path, n=211).relative_to(tmp_path)
     result = run(
         *("federate", "simulate", rows, "--epsilon", 20, "--delta", "1e-5", "--relation", relation),
-        *("--task", "linear", "--set", "n_components=2", "--scenario", "one-class-each"),
+        *("--set", "n_layers=1", "--scenario", "one-class-each"),
         *("--bounds", confirmed(rows), "-o", "global.sfumato", "--json"),
     )
     assert result.exit_code == 0, result.output

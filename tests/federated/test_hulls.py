@@ -15,8 +15,10 @@ from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, run_task
 from sfumato.federated.messages import Reply, Request, model_from, model_in, write_reply
 from sfumato.federated.party import _estimator_in
+from sfumato.federated.wire import packed
 from sfumato.guarantee import Guarantee, Status
-from tests.federated.federations import hulls
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from tests.federated.federations import BOUNDS, hulls
 
 
 @pytest.mark.parametrize("scenario", ["one-class-each", "two-per-class", "random", "uneven"])
@@ -111,6 +113,22 @@ def test_a_second_task_beyond_the_budget_is_refused(tmp_path, digits) -> None:
     assert refused.refusal is not None
     assert "epsilon" in refused.refusal
     assert not refused.arrays
+
+
+def test_a_name_serves_one_kind_of_task(tmp_path, digits) -> None:
+    """`max_epsilon` is for a task: hulls and sums under one name would double it."""
+    X, y, _, _ = digits
+    event = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5).event()
+    sums = {"events": [event.to_dict()], "bounds": packed(BOUNDS, {}), "unit": "record"}
+    begin = Request("t", "sums.begin", {**sums, "relation": "replace_one"})
+    fit = HullTask("t", hulls(unit="record")).request()
+    for number, (first, second) in enumerate([(begin, fit), (fit, begin)]):
+        budget = Ledger(tmp_path / f"{number}.db").create("rows", epsilon=40.0, delta=1e-4)
+        party = Party.of_rows("a", X[:100], y[:100], tmp_path / str(number), ledger=budget)
+        assert party.answer(first).refusal is None
+        spent = budget.spent()
+        assert "another kind" in party.answer(second).refusal
+        assert budget.spent() == spent
 
 
 UNLABELLED = Bounds(lower=0.0, upper=16.0)

@@ -35,16 +35,6 @@ def test_hulls_are_simulated(table: Path) -> None:
     assert load("global.sfumato").guarantee_.epsilon == print_lines["total"]["epsilon"]
 
 
-def test_linear_classifiers_are_simulated(table: Path) -> None:
-    said = done(
-        *("federate", "simulate", table, *BUDGET, "--bounds", confirmed(table)),
-        *("--task", "linear", "--parties", 2, "--test", table, "--set", "n_components=2"),
-    )
-    assert "linear.subspace: 2 answered" in said
-    assert "accuracy on the test table" in said
-    assert "each person has records at one party only" in said
-
-
 @pytest.mark.parametrize(("model", "trust"), [("additive", "secure"), ("gaussian", "noisy")])
 def test_sums_are_simulated(model: str, trust: str, table: Path) -> None:
     quick = ("--set", "n_steps=5") if model == "additive" else ()
@@ -91,13 +81,16 @@ def test_a_deployment_is_written(table: Path) -> None:
     assert Path("federation/parties/clinic-b/supernode.sh").exists()
 
 
+def test_a_deployment_of_another_task_is_refused(table: Path) -> None:
+    words = ("federate", "deploy", "f", *BUDGET, "--bounds", confirmed(table), "--party", "a")
+    assert "--task" in refused(*words, "--host", "h", "--name", "n", "--task", "linear")
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
         (("--scenario", "fair"), "scenario"),
-        (("--task", "forest"), "--task"),
         (("--parties", 0), "n_parties"),
-        (("--task", "linear"), "n_components"),
         (("--set", "colour=1"), "colour"),
     ],
 )

@@ -1,9 +1,8 @@
-"""Learning among parties that share no rows: private hulls and private linear classifiers."""
+"""Learning among parties that share no rows: sums over parties, and private hulls."""
 
 from sfumato.federated.carrying import SumRound
 from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import HullTask, RemoteHulls
-from sfumato.federated.linear import LinearTask
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
 from sfumato.federated.records import Federation
@@ -16,7 +15,6 @@ __all__ = [
     "FederatedResult",
     "Federation",
     "HullTask",
-    "LinearTask",
     "Party",
     "RemoteHulls",
     "SumRound",

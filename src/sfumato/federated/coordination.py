@@ -14,14 +14,12 @@ from typing import Any
 from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.hulls import HullTask, received_model
-from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request, promised_in
 from sfumato.guarantee import Guarantee
 
 __all__ = ["ONE_PARTY_EACH", "FederatedResult", "Round", "run_task"]
 
 Ask = Callable[[Request], list[Reply]]
-Task = HullTask | LinearTask
 ONE_PARTY_EACH = "each person has records at one party only"
 
 
@@ -62,43 +60,16 @@ class FederatedResult:
 
 
 def run_task(
-    task: Task, ask: Ask, *, min_parties: int = 1, conditions: tuple[str, ...] = ()
+    task: HullTask, ask: Ask, *, min_parties: int = 1, conditions: tuple[str, ...] = ()
 ) -> FederatedResult:
-    """Run all rounds of a task and make the global model.
+    """Run a task and make the global model.
 
     task: What is learned.
     ask: Carries a request to all parties and gives what came back.
-    min_parties: With fewer usable replies a round fails with `FederationError`.
+    min_parties: With fewer usable replies the round fails with `FederationError`.
     conditions: What else must hold for the promises, such as how a simulation dealt its rows.
     """
-    rounds: list[Round] = []
 
-    def ask_usable(request: Request, check: Callable[[Reply], Any]) -> list[Reply]:
-        start = time.monotonic()
-        usable, refused = _sorted_out(ask(request), check)
-        seconds = time.monotonic() - start
-        answered = tuple(reply.party for reply in usable)
-        rounds.append(Round(request.phase, answered, refused, seconds))
-        if len(usable) < min_parties:
-            raise FederationError(
-                f"Round '{request.phase}': {len(usable)} of at least {min_parties} parties gave a "
-                f"usable reply. {rounds[-1]}"
-            )
-        return usable
-
-    model, guarantees = (
-        _run_hulls(task, ask, ask_usable)
-        if isinstance(task, HullTask)
-        else _run_linear(task, ask_usable)
-    )
-    guarantees = {name: each.only_if(*conditions) for name, each in guarantees.items()}
-    total = parallel(*guarantees.values(), condition=ONE_PARTY_EACH)
-    if hasattr(model, "guarantee_"):
-        model.guarantee_ = total
-    return FederatedResult(model, guarantees, total, tuple(rounds))
-
-
-def _run_hulls(task: HullTask, ask: Ask, ask_usable: Any) -> tuple[Any, dict[str, Guarantee]]:
     def check(reply: Reply) -> None:
         promised_in(reply, task.estimator)
         if task.serve == "models":
@@ -106,17 +77,24 @@ def _run_hulls(task: HullTask, ask: Ask, ask_usable: Any) -> tuple[Any, dict[str
         else:
             reply.fact("classes")
 
-    replies = ask_usable(task.request(), check)
-    model = task.combine(replies, lambda request: _answered(ask(request)))
-    return model, {r.party: Guarantee.from_dict(r.fact("guarantee")) for r in replies}
-
-
-def _run_linear(task: LinearTask, ask_usable: Any) -> tuple[Any, dict[str, Guarantee]]:
-    subspaces = ask_usable(task.subspace_request(), task.check_subspace)  # phase 1
-    basis = task.basis(subspaces)
-    replies = ask_usable(task.classifier_request(basis), task.check_classifier)  # phase 2
-    model = task.average(replies)
-    return model, task.guarantees(subspaces, replies)
+    request, start = task.request(), time.monotonic()
+    usable, refused = _sorted_out(ask(request), check)
+    answered = tuple(reply.party for reply in usable)
+    done = Round(request.phase, answered, refused, time.monotonic() - start)
+    if len(usable) < min_parties:
+        raise FederationError(
+            f"Round '{request.phase}': {len(usable)} of at least {min_parties} parties gave a "
+            f"usable reply. {done}"
+        )
+    model: Any = task.combine(usable, lambda request: _answered(ask(request)))
+    guarantees = {
+        reply.party: Guarantee.from_dict(reply.fact("guarantee")).only_if(*conditions)
+        for reply in usable
+    }
+    total = parallel(*guarantees.values(), condition=ONE_PARTY_EACH)
+    if hasattr(model, "guarantee_"):
+        model.guarantee_ = total
+    return FederatedResult(model, guarantees, total, (done,))
 
 
 def _sorted_out(

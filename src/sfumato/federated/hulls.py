@@ -170,11 +170,9 @@ class RemoteHulls:
 
 def fit_hulls(
     asked: PrivateEstimator,
-    request: Request,  # noqa: ARG001 - every release has it
     data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
     ledger: Any,
     execution: Mapping[str, Any],
-    earlier: Callable[[str], Reply],  # noqa: ARG001 - every release has it
 ) -> tuple[dict[str, Any], Arrays]:
     """Fit the private hulls of one party; its ledger is charged by the estimator."""
     if not isinstance(asked, PrivateAffineHullClassifier):

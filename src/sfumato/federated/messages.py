@@ -1,8 +1,7 @@
 """What travels between the coordinator and a party: plain arrays and a JSON header, no code.
 
 An engine (Flower, or this process in a simulation) only has to carry a `Request` there and a
-`Reply` back; what stands in them is decided by the tasks, see `sfumato.federated.hulls` and
-`sfumato.federated.linear`.
+`Reply` back.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
-from sfumato.federated import hulls, linear
-from sfumato.federated.messages import Arrays, Reply, Request, model_from
+from sfumato.federated import hulls
+from sfumato.federated.messages import Reply, Request, model_from
 from sfumato.federated.release_store import ReleaseStore
 from sfumato.federated.secure import Identity
-from sfumato.federated.sums import PartySums
+from sfumato.federated.sums import BEGIN, PartySums
 from sfumato.federated.terms import Terms
 from sfumato.private import PrivateEstimator
 from sfumato.tables.encoder import TableEncoder
@@ -27,16 +26,6 @@ from sfumato.tables.schema import TableBounds
 __all__ = ["Party"]
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
-
-# Phases that make a release of the rows, and phases that only read an earlier release.
-RELEASES: dict[str, Callable[..., tuple[dict[str, Any], Arrays]]] = {
-    hulls.FIT: hulls.fit_hulls,
-    linear.SUBSPACE: linear.release_subspace,
-    linear.CLASSIFIER: linear.fit_classifier,
-}
-ANSWERS: dict[str, tuple[str, Callable[..., tuple[dict[str, Any], Arrays]]]] = {
-    hulls.DISTANCES: (hulls.FIT, hulls.distances),
-}
 
 _log = logging.getLogger("sfumato.federated")
 
@@ -185,48 +174,22 @@ class Party:
     def _answer(self, request: Request) -> Reply:
         if request.phase.startswith("sums."):
             return self.sums.answer(request)
-        if request.phase in RELEASES:
-            made = self.store.released(request, lambda: self._release(request))
+        if request.phase == hulls.FIT:
+            made = self.store.released(request, lambda: self._fit_hulls(request))
             return _without_model(made) if request.settings.get("serve") == "distances" else made
-        if request.phase in ANSWERS:
-            phase, function = ANSWERS[request.phase]
-            facts, arrays = function(request, self._made_before(request, phase))
-            return Reply(self.name, facts, arrays)
+        if request.phase == hulls.DISTANCES:
+            made_before = self.store.earlier(request, hulls.FIT)
+            if made_before is None:
+                raise FederationError(f"The hulls of the task '{request.task}' were never fitted.")
+            return Reply(self.name, *hulls.distances(request, made_before))
         raise FederationError(f"The phase '{request.phase}' is not known here.")
 
-    def _made_before(self, request: Request, phase: str) -> Reply:
-        found = self.store.earlier(request, phase)
-        if found is None:
-            raise FederationError(
-                f"The task '{request.task}' asks for '{request.phase}' before '{phase}' was made."
-            )
-        return found
-
-    def _release(self, request: Request) -> Reply:
+    def _fit_hulls(self, request: Request) -> Reply:
         """Make a release; the store holds the lock of the task meanwhile."""
         asked = _estimator_in(request)
         self.terms.require(asked, self.name)
-        digest = hashlib.sha256(request.arrays["estimator"].tobytes()).hexdigest()
-        self._refuse_another_estimator(request, digest)
-        facts, arrays = RELEASES[request.phase](
-            asked,
-            request,
-            self._rows,
-            self.ledger,
-            self.execution,
-            lambda phase: self._made_before(request, phase),
-        )
-        return Reply(self.name, {**facts, "estimator": digest}, arrays)
-
-    def _refuse_another_estimator(self, request: Request, digest: str) -> None:
-        """Refuse other terms in a later round: the first answer settles what a task costs."""
-        for phase in RELEASES:
-            made = self.store.earlier(request, phase)
-            if made is not None and made.fact("estimator") != digest:
-                raise FederationError(
-                    f"All rounds of the task '{request.task}' must have the same estimator; "
-                    "another task needs another name."
-                )
+        self.store.require_free(request, BEGIN)  # what a name costs is settled once
+        return Reply(self.name, *hulls.fit_hulls(asked, self._rows, self.ledger, self.execution))
 
     def _rows(self) -> Rows:
         """Load the rows; what is wrong with them, and where they are, is nobody else's business."""

@@ -71,6 +71,13 @@ class ReleaseStore:
             return None
         return _reply_in(path.read_bytes(), Request(request.task, phase))
 
+    def require_free(self, request: Request, phase: str) -> None:
+        """Refuse a task whose name has served a task of another kind: each would cost in full."""
+        if self._path(Request(request.task, phase), ".release").exists():
+            raise FederationError(
+                f"The name '{request.task}' has served another kind of task; use another name."
+            )
+
     def log(self, request: Request, reply: Reply) -> None:
         """Write one line about a message that leaves: what for, how large, which digest."""
         data = write_reply(reply)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.federated.coordination import FederatedResult, Task, run_task
+from sfumato.federated.coordination import FederatedResult, run_task
+from sfumato.federated.hulls import HullTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import BY_LABEL, spread
@@ -182,7 +183,7 @@ def _conditions(scenario: str, *, n_is_public: bool, listed: bool) -> tuple[str,
 
 def simulate(
     parties: Iterable[Party],
-    task: Task,
+    task: HullTask,
     *,
     min_parties: int = 1,
     n_jobs: int | None = None,
@@ -194,7 +195,7 @@ def simulate(
     ----------
     parties : iterable of Party
         Who takes part.
-    task : HullTask or LinearTask
+    task : HullTask
         What is learned.
     min_parties : int, default=1
         A round with fewer usable replies fails.

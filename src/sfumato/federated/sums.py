@@ -21,6 +21,7 @@ from sfumato.engines.opening import unknown_record
 from sfumato.engines.reading import BatchReader
 from sfumato.events import Event, event_from_dict, flatten
 from sfumato.exceptions import FederationError
+from sfumato.federated import hulls
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.release_store import ReleaseStore
 from sfumato.federated.safety import require_safe
@@ -96,7 +97,7 @@ class PartySums:
                 self.ledger.ask(*events, unit=settings["unit"], relation=settings["relation"])
             return Reply(self.name)
         if request.phase == BEGIN:
-            return self.store.released(request, lambda: self._begin(settings))
+            return self.store.released(request, lambda: self._begin(request))
         if request.phase.startswith(RELEASE):
             return self.store.released(request, lambda: self._release(request))
         step = request.phase.partition(".")[2].partition(".")[0]
@@ -150,8 +151,10 @@ class PartySums:
         )
         return events
 
-    def _begin(self, settings: Mapping[str, Any]) -> Reply:
+    def _begin(self, request: Request) -> Reply:
+        settings = request.settings
         events = self._check_terms(settings)
+        self.store.require_free(request, hulls.FIT)
         relation = Relation(settings["relation"])
         prepay(self.ledger, *events, unit=settings["unit"], relation=relation)  # [Y1] all at once
         agreed = digest([settings[name] for name in AGREED])

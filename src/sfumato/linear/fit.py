@@ -178,10 +178,6 @@ class LinearPlan:
         moment = Releases(self.first, (n_features, n_features), is_symmetric=True)
         return drawn_ahead(moment, gradients)
 
-    def after_projection(self) -> LinearPlan:
-        """Give the plan without its first release, which was made and paid for elsewhere."""
-        return replace(self, first=None)
-
     def row_map(self, n_features: int, projection: Array) -> LinearRows:
         """Give the map of rows of the unit ball to those of the classifier."""
         settings = self.settings

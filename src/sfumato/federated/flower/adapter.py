@@ -20,11 +20,10 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 from sfumato.exceptions import FederationError
-from sfumato.federated import hulls, linear
+from sfumato.federated import hulls
 from sfumato.federated.carrying import described
-from sfumato.federated.coordination import Task, run_task
+from sfumato.federated.coordination import run_task
 from sfumato.federated.hulls import HullTask
-from sfumato.federated.linear import LinearTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
@@ -38,7 +37,6 @@ POLL_SECONDS = 0.2
 ARRAYS, HEADER = "arrays", "header"
 PHASES = {
     HullTask.kind: frozenset({hulls.FIT, hulls.DISTANCES}),
-    LinearTask.kind: frozenset({linear.SUBSPACE, linear.CLASSIFIER}),
     SumsTask.kind: frozenset({"sums"}),
 }
 
@@ -84,10 +82,9 @@ def server_app(kind: str) -> ServerApp:
             replies = ask_all(grid, request, float(config["round-seconds"]))
             return replies + absent(replies, names, int(config["parties"]))
 
+        task = HullTask(str(config["task"]), load(str(config["estimator"])), str(config["serve"]))
         try:
-            federation = run_task(
-                task_of(kind, config), ask, min_parties=int(config["min-parties"])
-            )
+            federation = run_task(task, ask, min_parties=int(config["min-parties"]))
         except FederationError as error:
             write_failure(error, config)
             raise
@@ -176,14 +173,6 @@ def exchanged(
         if asked:
             time.sleep(POLL_SECONDS)
     return found
-
-
-def task_of(kind: str, config: dict[str, Any]) -> Task:
-    """Read ``task``, ``estimator`` (a file that `sfumato.save` wrote), ``serve``, ``aggregate``."""
-    name, estimator = str(config["task"]), load(str(config["estimator"]))
-    if kind == HullTask.kind:
-        return HullTask(name, estimator, str(config["serve"]))
-    return LinearTask(name, estimator, str(config["aggregate"]))
 
 
 def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:

@@ -12,7 +12,7 @@ from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["APPS", "filled", "write_app"]
 
-APPS = ("hulls", "linear", "sums")
+APPS = ("hulls", "sums")
 
 # Flower wants to see the name being given in this very file.
 COMPONENT = """\
@@ -34,7 +34,7 @@ def write_app(folder: str | os.PathLike[str], kind: str) -> Path:
     """Write the Flower app of a kind of task into a new folder inside `folder`.
 
     folder: Where to put it.
-    kind ({"hulls", "linear", "sums"}): Which app.
+    kind ({"hulls", "sums"}): Which app.
     """
     if kind not in APPS:
         raise InvalidInputError(f"'kind' must be one of {APPS}. Got {kind!r} instead.")

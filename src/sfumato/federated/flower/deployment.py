@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.federated.coordination import Task
 from sfumato.federated.flower.app_folder import filled, write_app
 from sfumato.federated.flower.simulation import run_configuration
+from sfumato.federated.hulls import HullTask
 from sfumato.federated.sums_task import SumsTask
 from sfumato.storage.atomic_file import atomic_write
 
@@ -31,7 +31,7 @@ __all__ = ["write_deployment"]
 
 def write_deployment(
     folder: str | os.PathLike[str],
-    task: Task | SumsTask,
+    task: HullTask | SumsTask,
     parties: Sequence[str],
     *,
     host: str,
@@ -71,7 +71,7 @@ def write_deployment(
     return top
 
 
-def _write_party(folder: Path, name: str, task: Task | SumsTask, host: str, port: int) -> None:
+def _write_party(folder: Path, name: str, task: HullTask | SumsTask, host: str, port: int) -> None:
     folder.mkdir(parents=True)
     asked = task.estimator
     text = filled(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.exceptions import FederationError
-from sfumato.federated.coordination import Task
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.processes import SuperLink
 from sfumato.federated.hulls import HullTask
@@ -21,7 +20,7 @@ __all__ = ["run_configuration", "simulate_with_flower"]
 
 def simulate_with_flower(
     parties_folder: str | os.PathLike[str],
-    task: Task,
+    task: HullTask,
     out: str | os.PathLike[str],
     *,
     queries: str | os.PathLike[str] | None = None,
@@ -61,7 +60,7 @@ def simulate_with_flower(
 
 
 def run_configuration(
-    task: Task | SumsTask, out: Path, n_parties: int, min_parties: int = 1
+    task: HullTask | SumsTask, out: Path, n_parties: int, min_parties: int = 1
 ) -> dict[str, Any]:
     """Write the task's estimator into `out` and give the run configuration that names it."""
     estimator = out / "estimator.sfumato"
@@ -70,10 +69,8 @@ def run_configuration(
     if isinstance(task, SumsTask):
         names = ("trust", "colluding", "dropouts")
         how = {name: getattr(task, name) for name in names}
-    elif isinstance(task, HullTask):
-        how = {"serve": task.serve}
     else:
-        how = {"aggregate": task.aggregate}
+        how = {"serve": task.serve}
     return {
         "task": task.name,
         "estimator": str(estimator),

@@ -13,7 +13,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.federated import (
     FederatedResult,
     HullTask,
-    LinearTask,
     SumsTask,
     make_parties,
     make_table_parties,
@@ -46,8 +45,7 @@ federate_app = typer.Typer(
     add_completion=False,
 )
 
-KINDS = {"hulls": "hull", "linear": "linear"}
-Kind = Annotated[str, typer.Option("--task", help="hulls, linear, or sums for any --model.")]
+Kind = Annotated[str, typer.Option("--task", help="'hulls', or 'sums' for any --model.")]
 SumsModel = Annotated[
     str, typer.Option("--model", help="sums: gaussian, linear, additive, hull, regressor, ...")
 ]
@@ -58,9 +56,6 @@ Colluding = Annotated[
 Dropouts = Annotated[int, typer.Option("--dropouts", help="sums: parties that may drop out.")]
 Serve = Annotated[
     str, typer.Option("--serve", help="hulls: whether 'models' or 'distances' leave a party.")
-]
-Aggregate = Annotated[
-    str, typer.Option("--aggregate", help="linear: 'moments', 'projectors' or 'bases'.")
 ]
 Name = Annotated[str, typer.Option("--name", help="Name of the task; its releases are made once.")]
 
@@ -81,9 +76,7 @@ def simulate_command(
         Path | None, typer.Option("--test", help="A table to score the global model on.")
     ] = None,
     target: options.TargetName = None,
-    task: Kind = "hulls",
     serve: Serve = "models",
-    aggregate: Aggregate = "moments",
     delta: options.Delta = 1e-6,
     unit: options.DeclaredUnit = None,
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
@@ -101,7 +94,7 @@ def simulate_command(
     with plain_errors(), tempfile.TemporaryDirectory() as folder:
         source, known = options.bounded_table(table, bounds)
         promise = PrivacyRequest(epsilon, delta, _unit(unit, known), str(relation))
-        wanted = _task(task, "simulation", known, promise, target, serve, aggregate, settings)
+        wanted = _hulls("simulation", known, promise, target, serve, settings)
         rows, labels = _rows(source, known, target)
         everybody = make_parties(
             rows,
@@ -211,7 +204,6 @@ def deploy(
     target: options.TargetName = None,
     task: Kind = "hulls",
     serve: Serve = "models",
-    aggregate: Aggregate = "moments",
     model: SumsModel = "gaussian",
     trust: Trust = "secure",
     colluding: Colluding = 1,
@@ -232,12 +224,14 @@ def deploy(
         known = TableBounds.read(bounds)
         known.require_confirmed()
         promise = PrivacyRequest(epsilon, delta, _unit(unit, known), str(relation))
-        wanted: HullTask | LinearTask | SumsTask
+        wanted: HullTask | SumsTask
         if task == SumsTask.kind:
             how = (trust, colluding, dropouts)
             wanted = _sums(name, known, promise, target, model, how, settings)
+        elif task == HullTask.kind:
+            wanted = _hulls(name, known, promise, target, serve, settings)
         else:
-            wanted = _task(task, name, known, promise, target, serve, aggregate, settings)
+            raise InvalidInputError(f"'--task' must be 'hulls' or 'sums'. Got {task!r}.")
         written = write_deployment(
             folder, wanted, party, host=host, port=port, certificates=certificates
         )
@@ -277,25 +271,18 @@ def _table_score(found: Any, test: Path, known: TableBounds) -> float:
     return float(found.score(later, known.target_of(later)))
 
 
-def _task(
-    kind: str,
+def _hulls(
     name: str,
     known: TableBounds,
     promise: PrivacyRequest,
     target: str | None,
     serve: str,
-    aggregate: str,
     settings: list[str] | None,
-) -> HullTask | LinearTask:
-    if kind not in KINDS:
-        raise InvalidInputError(f"'--task' must be one of {', '.join(KINDS)}. Got {kind!r}.")
+) -> HullTask:
     known.require_target(target)
     bounds = TableEncoder(known).row_bounds(unit=promise.unit)
     chosen = options.settings_from(settings)
-    estimator = make_model(offered_models()[KINDS[kind]], promise, bounds, chosen)
-    if kind == "hulls":
-        return HullTask(name, estimator, serve)
-    return LinearTask(name, estimator, aggregate)
+    return HullTask(name, make_model(offered_models()["hull"], promise, bounds, chosen), serve)
 
 
 def _rows(

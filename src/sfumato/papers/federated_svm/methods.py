@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from sfumato.federated.linear import LinearTask
-from sfumato.federated.party import Party
-from sfumato.federated.simulation import simulate
-from sfumato.federated.terms import Terms
 from sfumato.linear.classifier import LinearClassifier
+from sfumato.linear.fit import fit_weights, split_weights
 from sfumato.linear.private import PrivateLinearClassifier
+from sfumato.moments.pca import top_eigenvectors
 from sfumato.papers.federated_svm.printed import PrintedDPML
+from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds
 
 __all__ = ["METHODS", "PRINTED", "RAW", "STRICT", "UNIT", "Federation", "printed_federation"]
@@ -33,7 +29,6 @@ METHODS = ("Non-Priv", "DPML", "DPDR-DPML", "FedDPDR-DPML")
 RAW, UNIT, STRICT = "as printed, raw pixels", "as printed, unit rows", "strict, unit rows"
 PRINTED = (RAW, UNIT)
 BALL = Bounds(norm=1.0, labels=LABELS)
-TERMS = Terms(BALL, max_epsilon=math.inf, max_delta=1.0)  # nothing leaves this process
 
 
 @dataclass(frozen=True)
@@ -90,17 +85,37 @@ class Federation:
     def _federated(self) -> Predict:
         if self.way in PRINTED:
             return printed_federation(self.parties, self._alone(self.components), self.way == RAW)
-        with tempfile.TemporaryDirectory() as folder:
-            parties = [
-                Party.of_rows(f"party-{i}", *party, Path(folder) / str(i), terms=TERMS)
-                for i, party in enumerate(self.parties)
-            ]
-            found = simulate(parties, LinearTask("linear", self._alone(self.components)))
-        return partial(_predicted, found.model)
+        return strict_federation(self.parties, self._alone(self.components))
 
 
-def _predicted(model: Any, rows: Rows) -> NDArray[Any]:
-    return np.asarray(model.predict(rows))
+def strict_federation(
+    parties: Sequence[tuple[Rows, NDArray[Any]]], estimator: PrivateLinearClassifier
+) -> Predict:
+    """Add up the parties' noisy second moments, train in their components, average the weights.
+
+    Both releases of a party are calibrated together, so that they cost its epsilon and no more.
+    Moments and weights count in proportion to rows, whose numbers are public.
+
+    estimator: With components; the budget of a party.
+    """
+    model: Any = estimator.set_params(whiten=False)
+    shares = np.array([len(y) for _, y in parties]) / sum(len(y) for _, y in parties)
+    planned = [model.plan(*party) for party in parties]
+    receipts = [model._prepay(*plan.mechanisms()) for _, plan in planned]
+    moments = [
+        records.release(SecondMoment(records.width), plan.first, receipt)
+        for (records, plan), receipt in zip(planned, receipts, strict=True)
+    ]
+    moment = np.tensordot(shares, np.stack(moments), axes=1)
+    model.projection_ = top_eigenvectors(moment, model.n_components)[1]
+    learned = [
+        fit_weights(records.mapped(plan.row_map(len(moment), model.projection_)), plan, receipt)
+        for (records, plan), receipt in zip(planned, receipts, strict=True)
+    ]
+    average = np.tensordot(shares, np.stack(learned), axes=1)
+    intercept = planned[0][1].settings.intercept
+    model.coef_, model.intercept_ = split_weights(average, intercept=intercept)
+    return lambda rows: np.asarray(model.predict(rows))
 
 
 def printed_federation(
