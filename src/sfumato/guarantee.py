@@ -121,8 +121,8 @@ class Guarantee:
     different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
     deltas add); `sfumato.accounting.compose` is tighter.
 
-    Delta is not the probability that the factor is exceeded. That probability is
-    `attacker.loss_exceeds`, and for Gaussian noise at (1, 1e-5) it is 16 times delta.
+    Delta is not the probability that the factor is exceeded. For Gaussian noise, that probability
+    is at most `attacker.loss_exceeds`, at (1, 1e-5) 41 times delta.
 
     Examples
     --------

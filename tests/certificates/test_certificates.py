@@ -122,6 +122,16 @@ def test_a_thousand_random_edits_are_refused(folder: Path) -> None:
     assert n_refused == 1000
 
 
+@pytest.mark.parametrize("name", ["public_key", "value"])
+def test_a_space_within_a_signature_is_a_change(folder: Path, name: str) -> None:
+    certificate = signed(content(folder), folder / "key.pem")
+    digits = certificate["signature"][name]
+    for other in (digits[:2] + " " + digits[2:], digits.upper()):
+        certificate["signature"][name] = other
+        with pytest.raises(CertificateError, match="changed"):
+            verified(written(certificate))
+
+
 def test_another_signer_and_another_file_are_refused(folder: Path, tmp_path: Path) -> None:
     public = new_key(tmp_path / "other.pem")
     assert (tmp_path / "other.pem").stat().st_mode & 0o077 == 0

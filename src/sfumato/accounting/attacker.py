@@ -1,12 +1,12 @@
 """What the best attacker can do: figures for those who do not think in epsilons.
 
 The attacker knows the algorithm, everything in the data but the one change that is protected, and
-both candidates for it. Every test of his has a rate of false alarms a and a rate of hits b with
+both candidates for it. Every test of theirs has a rate of false alarms a and a rate of hits b with
 
 ``b <= exp(e) a + delta(e)`` and ``1 - a <= exp(e) (1 - b) + delta(e)``, for each e >= 0,
 
 where delta(e) is the privacy curve of the releases. So any upper bound on the curve gives upper
-bounds on him; where the releases are not known, the curve is that of the worst mechanism that is
+bounds on them; where the releases are not known, the curve is that of the worst mechanism that is
 (epsilon, delta)-private.
 """
 
@@ -16,22 +16,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from sfumato.accounting.composition import explained_by_events
 from sfumato.accounting.distributions import pld_curve, unnamed
-from sfumato.events import (
-    BoundedRangeEvent,
-    EntryEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    PureEvent,
-    RandomizedResponseEvent,
-    flatten,
-)
+from sfumato.events import Event, GaussianEvent, flatten
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 
@@ -40,7 +32,6 @@ __all__ = ["FALSE_ALARMS", "Attacker", "best_attacker", "percent"]
 FALSE_ALARMS = 0.01
 SAFE = 1 + 1e-11  # more than rounding takes away from a figure, in the special functions too
 Curve = Callable[[float], float]
-_BOUNDED = (BoundedRangeEvent, EntryEvent, LaplaceEvent, PureEvent, RandomizedResponseEvent)
 
 
 @dataclass(frozen=True)
@@ -52,22 +43,25 @@ class Attacker:
     guesses_right : float
         Probability of a right guess, starting from even odds: ``(1 + delta(0)) / 2``.
     finds : float
-        Share of changes (of members, where the change is a record) that he finds at
+        Share of changes (of members, where the change is a record) that are found at
         `false_alarms`.
-    loss_exceeds : float
+    loss_exceeds : float or None
         Probability that the privacy loss, the log-ratio of the probabilities of what came out, is
-        above the epsilon of the guarantee. It is not delta, and often many times delta.
+        above the epsilon of the guarantee, whatever is computed from the releases and in whatever
+        order they were chosen. It is not delta, and often many times delta. It is stated for
+        Gaussian noise alone and else None: losses of Laplace noise, say, gather at epsilon, so
+        that the last digit of epsilon decides.
     false_alarms : float, default=0.01
         The rate of false alarms of `finds`.
     """
 
     guesses_right: float
     finds: float
-    loss_exceeds: float
+    loss_exceeds: float | None
     false_alarms: float = FALSE_ALARMS
 
-    def to_dict(self) -> dict[str, float]:
-        """Give the figures as plain JSON values.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain JSON values.
 
         Returns
         -------
@@ -115,9 +109,11 @@ def _bounded(
     epsilon: float, delta: float, known: tuple[tuple[Event, int], ...], false_alarms: float
 ) -> Attacker:
     bounds = [_worst(epsilon, delta, false_alarms)]
+    exceeds = None
     if known:
-        bounds.append(_of_events(dict(known), epsilon, false_alarms))
-    right, finds, exceeds = (min(1.0, min(each) * SAFE) for each in zip(*bounds, strict=True))
+        *own, exceeds = _of_events(dict(known), epsilon, false_alarms)
+        bounds.append((own[0], own[1]))
+    right, finds = (min(1.0, min(each) * SAFE) for each in zip(*bounds, strict=True))
     return Attacker(right, finds, exceeds, false_alarms)
 
 
@@ -134,41 +130,41 @@ def percent(share: float) -> str:
     return f"{math.ceil(100 * share / digit * (1 - 2e-11)) * digit:.3g} %"
 
 
-Figures = tuple[float, float, float]
-
-
-def _worst(epsilon: float, delta: float, false_alarms: float) -> Figures:
-    """Give the figures of the worst (epsilon, delta)-private mechanism for each of them."""
+def _worst(epsilon: float, delta: float, false_alarms: float) -> tuple[float, float]:
+    """Return the figures of the worst (epsilon, delta)-private mechanism for each of them."""
     shrink = math.exp(-epsilon)
     hits = 1 - shrink * (1 - delta - false_alarms)
     if epsilon < -math.log(false_alarms):
         hits = min(hits, math.exp(epsilon) * false_alarms + delta)
-    # The set where the loss exceeds epsilon has P > e^eps Q, and 1 - Q <= e^eps (1 - P) + delta.
-    exceeds = 1.0 if delta else 0.0
-    if delta and epsilon:
-        exceeds = (-math.expm1(-epsilon) + shrink * delta) / -math.expm1(-2 * epsilon)
-    return (1 + shrink * delta) / (1 + shrink), hits, exceeds
+    return (1 + shrink * delta) / (1 + shrink), hits
 
 
-def _of_events(counts: Mapping[Event, int], epsilon: float, false_alarms: float) -> Figures:
-    if all(isinstance(event, GaussianEvent) for event in counts):
-        return _of_gaussian(counts, epsilon, false_alarms)
-    curve = pld_curve(counts)
-    exceeds = min(_exceeds(curve, epsilon), _atoms(counts, epsilon))
-    return (1 + curve(0.0)) / 2, _hits(curve, epsilon, false_alarms), exceeds
-
-
-def _of_gaussian(counts: Mapping[Event, int], epsilon: float, false_alarms: float) -> Figures:
-    """Give the figures of telling N(0, 1) from N(mu, 1), in closed form."""
+def _of_events(
+    counts: Mapping[Event, int], epsilon: float, false_alarms: float
+) -> tuple[float, float, float | None]:
+    if not all(isinstance(event, GaussianEvent) for event in counts):
+        curve = pld_curve(counts)
+        return (1 + curve(0.0)) / 2, _hits(curve, epsilon, false_alarms), None
     mu = SAFE * math.sqrt(
         math.fsum(n / e.noise_multiplier**2 for e, n in counts.items())  # type: ignore[attr-defined]
     )
-    above = float(ndtr(mu / 2 - epsilon / mu))
-    if sum(counts.values()) > 1:
-        # A later release may be made so that a loss once above epsilon stays there. The losses are
-        # a Brownian motion with drift, stopped before mu²; this is its chance to pass epsilon.
-        above += math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
-    return float(ndtr(mu / 2)), float(ndtr(ndtri(false_alarms) + mu)), above
+    hits = float(ndtr(ndtri(false_alarms) + mu))
+    return float(ndtr(mu / 2)), hits, _loss_exceeds(mu, epsilon)
+
+
+def _loss_exceeds(mu: float, epsilon: float) -> float:
+    """Return the largest P(O) with ``P(O) >= exp(epsilon) Q(O)``, for P = N(mu, 1), Q = N(0, 1).
+
+    Among sets of the same Q(O), half-lines have the largest P(O), and the ratio of a half-line
+    ``z > t`` grows with t. Losses above epsilon are such a set, after any post-processing.
+    """
+    end = mu / 2 + epsilon / mu  # there the loss itself is epsilon
+
+    def excess(t: float) -> float:
+        return float(log_ndtr(mu - t) - log_ndtr(-t)) - epsilon + 1e-13 * (1 + t * t)
+
+    start = -40.0  # below, both sides are 1 in doubles
+    return 1.0 if excess(start) >= 0 else min(1.0, SAFE * ndtr(mu - brentq(excess, start, end)))
 
 
 def _hits(curve: Curve, epsilon: float, false_alarms: float) -> float:
@@ -179,25 +175,8 @@ def _hits(curve: Curve, epsilon: float, false_alarms: float) -> float:
     return min(few, many)
 
 
-def _exceeds(curve: Curve, epsilon: float) -> float:
-    """Bound ``P(loss > epsilon)``: it has ``P <= e^e Q + delta(e)`` and ``Q < e^-epsilon P``."""
-    if epsilon < 1e-6:
-        return 1.0
-    return _least(lambda e: min(1.0, curve(e) / -math.expm1(e - epsilon)), epsilon)
-
-
-def _atoms(counts: Mapping[Event, int], epsilon: float) -> float:
-    """Bound ``P(loss > epsilon)`` where losses but for atoms have bounds that fit into epsilon."""
-    if not all(isinstance(event, _BOUNDED) for event in counts):
-        return 1.0
-    most = math.fsum(n * event.epsilon for event, n in counts.items())  # type: ignore[attr-defined]
-    if most > epsilon * SAFE:
-        return 1.0
-    return math.fsum(n * getattr(event, "delta", 0.0) for event, n in counts.items())
-
-
 def _least(bound: Curve, end: float) -> float:
-    """Give the least value found in [0, end): each value is a bound, so none can be too small."""
+    """Return the least value found in [0, end): each value is a bound, so none can be too small."""
     found = minimize_scalar(
         bound, bounds=(0.0, end), method="bounded", options={"xatol": 1e-3 * end}
     )

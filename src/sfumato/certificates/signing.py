@@ -197,8 +197,10 @@ def verified(
             "value",
         }:
             raise ValueError
-        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
-        key.verify(bytes.fromhex(signature["value"]), _canonical(content))
+        public, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
+        if (public.hex(), value.hex()) != (signature["public_key"], signature["value"]):
+            raise ValueError  # fromhex skips spaces
+        ed25519.Ed25519PublicKey.from_public_bytes(public).verify(value, _canonical(content))
     except Exception:  # of the library, or of a value that is no signature
         raise CertificateError(
             "The signature does not match: the certificate was changed."

@@ -60,7 +60,7 @@ class LedgerExtract:
     head: str
     lines: tuple[tuple[str, str, str], ...]
     releases: tuple[Mapping[str, Any], ...] = ()
-    attacker: Mapping[str, float] | None = None
+    attacker: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, budget: DatasetBudget) -> LedgerExtract:

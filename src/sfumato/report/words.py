@@ -19,12 +19,12 @@ __all__ = [
     "LIMITS",
     "RAW",
     "RELATIONS",
-    "attacker_facts",
     "coverage",
     "event_rows",
     "facts",
     "figure_names",
     "figures",
+    "loss_facts",
     "protected_unit",
     "protection",
     "sensitive_figures",
@@ -121,23 +121,31 @@ def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
                 f"epsilon {_epsilon(reading.epsilon)}, delta {_scientific(reading.delta)}",
             )
         )
-    return [*found, *attacker_facts(guarantee), ("Status", standing(guarantee))]
+    return [*found, *_attacker_facts(guarantee), ("Status", standing(guarantee))]
 
 
 def _epsilon(value: float) -> str:
     return rounded_up(value, 4) if math.isfinite(value) else number(value)
 
 
-def attacker_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Give what the best attacker can do, where anything is promised."""
+def _attacker_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return what the best attacker can do, where anything is promised."""
     if not guarantee.is_private:
         return []
     found = guarantee.attacker
     return [
         ("Best attacker, from even odds", f"right at most {percent(found.guesses_right)}"),
         (f"At {percent(found.false_alarms)} false alarms", f"finds at most {percent(found.finds)}"),
-        ("Privacy loss above epsilon", f"probability at most {_rounded_up(found.loss_exceeds)}"),
+        *loss_facts(guarantee),
     ]
+
+
+def loss_facts(guarantee: Guarantee) -> list[tuple[str, str]]:
+    """Return how often the privacy loss is above epsilon, where that is stated."""
+    exceeds = guarantee.attacker.loss_exceeds if guarantee.is_private else None
+    if exceeds is None:
+        return []
+    return [("Privacy loss above epsilon", f"probability at most {_rounded_up(exceeds)}")]
 
 
 def _rounded_up(probability: float) -> str:

@@ -15,7 +15,7 @@ from sfumato.guarantee import Guarantee
 from sfumato.interfaces.cli.console import print_lines, printed_json
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
-from sfumato.report.words import attacker_facts, event_rows
+from sfumato.report.words import event_rows, loss_facts
 from sfumato.storage.container import opened
 from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.notes import metadata_beside, read_note
@@ -40,7 +40,7 @@ def guarantee(
         return
     promised = Guarantee.from_dict(found["guarantee"])
     print_lines(f"{file}: {found['class']}", str(promised))
-    for name, value in attacker_facts(promised)[-1:]:  # the others stand in the sentence
+    for name, value in loss_facts(promised):  # other figures are in the sentence
         print_lines(f"  {name[0].lower()}{name[1:]}: {value}")
     for kind, parameters, times in event_rows(promised):
         print_lines(f"  released: {kind}, {parameters}, {times} x")
