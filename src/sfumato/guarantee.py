@@ -384,13 +384,10 @@ def _values(record: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("record_reading") is not None:
         reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
         values["record_reading"] = RecordReading(**reading)
-    # Version 0.1.0 gave the bound of a table's entries in scaled units: 1, the whole range.
-    values.setdefault("whole_range", _OF_A_TABLE in values.get("public", ()))
     values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
     return values
 
 
-_OF_A_TABLE = "names, types, ranges and categories of the columns"
 _OPENING = {
     Status.PROVED: "Proved",
     Status.CONDITIONAL: "CONDITIONAL",

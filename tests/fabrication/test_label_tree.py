@@ -34,7 +34,6 @@ from sfumato.fabrication.tree_plan import (
 )
 from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.base import Tape, taped
-from sfumato.storage.values import _in_present_words
 from sfumato.testing import seeded_noise
 from sfumato.testing.contracts import moved_share, uniform_scores
 from sfumato.testing.taint import taint_test
@@ -496,17 +495,6 @@ def test_saved_trees_draw_the_same(tmp_path: Path) -> None:
     save(model, tmp_path / "tree.sfumato")
     loaded = load(tmp_path / "tree.sfumato")
     pd.testing.assert_frame_equal(loaded.fabricate()[0], model.fabricate()[0])
-
-
-def test_words_of_earlier_versions_are_read() -> None:
-    model = fabricator(method="tree").fit(people(400))
-    parameters = {"engine": "tree", "delta": 1e-5}
-    released = {k: v for k, v in model.released_.items() if k not in ("seconds", "more_pairs")}
-    learned = {"engine_": "tree", "released_": released}
-    _in_present_words("Fabricator", parameters, learned)
-    assert parameters == {"method": "tree", "delta": 1e-5}
-    assert learned["method_"] == "tree"
-    assert learned["released_"]["seconds"].shape == (0, 2)
 
 
 def test_the_method_is_chosen_by_a_public_rule() -> None:

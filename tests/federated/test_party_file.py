@@ -17,7 +17,7 @@ from tests.federated.federations import hulls, write_party
 
 TABLE = "age,kind\n" + "".join(f"{20 + i % 50},{'ab'[i % 2]}\n" for i in range(60))
 BOUNDS = """\
-version = 1
+version = 2
 confirmed = {confirmed}
 [target]
 column = "kind"

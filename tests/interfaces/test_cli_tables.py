@@ -14,6 +14,7 @@ import pytest
 import sfumato
 from sfumato import Ledger
 from sfumato.tables.files import TableFile
+from sfumato.tables.notes import note_of
 from tests.interfaces.running import confirmed, done, patients, refused, run
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,23 +57,22 @@ def test_golden_outputs(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
-    """Version 0.1.0 wrote "except with probability" beside the figures; those are right."""
+    """A file may say more beside the figures than they promise."""
     bounds = confirmed(table)
     done("fabricate", table, *ENOUGH, "--bounds", bounds, "-o", "private.csv")
     beside = Path("private.csv.guarantee.json")
     record = json.loads(beside.read_text())
     beside.write_text(beside.read_text().replace('"epsilon": ', '"epsilon": 0', 1))
     assert "damaged" in refused("guarantee", "private.csv")
-    del record["sha256 of the rest"]  # that version wrote none
     record["guarantee"]["sentence"] = "at most a factor exp(20), except with probability 1e-05."
-    beside.write_text(json.dumps(record))
+    beside.write_bytes(note_of(record))
     found = json.loads(done("guarantee", "private.csv", "--json"))
     assert "plus 1e-05." in found["guarantee"]["sentence"]
     assert "except" not in found["guarantee"]["sentence"]
     assert 0.5 < found["attacker"]["guesses_right"] < 1
     assert "except with probability" not in done("guarantee", "private.csv")
     record["guarantee"] = {"epsilon": 1.0, "colour": "red"}
-    beside.write_text(json.dumps(record))
+    beside.write_bytes(note_of(record))
     assert "cannot be read" in refused("guarantee", "private.csv")
 
 

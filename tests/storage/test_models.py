@@ -467,22 +467,6 @@ def test_forging_without_a_change_is_accepted(path):  # negative control of the 
     assert same(load(path), small_model())
 
 
-def test_words_of_the_first_version_are_left_out(path):
-    def older(header):
-        header["model"]["parameters"].update(mode="strict", atom=False)
-        header["model"]["learned"]["source_mode_"] = "strict"
-
-    forged_header(path, older)
-    model = load(path)
-    assert not {"mode", "atom", "source_mode_"} & vars(model).keys()
-
-
-def test_a_printed_mechanism_of_the_first_version_is_refused_with_the_way_out(path):
-    forged_header(path, lambda h: h["model"]["parameters"].update(mode="paper"))
-    with pytest.raises(StoredModelError, match=r"`sfumato\.papers`"):
-        load(path)
-
-
 @pytest.mark.parametrize("member", ["header.json", "arrays/0.npy"])
 def test_checksum_of_the_container_is_not_enough(path, member):
     save(small_model(), path)

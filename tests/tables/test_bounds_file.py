@@ -69,7 +69,7 @@ def test_the_target_may_be_repeated_but_not_changed() -> None:
 
 
 COLUMN = '[columns.age]\ntype = "int64"\nlower = 0\nupper = 9\n'
-HEAD = "version = 1\nconfirmed = true\n"
+HEAD = "version = 2\nconfirmed = true\n"
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,13 @@ HEAD = "version = 1\nconfirmed = true\n"
     [
         ("what is this", "TOML"),
         ("confirmed = true\n" + COLUMN, "'version'"),
-        (f"version = {LAYOUT + 1}\nconfirmed = true\n" + COLUMN, f"up to {LAYOUT}"),
+        *(
+            (f"version = {other}\nconfirmed = true\n" + COLUMN, f"reads version {LAYOUT}")
+            for other in (1, LAYOUT + 1)
+        ),
         ("version = true\nconfirmed = true\n" + COLUMN, "'version'"),
-        ("version = 1\n" + COLUMN, "'confirmed'"),
-        ('version = 1\nconfirmed = "yes"\n' + COLUMN, "'confirmed'"),
+        ("version = 2\n" + COLUMN, "'confirmed'"),
+        ('version = 2\nconfirmed = "yes"\n' + COLUMN, "'confirmed'"),
         (HEAD, "columns.NAME"),
         (HEAD + "columns = 3\n", "columns.NAME"),
         (HEAD + "norm = 3\n" + COLUMN, "'norm'"),

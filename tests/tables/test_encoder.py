@@ -251,38 +251,3 @@ def test_what_is_refused() -> None:
         TableEncoder(BOUNDS).transform(np.zeros((2, 4)))
     with pytest.raises(InvalidInputError, match="import cudf"):
         TableEncoder(BOUNDS).inverse_transform(np.zeros((1, 6)), library="cudf")
-
-
-def test_a_model_of_a_table_of_version_0_1_0_is_read(tmp_path: Any) -> None:
-    """Its encoding stood beside the bounds of its rows, with the same numbers per record."""
-    encoder, y = TableEncoder(BOUNDS), np.array(["no", "yes"] * 30)
-    table = pa.table(
-        {
-            "age": [10, 90] * 30,
-            "colour": ["red", "blue"] * 30,
-            "share": [0.5, -0.5] * 30,
-            "member": [True, False] * 30,
-        }
-    )
-    rows = encoder.transform(table)
-    old = PrivateLinearClassifier(epsilon=9.0, delta=1e-5, bounds=encoder.row_bounds(["no", "yes"]))
-    old.fit(rows, y)
-    form = {
-        "library": "pyarrow",
-        "columns": ("age", "colour", "share", "member"),
-        "types": ("int64", "string", "double", "bool"),
-        "kinds": ("i", "c", "f", "b"),
-        "categories": {"colour": ("blue", "green", "red")},
-    }
-    old.encoding_ = {
-        "form": form,
-        "lower": (0.0, -1.0, 0.0),
-        "upper": (100.0, 1.0, 1.0),
-        "target": {"name": "label", "type": "string"},
-    }
-    save(old, tmp_path / "old.sfumato")
-    new = load(tmp_path / "old.sfumato")
-    assert isinstance(new.bounds, TableBounds)
-    assert new.row_bounds == old.bounds
-    assert new.bounds.target.labels == ("no", "yes")
-    np.testing.assert_array_equal(new.decision_function(table), old.decision_function(rows))

@@ -26,15 +26,6 @@ _DEEPEST = 32
 _LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
-# Parameters (and, with an underscore, attributes) of version 0.1.0 and their names of today.
-_RENAMED = {
-    "Fabricator": {"engine": "method", "pca_components": "n_components"},
-    "PrivateAffineHullClassifier": {"engine": "method", "pca_components": "n_components"},
-    "PrivateLargeMarginGaussianClassifier": {"unit_rows": "normalize_rows"},
-    "PrivateLinearClassifier": {"solver": "algorithm", "clip": "max_gradient_norm"},
-    "PrivateTransferClassifier": {"pca_components": "n_components"},
-}
-_WITH_HULLS = ("Fabricator", "PrivateAffineHullClassifier")  # `n_components` were those of hulls
 
 # None, bool, int, finite float, str and list stand for themselves. Everything else is an object
 # with one key that names its kind: {"tuple": [...]}, {"dict": {...}}, {"array": "arrays/0.npy"}.
@@ -220,9 +211,6 @@ class Decoder:
                 f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
         parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
-        _in_present_words(name, parameters, learned)
-        if "encoding_" in learned:  # until 0.1.0 the encoding of a table stood beside the bounds
-            parameters["bounds"] = _table_bounds(learned.pop("encoding_"), parameters["bounds"])
         model = self.classes[name](**parameters)
         for attribute, value in learned.items():
             if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):
@@ -251,24 +239,6 @@ class Decoder:
         return array
 
 
-def _table_bounds(encoding: Any, bounds: Any) -> Any:
-    """Give the bounds of a table from what version 0.1.0 stored of them."""
-    from sfumato.tables.schema import TableBounds  # here: tables stand above
-
-    form, target = encoding["form"], encoding["target"]
-    ranges = iter(zip(encoding["lower"], encoding["upper"], strict=True))
-    columns: dict[str, Any] = {}
-    for name, told in zip(form["columns"], form["types"], strict=True):
-        columns[name] = {"type": told}
-        if name in form["categories"]:
-            columns[name]["categories"] = list(form["categories"][name])
-        else:
-            columns[name]["lower"], columns[name]["upper"] = next(ranges)
-    about = target and {"column": target["name"], "type": target["type"], "labels": bounds.labels}
-    facts = {"version": 1, "confirmed": True, "columns": columns, "target": about or None}
-    return TableBounds.from_record(facts)
-
-
 def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
     values = record["values"]
     if not all(isinstance(value, str) for value in values):
@@ -276,64 +246,6 @@ def _strings(record: dict[str, Any]) -> NDArray[np.object_]:
     if math.prod(record["shape"]) != len(values):
         raise StoredModelError("An array of strings does not fit its declared shape.")
     return np.array(values, dtype=object).reshape(record["shape"])
-
-
-def _in_present_words(name: str, parameters: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Put words of version 0.1.0 into those of today; refuse a model of a printed mechanism."""
-    if parameters.pop("mode", "strict") != "strict":
-        raise StoredModelError(
-            "It was fitted with mode='paper' of version 0.1.0. Printed algorithms are now in "
-            "`sfumato.papers`, and are not stored: fit the one you need from there."
-        )
-    parameters.pop("atom", None)
-    learned.pop("source_mode_", None)
-    if name in _WITH_HULLS:
-        _smoothing_in_present_words(parameters)
-    if name in _WITH_HULLS and "pca_components" in parameters:
-        parameters["hull_components"] = parameters.pop("n_components")
-    for old, new in _RENAMED.get(name, {}).items():
-        for form, end in ((parameters, ""), (learned, "_")):
-            if old + end in form:
-                form[new + end] = form.pop(old + end)
-    if name == "Fabricator":
-        _fabricator_in_present_words(parameters, learned)
-    if name == "PrivateLinearClassifier" and "weights_" in learned:
-        _weights_in_two_parts(parameters, learned)
-
-
-def _smoothing_in_present_words(parameters: dict[str, Any]) -> None:
-    if parameters.pop("smoothing_ratio", None) is not None:
-        raise StoredModelError(
-            "Its rows were smoothed by a 'smoothing_ratio', which is gone: fit it again with "
-            "'n_smoothing'."
-        )
-    if parameters.pop("fabricate", True) is False:
-        parameters["n_smoothing"] = 0
-
-
-def _weights_in_two_parts(parameters: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Split off the weights of the constant, which stood in the last column."""
-    weights = np.asarray(learned.pop("weights_"))
-    kept = weights.shape[1] - bool(parameters.get("fit_intercept", True))
-    constants = weights[:, kept:].sum(axis=1)
-    learned |= {"coef_": np.ascontiguousarray(weights[:, :kept]), "intercept_": constants}
-
-
-def _fabricator_in_present_words(parameters: dict[str, Any], learned: dict[str, Any]) -> None:
-    if learned.pop("table_", None) is not None or parameters.pop("categories", None) is not None:
-        raise StoredModelError(
-            "It is a Fabricator of version 0.1.0 that was fitted to a data frame without a file of "
-            "bounds. Its columns have no ranges, which tables need now: fit it again with a "
-            "TableBounds, or take its rows from version 0.1.0."
-        )
-    if "encoding_" in learned:
-        learned["library_"] = learned["encoding_"]["form"]["library"]
-    released = learned.get("released_")
-    if isinstance(released, dict) and "margins" in released:  # trees had no second parents
-        released.setdefault("seconds", np.empty((0, 2), dtype=np.intp))
-        released.setdefault("more_pairs", np.empty(0))
-        released.setdefault("n_parts", 0)
-        released.setdefault("most_values", 32)  # more whole numbers were cut at released edges
 
 
 def _is_learned(name: str) -> bool:

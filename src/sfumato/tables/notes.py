@@ -13,7 +13,7 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = ["metadata_beside", "note_of", "read_note"]
 
-CHECKSUM = "sha256 of the rest"  # notes of version 0.1.0 have none
+CHECKSUM = "sha256 of the rest"
 
 
 def metadata_beside(path: str | os.PathLike[str]) -> Path:
@@ -35,8 +35,7 @@ def read_note(path: Path) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict):
         raise InvalidInputError(f"'{path}' is no note of a guarantee, or is damaged.")
-    checksum = found.pop(CHECKSUM, None)
-    if checksum is not None and checksum != _checksum(found):
+    if found.pop(CHECKSUM, None) != _checksum(found):
         raise InvalidInputError(f"The file '{path}' is damaged: its checksum does not match.")
     return dict(found)
 

@@ -20,7 +20,7 @@ from sfumato.tables.text import TextFormat
 __all__ = ["LAYOUT", "TableBounds"]
 
 ABOUT_PERSONS = ("person", "person_rows", "per_person", "one_row_per_person", "looks_like_ids")
-LAYOUT = 2  # a file of a higher layout is refused: its words may mean something else
+LAYOUT = 2  # a file of another layout is refused: its words may mean something else
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
 
 
@@ -409,9 +409,7 @@ def _type_of_all(values: Any) -> str:
 
 
 def _check_version(version: Any) -> None:
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool):
         raise InvalidInputError(f"'version' must be the number {LAYOUT}.")
-    if version > LAYOUT:
-        raise InvalidInputError(
-            f"It has version {version}; this Sfumato reads versions up to {LAYOUT}."
-        )
+    if version != LAYOUT:
+        raise InvalidInputError(f"It has version {version}; this Sfumato reads version {LAYOUT}.")

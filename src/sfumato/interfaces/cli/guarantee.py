@@ -65,7 +65,7 @@ def promised_by(file: Path) -> dict[str, Any]:
 
 
 def _read(file: Path, stored: Any) -> Guarantee:
-    """Build the guarantee again: files of version 0.1.0 hold a sentence that says too much."""
+    """Build the guarantee again: the sentence in a file is not believed."""
     try:
         return Guarantee.from_dict(stored)
     except InvalidInputError:

@@ -33,7 +33,6 @@ COMMANDS = {
     "reproduce": "reproduce:reproduce",
     "query": "query:query",
     "transfer": "transfer:transfer",
-    "migrate": "migrate:migrate",
     "doctor": "doctor:doctor",
     "budget": "budget:budget_app",
     "datasets": "datasets:datasets_app",
