@@ -82,6 +82,41 @@ def test_a_charge_is_found_by_its_reference(budget: SharedBudget) -> None:
     assert budget.is_charged("job-1")
 
 
+def interrupt(_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_nobody_draws_on_the_interrupted_charge_of_another(
+    budget: SharedBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ada's charge is written, then interrupted; the same events asked for by Bob are his own."""
+    pay(budget, 0.4, "bob")
+    with monkeypatch.context() as patch:
+        patch.setattr(budget.dataset, "_remember", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pay(budget, 0.3, "ada")
+    with pytest.raises(BudgetExceededError, match="quota of 'bob'"):
+        pay(budget, 0.3, "bob")
+    with pytest.raises(BudgetExceededError, match="no quota"):
+        pay(budget, 0.3, "eve")
+    pay(budget, 0.3, "ada")  # her own, made again: counted once
+    assert [one.spent for one in budget.holdings()] == [0.7, 0.3, 0.4]
+    budget.verify()
+
+
+def test_an_interrupted_charge_is_not_found_under_another_reference(
+    budget: SharedBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(budget.dataset, "_remember", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            budget.payer("ada", "a test", "job 1").charge(PureEvent(0.2))
+    budget.payer("ada", "a test", "job 2").charge(PureEvent(0.2))
+    assert budget.is_charged("job 2")
+    budget.payer("ada", "a test", "job 1").charge(PureEvent(0.2))
+    assert [one.spent for one in budget.holdings()] == [0.4, 0.4, 0.0]
+
+
 def test_one_event_that_has_no_price_refuses_all(budget: SharedBudget) -> None:
     with pytest.raises((UnsupportedEventError, BudgetExceededError)):
         budget.charge(PureEvent(0.1), NonPrivateEvent(), by="ada", purpose="a test")

@@ -140,7 +140,7 @@ class DatasetBudget:
         self._note = Note()
         self._known = known  # the chain up to the last line that was read or written
         # Charges that were written, and then no answer came: nothing was drawn on them.
-        self._unconfirmed: dict[tuple[int, tuple[Event, ...]], Charge] = {}
+        self._unconfirmed: dict[tuple[int, Note, tuple[Event, ...]], Charge] = {}
 
     def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
         """Give a handle to the same budget whose charges say what they are for, and who asked.
@@ -191,7 +191,8 @@ class DatasetBudget:
         """
         note = Note(purpose or self._note.purpose, by or self._note.by, reference)
         texts = [encode_event(event, note) for event in events]
-        key = os.getpid(), events  # a forked child must not draw on what its parent has paid
+        # A forked child must not draw on what its parent has paid, nor anyone on another's quota.
+        key = os.getpid(), note, events
         earlier, written = self._unconfirmed.pop(key, None), None
 
         def pay(ledger: Transaction) -> tuple[Budget, History]:
