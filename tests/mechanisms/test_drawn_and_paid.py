@@ -1,0 +1,460 @@
+"""What every mechanism draws, measured at its samplers, against what it pays.
+
+No formula of a mechanism is used. Samplers are replaced by scripts: noise of zero shows where the
+centre of a release lies for two neighbours, and one noise number at a time which outputs it moves
+and by how much. So the privacy loss of all draws is known in units of what the samplers were asked
+for, and it must be the loss of the event that was charged: no more, and less by rounding alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato.mechanisms
+from sfumato.accounting.receipt import Receipt
+from sfumato.events import (
+    BoundedRangeEvent,
+    EntryEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    flatten,
+)
+from sfumato.mechanisms import (
+    EntryMechanism,
+    ExponentialMechanism,
+    GammaMechanism,
+    GaussianMechanism,
+    GaussianProcessMechanism,
+    GaussianShareMechanism,
+    LaplaceMechanism,
+    Mechanism,
+    QuantileMechanism,
+    RandomizedResponseMechanism,
+)
+from sfumato.mechanisms.base import Repeated
+from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE
+
+MODULES = {
+    each.name: importlib.import_module(f"sfumato.mechanisms.{each.name}")
+    for each in pkgutil.iter_modules(sfumato.mechanisms.__path__)
+}
+NOISE = ("rounded_noise", "rounded_spherical_noise", "discrete_gaussian")
+SAMPLERS = (*NOISE, "choose", "bernoulli", "uniform_below")
+# Where words become draws: the samplers, and the choices of a search (tests/search).
+DRAWING = {"entropy", "sampling", "spherical", "selection"}
+MANY = 2.0**24  # cells: the response to one noise number is read off to 7 digits at least
+ROUNDING = 2.0**-6  # of a loss: more than grids enlarge any noise
+
+
+@dataclass
+class Draw:
+    """What a sampler was asked for."""
+
+    sampler: str
+    law: Any = None
+    scale: float = math.nan
+    size: int = 1
+    exponents: np.ndarray = field(default_factory=lambda: np.empty(0))
+    probability: float = math.nan
+
+
+class Script:
+    """Stands in for all samplers: no noise but at one place, the middle one of all candidates."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.draws: list[Draw] = []
+        self.place: tuple[int, int] | None = None
+        for name in SAMPLERS:
+            for module_name, module in MODULES.items():
+                if hasattr(module, name) and module_name not in DRAWING:
+                    monkeypatch.setattr(module, name, getattr(self, name))
+
+    def noise(self, draw: Draw) -> np.ndarray:
+        drawn = np.zeros(draw.size)
+        if self.place is not None and self.place[0] == len(self.draws):
+            drawn[self.place[1]] = MANY
+        self.draws.append(draw)
+        return drawn
+
+    def rounded_noise(self, law: Any, scale: float, size: int) -> np.ndarray:
+        return self.noise(Draw("rounded_noise", law, scale, size))
+
+    def rounded_spherical_noise(self, scale: float, size: int) -> np.ndarray:
+        return self.noise(Draw("rounded_spherical_noise", None, scale, size))
+
+    def discrete_gaussian(self, scale: float, size: int) -> np.ndarray:
+        return self.noise(Draw("discrete_gaussian", GAUSSIAN, scale, size))
+
+    def choose(self, exponents: np.ndarray) -> int:
+        self.draws.append(Draw("choose", exponents=exponents.copy()))
+        return exponents.size // 2
+
+    def bernoulli(self, probability: Callable[[Any], Any], size: int) -> np.ndarray:
+        self.draws.append(Draw("bernoulli", size=size, probability=float(probability(Plain))))
+        return np.zeros(size, dtype=bool)
+
+    def uniform_below(self, limit: int, size: int) -> np.ndarray:
+        self.draws.append(Draw("uniform_below", size=size, probability=1 / limit))
+        return np.zeros(size, dtype=np.int64)
+
+
+class Plain:
+    """Doubles in the place of numbers of any precision."""
+
+    mpf = float
+    exp = math.exp
+
+
+@dataclass
+class Payer:
+    """A ledger that notes what it is charged."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def charge(self, *events: Event, **words: Any) -> Receipt:
+        self.events += events
+        return Receipt(events, **words)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A release of two neighbours that are as far apart as the sensitivity allows."""
+
+    mechanism: Any
+    value: Any
+    near: Any
+    method: str = "release"
+    shares: int = 1
+    others: float = 0.0  # loss that does not come from a draw
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return type(self.mechanism).__name__, self.method
+
+
+def released(case: Case, script: Script, value: Any) -> tuple[np.ndarray, list[Draw], list[Event]]:
+    payer = Payer()
+    script.draws.clear()
+    output = getattr(case.mechanism, case.method)(value, ledger=payer)
+    return np.asarray(output, dtype=float), list(script.draws), payer.events
+
+
+def moved_cells(case: Case, script: Script, number: int, size: int) -> np.ndarray:
+    """Give by how many cells of each noise number of a draw two neighbours lie apart."""
+    script.place = None
+    here, there = released(case, script, case.value)[0], released(case, script, case.near)[0]
+    cells = []
+    for place in range(size):
+        script.place = number, place
+        response = (released(case, script, case.value)[0] - here) / MANY
+        touched = response != 0
+        apart = (there - here)[touched] / response[touched]
+        assert len(apart), "a noise number that changes nothing"
+        assert np.allclose(apart, apart[0], rtol=1e-5, atol=1e-5 * np.abs(apart).max())
+        cells.append(np.abs(apart).max())
+    script.place = None
+    return np.array(cells)
+
+
+def losses(case: Case, script: Script) -> dict[str, list[float]]:
+    """Give the losses of all draws of one release, by their kind."""
+    _, draws, _ = released(case, script, case.value)
+    near = released(case, script, case.near)[1]
+    assert [(d.sampler, d.size) for d in draws] == [(d.sampler, d.size) for d in near]
+    found: dict[str, list[float]] = {}
+    for number, (draw, other) in enumerate(zip(draws, near, strict=True)):
+        if draw.sampler in NOISE:
+            assert draw.scale == other.scale, "noise must not depend on the statistic"
+            shift = moved_cells(case, script, number, draw.size) / draw.scale
+            if draw.law is LAPLACE:
+                found.setdefault("laplace", []).append(float(shift.sum()))
+            else:
+                kind = "gaussian" if draw.law is GAUSSIAN else "gamma"
+                found.setdefault(kind, []).append(float(np.linalg.norm(shift)))
+        elif draw.sampler == "choose":
+            change = draw.exponents - other.exponents
+            if range_ := float(change.max() - change.min()):
+                found.setdefault("choose", []).append(range_)
+        else:
+            assert draw.probability == other.probability
+            found.setdefault(draw.sampler, []).append(draw.probability)
+    return found
+
+
+def is_paid(loss: float, charged: float) -> bool:
+    """Whether a loss is covered, and nothing but rounding was paid for besides."""
+    return charged * (1 - ROUNDING) <= loss <= charged * (1 + 1e-9)
+
+
+def paid_exactly(case: Case, script: Script) -> bool:
+    """Compare the losses of all draws with the events that were charged."""
+    events = flatten(released(case, script, case.value)[2])
+    (event, count), *rest = events.items()
+    assert not rest
+    found = losses(case, script)
+    match event:
+        case GaussianEvent():
+            mu = math.sqrt(sum(loss**2 for loss in found.pop("gaussian")) / case.shares)
+            good = count == 1 and is_paid(mu, 1 / event.noise_multiplier)
+        case LaplaceEvent():
+            good = count == 1 and is_paid(sum(found.pop("laplace")), event.epsilon)
+        case EntryEvent():
+            good = count == 1 and is_paid(sum(found.pop("laplace")), event.epsilon)
+            good = good and found.pop("bernoulli", [0.0]) == [event.delta]
+        case PureEvent():
+            first, *miss = found.pop("gamma")
+            # The noise on the output of an objective hides by how much its minimiser is missed.
+            miss = [missed(case, script, 1) for _ in miss]
+            good = count == 1 and is_paid(first + sum(miss) + case.others, event.epsilon)
+        case ObjectivePerturbationEvent():
+            first, _ = found.pop("gaussian")
+            mu = missed(case, script, 1)
+            kappa = case.others + 10 * mu + mu**2 / 2
+            good = count == 1 and is_paid(first, 1 / event.noise_multiplier)
+            good = good and is_paid(kappa, event.kappa)
+        case BoundedRangeEvent():
+            ranges = found.pop("choose")
+            good = len(ranges) == count and max(ranges) <= event.epsilon * (1 + 1e-9)
+            good = good and is_paid(max(ranges), event.epsilon)
+        case RandomizedResponseEvent():
+            (kept,), (other,) = found.pop("bernoulli"), found.pop("uniform_below")
+            odds = math.log(kept / ((1 - kept) * other))
+            good = count == 1 and is_paid(odds, event.epsilon)
+        case _:
+            raise AssertionError(f"No rule for {event}.")
+    assert not found, f"draws that nobody pays for: {found}"
+    return good
+
+
+def missed(case: Case, script: Script, number: int) -> float:
+    """Loss of the output noise: two points that miss their minimisers by τ/Λ each."""
+    draw = released(case, script, case.value)[1][number]
+    script.place = number, 0
+    response = released(case, script, case.value)[0]
+    script.place = None
+    cell = np.abs(response - released(case, script, case.value)[0]).max() / MANY
+    mechanism = case.mechanism
+    return 2 * mechanism.residual / mechanism.strong_convexity / cell / draw.scale
+
+
+class Plane:
+    """An objective that is linear in t, whose minimiser is known to the last bit."""
+
+    def __init__(self, slope: np.ndarray) -> None:
+        self.slope, self.shape = slope, slope.shape
+
+    def gradient(self, t: np.ndarray) -> np.ndarray:
+        return self.slope
+
+    def gradient_error(self, t: np.ndarray) -> float:
+        return 0.0
+
+    def minimise(self, linear: np.ndarray, convexity: float, tolerance: float) -> np.ndarray:
+        return -(self.slope + linear) / convexity
+
+
+# Neighbours at the sensitivity -------------------------------------------------------------------
+
+ONES, FIRST = np.ones(4) / 2, np.array([1.0, 0.0, 0.0, 0.0])
+MATRIX = np.array([[2.0, 1.0, 0.0], [1.0, -1.0, 0.5], [0.0, 0.5, 0.0]])
+MATRIX *= 3.0 / np.linalg.norm(MATRIX)
+PLANES = Plane(np.zeros(4)), Plane(np.array([0.0, 2.0, 0.0, 0.0]))
+
+
+CASES = [
+    Case(GaussianMechanism(3.0, 0.7), np.zeros(4), 3 * ONES),
+    Case(GaussianMechanism(3.0, 40.0), np.zeros(4), 3 * FIRST),
+    Case(GaussianMechanism(3.0, 2.0), np.zeros((3, 3)), MATRIX, "release_symmetric"),
+    Case(GaussianProcessMechanism(3.0, 2.0), np.zeros(4), 3 * ONES),
+    Case(GaussianProcessMechanism(3.0, 2.0), np.zeros((3, 3)), MATRIX, "release_symmetric"),
+    Case(GaussianShareMechanism(GaussianMechanism(3.0, 2.0), 5), np.zeros(4), 3 * ONES, shares=5),
+    Case(
+        GaussianShareMechanism(GaussianMechanism(3.0, 2.0), 5),
+        np.zeros((3, 3)),
+        MATRIX,
+        "release_symmetric",
+        shares=5,
+    ),
+    Case(LaplaceMechanism(3.0, 0.25), np.zeros(4), 1.5 * ONES),
+    Case(LaplaceMechanism(3.0, 0.25, touched=1), np.zeros(4), 3 * FIRST),
+    Case(EntryMechanism(3.0, 0.25), np.zeros(4), 3 * FIRST),
+    Case(EntryMechanism(3.0, 0.25, delta=0.125), np.zeros(4), 3 * FIRST),
+    Case(GammaMechanism(3.0, 0.25, 4), np.zeros(4), 3 * ONES),
+    Case(ExponentialMechanism(3.0, 0.25), [0.0, 3.0, 1.0], [3.0, 0.0, 1.0]),
+    Case(RandomizedResponseMechanism(2, 0.25), [0, 1], [1, 1]),
+    Case(RandomizedResponseMechanism(5, 2.0), [0, 1], [4, 1]),
+    Case(
+        GaussianObjectiveMechanism(2.0, 0.125, 3.0, noise_multiplier=4.0, dimension=2),
+        *PLANES,
+        others=0.125,
+    ),
+    Case(
+        GammaObjectiveMechanism(2.0, 0.125, 3.0, epsilon=1.0, size=4),
+        *PLANES,
+        others=0.125,
+    ),
+]
+
+
+# Choices of several rounds: which candidates are left depends on the rounds before ----------------
+
+
+@pytest.mark.parametrize(("n_columns", "n_levels"), [(1, 1), (2, 1), (1, 2), (3, 2), (2, 3)])
+def test_quantiles_pay_for_every_level_of_every_column(
+    n_columns: int, n_levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that is added stands in one part of each level and column."""
+    script = Script(monkeypatch)
+    counts = np.tile(np.arange(32.0) % 3, (n_columns, 1))
+    for cell in (0, 13, 31):
+        near = counts.copy()
+        near[:, cell] += 1
+        case = Case(QuantileMechanism(1.0, 0.5, n_columns, n_levels), counts, near)
+        assert paid_exactly(case, script), cell
+
+
+def test_a_record_that_moves_costs_no_more_than_one_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(monkeypatch)
+    counts = np.arange(32.0) % 3
+    for here, there in ((0, 31), (3, 5), (14, 17)):
+        near = counts.copy()
+        near[here], near[there] = near[here] - 1, near[there] + 1
+        case = Case(QuantileMechanism(2.0, 0.5, 1, 3), counts[None], near[None])
+        assert sum(losses(case, script)["choose"]) <= 3 * 0.5
+
+
+@pytest.mark.parametrize("kind", [SpanningTreeMechanism, SecondParentsMechanism])
+def test_every_choice_of_a_pair_is_paid_for(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two candidates one is farther from its reference by a record, the other nearer."""
+    script = Script(monkeypatch)
+    columns = 5
+    candidates = *((k, k + 1) for k in range(columns - 1)), (0, 2), (0, 3), (0, 4)
+    n_choices = columns - 1 if kind is SpanningTreeMechanism else 3
+    references = tuple(np.full(4, 5.0) for _ in candidates)
+    mechanism = kind(1.0, 0.5, n_choices, candidates, references, (0.0,) * len(candidates))
+    value = np.full((len(candidates), 4), 6.0)
+    near = value.copy()
+    near[:, 0] = np.where(np.arange(len(candidates)) % 2, 5.0, 7.0)
+    case = Case(mechanism, value.ravel(), near.ravel())
+    events = flatten(released(case, script, case.value)[2])
+    ranges = losses(case, script)["choose"]
+    assert list(events.values()) == [n_choices]
+    assert len(ranges) <= n_choices
+    assert all(is_paid(each, 0.5) for each in ranges)
+    assert len(released(case, script, case.value)[1]) == n_choices
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.name))
+def test_what_is_drawn_is_what_is_paid(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paid_exactly(case, Script(monkeypatch))
+
+
+def test_coordinates_of_a_function_are_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`noise` gives the noise of all coordinates that `charge_once` has paid for."""
+    script, payer = Script(monkeypatch), Payer()
+    mechanism = GaussianProcessMechanism(3.0, 2.0)
+    mechanism.charge_once(payer)
+    noise = mechanism.noise(limit=100)
+    noise.draw(2)
+    noise.draw(1)
+    assert payer.events == [GaussianEvent(2.0)]
+    for draw in script.draws:
+        assert is_paid(3.0 / (draw.scale * noise.step), 1 / 2.0)
+    assert noise.add(3 * noise.step, 5 * noise.step) == 8 * noise.step
+
+
+# Nothing is left out ------------------------------------------------------------------------------
+
+
+def concrete(kind: type) -> Iterator[type]:
+    for each in kind.__subclasses__():
+        if each.__module__.startswith("sfumato."):
+            if not each.__abstractmethods__:
+                yield each
+            yield from concrete(each)
+
+
+def test_every_release_of_every_mechanism_has_a_case() -> None:
+    others = {(kind.__name__, "release") for kind in (SpanningTreeMechanism, QuantileMechanism)}
+    others.add((SecondParentsMechanism.__name__, "release"))
+    found = {
+        (kind.__name__, name)
+        for kind in set(concrete(Mechanism)) - {Repeated}  # which has no release of its own
+        for name in dir(kind)
+        if name.startswith("release")
+    }
+    assert found == {case.name for case in CASES} | others
+
+
+def test_samplers_are_the_only_source_of_draws() -> None:
+    """Every function that asks for words is replaced by the script, or is one of a search."""
+    for name, module in MODULES.items():
+        tree = ast.parse(Path(module.__file__ or "").read_text())
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert ("random_words" in names) == (name in DRAWING), name
+        for node in ast.walk(tree):
+            from_samplers = str(getattr(node, "module", "")).endswith((".sampling", ".spherical"))
+            if isinstance(node, ast.ImportFrom) and from_samplers and name not in DRAWING:
+                taken = {alias.name for alias in node.names if alias.name.islower()}
+                assert taken <= {*SAMPLERS, "require_scale"}, name
+
+
+# Mechanisms that draw less than they pay for are seen ---------------------------------------------
+
+
+class LittleNoise(GaussianMechanism):
+    def grid(self, size: int) -> tuple[float, float]:
+        step, scale = super().grid(size)
+        return step, 0.95 * scale
+
+
+class OneLevelLess(QuantileMechanism):
+    def event(self) -> Event:
+        one = ExponentialMechanism(self.sensitivity, self.epsilon).event()
+        return type(super().event())(one, self.n_columns * (self.n_levels - 1))
+
+
+class TwoDraws(LaplaceMechanism):
+    def release(self, value: Any, *, ledger: Any) -> np.ndarray:
+        first = super().release(value, ledger=ledger)
+        return (first + super().release(value, ledger=None)) / 2
+
+
+class HalfTheShift(EntryMechanism):
+    def event(self) -> Event:
+        return EntryEvent(self.epsilon, self.delta / 2, self.entry_bound)
+
+
+COUNTS = np.arange(32.0)[None]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(LittleNoise(3.0, 2.0), np.zeros(4), 3 * ONES),
+        Case(OneLevelLess(1.0, 0.5, 1, 3), COUNTS, COUNTS + np.eye(32)[:1]),
+        Case(TwoDraws(3.0, 0.25), np.zeros(4), 1.5 * ONES),
+        Case(HalfTheShift(3.0, 0.25, delta=0.125), np.zeros(4), 3 * FIRST),
+        Case(GaussianMechanism(2.9, 2.0), np.zeros(4), 3 * ONES),
+        Case(GaussianMechanism(3.1, 2.0), np.zeros(4), 3 * ONES),
+    ],
+    ids=lambda case: type(case.mechanism).__name__,
+)
+def test_a_wrong_charge_is_seen(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not paid_exactly(case, Script(monkeypatch))
