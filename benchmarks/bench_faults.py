@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import bench_faults_ledger
-from benchmarks.bench_faults_store import store
 from benchmarks.damaged_models import damaged_models
 from benchmarks.damaged_tables import damaged_tables
 from benchmarks.recording import RESULTS, write
@@ -33,7 +32,6 @@ CAMPAIGNS: dict[str, Callable[[float], list[Record]]] = {
     "kills": bench_faults_ledger.kills,
     "latency": bench_faults_ledger.latency,
     "crowd": bench_faults_ledger.crowd,
-    "store": store,
     "tables": damaged_tables,
     "models": damaged_models,
 }

@@ -1,33 +1,26 @@
-"""Private functions: batch and online speed, growth of a query's cost, rivals, sudden deaths.
+"""Private functions: speed, beside Gaussian process samplers.
 
-python -m benchmarks.bench_functions [speed] [growth] [rivals] [kills]
+python -m benchmarks.bench_functions [speed] [rivals]
 
 GPyTorch is compared where SFUMATO_GPYTORCH names a Python that has it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
 import os
-import random
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from benchmarks.recording import best_of, timed, write
+from benchmarks.recording import best_of, write
 from sfumato import Bounds
-from sfumato.functions import OnlineFunction, release_function
+from sfumato.functions import release_function
 from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 
@@ -50,15 +43,6 @@ def release(function: Any, kernel: Any, form: str, **options: Any) -> Any:
     return release_function(function, kernel=kernel, mechanism=MECHANISM, form=form, **options)
 
 
-def online(function: Any, kernel: Any, **options: Any) -> OnlineFunction:
-    return release(function, kernel, "online", domain=UNIT, **options)
-
-
-def ask(f: OnlineFunction, points: np.ndarray, block: int) -> None:
-    for start in range(0, len(points), block):
-        f(points[start : start + block])
-
-
 # Speed -----------------------------------------------------------------------------------------
 
 
@@ -79,77 +63,13 @@ def batch_numbers() -> list[dict[str, Any]]:
     return [{"release": name, **best_of(5, task)} for name, task in cases.items()]
 
 
-def online_numbers() -> list[dict[str, Any]]:
-    rng = np.random.default_rng(SEED)
-    line, plane = rng.uniform(size=100_000), rng.uniform(size=(10_000, 2))
-    cases = [
-        ("exponential, in memory, one by one", wave, EXPONENTIAL, line, 1, False),
-        ("exponential, in memory, one block", wave, EXPONENTIAL, line, 100_000, False),
-        ("exponential, SQLite, one by one", wave, EXPONENTIAL, line[:4000], 1, True),
-        ("exponential, SQLite, blocks of 100", wave, EXPONENTIAL, line[:40_000], 100, True),
-        ("gaussian, one axis, one by one", density(1), GAUSSIAN, line[:10_000], 1, False),
-        ("gaussian, two axes, one by one", density(2), GAUSSIAN, plane, 1, False),
-        ("matern 3/2, one by one", wave, MATERN, line[:1000], 1, False),
-    ]
-    numbers = []
-    for name, function, kernel, points, block, durable in cases:
-        with tempfile.TemporaryDirectory(dir=os.environ.get("SFUMATO_SCRATCH")) as folder:
-            options = {"store": Path(folder) / "answers.db", "name": "f"} if durable else {}
-            f = online(function, kernel, **options)
-            seconds = timed(lambda f=f, p=points, b=block: ask(f, p, b))[1]
-            numbers.append(
-                {
-                    "release": name,
-                    "queries": len(points),
-                    **seconds,
-                    "queries_per_s": round(len(points) / seconds["wall_s"]),
-                }
-            )
-    return numbers
-
-
-def syncs_per_second() -> int:
-    """How many small synced writes the disk takes: no durable answer can be faster alone."""
-    with tempfile.TemporaryDirectory(dir=os.environ.get("SFUMATO_SCRATCH")) as folder:
-        handle = os.open(Path(folder) / "probe", os.O_CREAT | os.O_WRONLY)
-        start = time.perf_counter()
-        for _ in range(200):
-            os.write(handle, bytes(512))
-            os.fsync(handle)
-        os.close(handle)
-        return round(200 / (time.perf_counter() - start))
-
-
 def speed() -> None:
     write(
         "functions_speed",
-        {"batch": batch_numbers(), "online": online_numbers(), "syncs_per_s": syncs_per_second()},
+        {"batch": batch_numbers()},
         seed=SEED,
         rows=1000,
     )
-
-
-# Growth ----------------------------------------------------------------------------------------
-
-
-def growth() -> None:
-    """Cost of a question after i different points were answered."""
-    cases = [
-        ("exponential", wave, EXPONENTIAL, (1000, 10_000, 100_000, 400_000), 1000),
-        ("gaussian, one axis", density(1), GAUSSIAN, (1000, 10_000, 100_000), 1000),
-        ("matern 3/2", wave, MATERN, (250, 500, 1000, 2000), 50),
-    ]
-    numbers = []
-    for name, function, kernel, counts, probes in cases:
-        points = np.random.default_rng(SEED).permutation(2**20)[: counts[-1] + 10_000] / 2**20
-        f = online(function, kernel)
-        for count in counts:
-            f(points[len(f) : count])
-            fresh = points[len(f) : len(f) + probes]
-            seconds = timed(lambda f=f, x=fresh: ask(f, x, 1))[1]
-            microseconds = round(1e6 * seconds["cpu_s"] / probes, 1)
-            numbers.append({"kernel": name, "answered": count, "cpu_us_per_query": microseconds})
-    write("functions_growth", numbers, seed=SEED)
 
 
 # Rivals ----------------------------------------------------------------------------------------
@@ -226,58 +146,7 @@ def _rounded(seconds: Any) -> Any:
     return round(seconds, 4) if isinstance(seconds, float) else seconds
 
 
-# Sudden deaths ---------------------------------------------------------------------------------
-
-RELEASES, SESSIONS = 50, 20
-
-
-def _ask_and_tell(store: Path, name: str, seed: int, told: Any) -> None:
-    f = OnlineFunction.resume(wave, store=store, name=name)
-    generator = random.Random(seed)
-    while True:
-        block = [generator.random() for _ in range(generator.randrange(1, 6))]
-        for x, answer in zip(block, f(block), strict=True):
-            told.send((x, float(answer)))
-
-
-def kills() -> None:
-    """Kill -9 in the midst of 1000 sessions; compare every answer told with the one kept."""
-    fork, generator = multiprocessing.get_context("fork"), random.Random(SEED)
-    answers = contradicted = 0
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("SFUMATO_SCRATCH")) as folder:
-        store = Path(folder) / "answers.db"
-        for number in range(RELEASES):
-            name, told = f"release {number}", {}
-            online(wave, EXPONENTIAL, store=store, name=name)
-            for session in range(SESSIONS):
-                here, there = fork.Pipe(duplex=False)
-                seed = SESSIONS * number + session
-                child = fork.Process(target=_ask_and_tell, args=(store, name, seed, there))
-                child.start()
-                there.close()
-                told.update([here.recv()])
-                time.sleep(generator.uniform(0, 0.02))
-                os.kill(child.pid, signal.SIGKILL)
-                child.join()
-                with contextlib.suppress(EOFError):
-                    while True:
-                        x, answer = here.recv()
-                        contradicted += told.setdefault(x, answer) != answer
-                here.close()
-            kept = OnlineFunction.resume(wave, store=store, name=name)(list(told))
-            contradicted += int(np.sum(kept != list(told.values())))
-            answers += len(told)
-    numbers = {
-        "sessions_killed": RELEASES * SESSIONS,
-        "answers_told": answers,
-        "contradicted": contradicted,
-        "wall_s": round(time.perf_counter() - start, 1),
-    }
-    write("functions_kills", numbers, seed=SEED)
-
-
-TASKS = {"speed": speed, "growth": growth, "rivals": rivals, "kills": kills}
+TASKS = {"speed": speed, "rivals": rivals}
 
 
 def main() -> None:

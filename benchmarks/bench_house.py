@@ -70,22 +70,6 @@ bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 Fabricator(epsilon=1.0, delta=1e-5, bounds=bounds).fit(X, y).sample(20)
 """,
     ),
-    "answer a stored function": (
-        """
-from sfumato import Bounds
-from sfumato.functions import OnlineFunction, TaylorFeatures, release_function
-from sfumato.kernels import GaussianKernel, KernelExpansion
-from sfumato.mechanisms import GaussianProcessMechanism
-kernel, box = GaussianKernel(0.5), Bounds(lower=[0.0], upper=[1.0])
-noise = GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=1.0, delta=1e-5)
-release_function(
-    KernelExpansion(kernel, X[:2, :1], np.array([1.0, -0.5])), form="online", kernel=kernel,
-    mechanism=noise, n_features=1, domain=box, features=TaylorFeatures(kernel, box, 1),
-    store="answers.db", name="f",
-)
-""",
-        'OnlineFunction.resume(None, store="answers.db", name="f")([[0.3]])',
-    ),
     "one federated round": (
         """
 from sfumato import Bounds, PrivateGaussianClassifier

@@ -46,7 +46,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
 ANALYSTS, WATCHERS = 20, 8
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
 FIT = {"kind": "fit", "estimator": "PrivateLinearClassifier", "purpose": "a benchmark"}
-FUNCTION = {"kind": "function", "columns": ["age"], "purpose": "a benchmark"}
+FUNCTION = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
 CURVE = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
 JOBS = "/datasets/rows/jobs"
 MIX: list[tuple[str, str, str, Any]] = [  # what an analyst does in an hour
@@ -366,7 +366,7 @@ def kills(share: float, seconds: float, server: PostgreSQL | None = None) -> dic
 
 
 class Seen:
-    """What somebody has seen: results, and answers of an online function. None may change."""
+    """What somebody has seen: results, and answers of a density. None may change."""
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
@@ -408,7 +408,7 @@ class Seen:
                 time.sleep(0.1)
         return {
             "results that were shown and changed or lost": changed,
-            "online answers contradicted": self.contradicted,
+            "answers contradicted": self.contradicted,
         }
 
 

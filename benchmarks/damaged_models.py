@@ -19,11 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sfumato import Bounds, LinearClassifier, load, save
+from sfumato import LinearClassifier, load, save
 from sfumato.exceptions import FileNotWrittenError, SfumatoError, StoredModelError
-from sfumato.functions import OnlineFunction, release_function
-from sfumato.kernels import MaternKernel
-from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.storage.atomic_file import ASIDE
 from tests.storage.stored_models import (
     MODELS,
@@ -38,7 +35,6 @@ from tests.storage.stored_models import (
 Record = dict[str, Any]
 
 FLIPPED = 20_000
-STORES = 4_000
 KILLS = 1_000
 FULL = 1_000
 GOOD = {"refused": "refused by name", "answers": "answers numbers", "refused when asked": "refused"}
@@ -48,7 +44,7 @@ def damaged_models(share: float) -> list[Record]:
     """Run all campaigns on files of models and stores."""
     with tempfile.TemporaryDirectory() as folder:
         found = [_altered(Path(folder), share), _flipped(Path(folder), share)]
-        found += [_stores(Path(folder), share), _full_disk(Path(folder), share)]
+        found.append(_full_disk(Path(folder), share))
     with tempfile.TemporaryDirectory() as folder:
         return [*found, _killed(Path(folder), share)]
 
@@ -120,46 +116,6 @@ def _as_before(path: Path, rows: np.ndarray, wanted: list[np.ndarray]) -> str:
 
 def _plain(found: list[Any]) -> list[Any]:
     return [v for each in found for v in (each.values() if isinstance(each, dict) else [each])]
-
-
-def _sum_of(X: np.ndarray) -> np.ndarray:
-    return np.asarray(np.sin(X).sum(axis=1))
-
-
-def _stores(folder: Path, share: float) -> Record:
-    """Flip bytes of a database of answers; what was answered must come back or be refused."""
-    rng, outcomes = random.Random(1), Counter()
-    whole, points = folder / "whole.db", np.linspace(0.05, 0.95, 12)
-    mechanism = GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=1.0, delta=1e-5)
-    asked = release_function(
-        _sum_of,
-        kernel=MaternKernel(1.5, 0.3),
-        mechanism=mechanism,
-        form="online",
-        domain=Bounds(lower=0.0, upper=1.0),
-        store=whole,
-        name="f",
-    )
-    told = asked(points)
-    del asked
-    data = whole.read_bytes()
-    for _ in range(round(share * STORES)):
-        path = folder / "damaged.db"
-        path.write_bytes(_damaged(data, rng))
-        outcomes[_same_answers(path, points, told)] += 1
-        for beside in folder.glob("damaged.db*"):
-            beside.unlink()
-    return _record("store of answers damaged", outcomes)
-
-
-def _same_answers(path: Path, points: np.ndarray, told: np.ndarray) -> str:
-    try:
-        found = OnlineFunction.resume(_sum_of, store=path, name="f")(points)
-    except SfumatoError:
-        return "refused by name"
-    except Exception:
-        return "raw exception"
-    return "as before" if np.array_equal(found, told) else "silent change"
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
     scripts = {path.stem for path in Path(main.__file__).parent.glob("bench_*.py")}
     named = {module for (module, *_), *_ in main.BENCHMARKS.values()}
     # Parts of bench_faults.
-    apart = {"bench_faults_ledger", "bench_faults_store"}
+    apart = {"bench_faults_ledger"}
     assert named == scripts - apart
     assert len(main.BENCHMARKS) * main.QUICK_SECONDS <= 3600
     (tmp_path / "results").mkdir()

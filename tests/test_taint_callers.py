@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -22,17 +21,13 @@ from sfumato import (
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
     PrivateSearchCV,
-    TableBounds,
     release_score,
 )
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply
 from sfumato.federated.sums import PartySums
-from sfumato.jobs.online import begin_online
-from sfumato.jobs.pipeline import PrivacyRequest
 from sfumato.planning import pilot
 from sfumato.sums.records import ArrayRecords
-from sfumato.tables.files import TableFile, write_table
 from sfumato.testing.tables import compare_tables
 
 RELATIONS = ("replace_one", "add_or_remove_one")
@@ -141,17 +136,6 @@ def test_a_pilot_is_its_releases() -> None:
 
 def test_a_party_says_what_it_has_released(recwarn: Any) -> None:
     compare_tables(federated, rows(), others("add_or_remove_one"))
-
-
-def test_a_function_begins_without_a_word_about_its_rows(tmp_path: Path) -> None:
-    bounds = TableBounds.from_dict({"age": {"lower": 0, "upper": 100, "missing": True}})
-    said = []
-    for place, ages in enumerate(([20.0, 30.0, 40.0] * 20, [None, 1e9, 50.0] * 20)):
-        path = tmp_path / f"{place}.parquet"
-        write_table(pa.table({"age": ages}), path)
-        promise = PrivacyRequest(1.0, 1e-5, "record", "replace_one", None)
-        said.append(begin_online(TableFile(path), bounds, promise, column="age").to_dict())
-    assert said[0] == said[1]
 
 
 # Leaks that these tests must see ----------------------------------------------------------------

@@ -274,19 +274,6 @@ def _linear_growth(numbers: Sequence[Row]) -> list[str]:
     return [against_size("Linear classifier, MNIST", lines, x="rows or features", y="CPU seconds")]
 
 
-def _functions_growth(numbers: Sequence[Row]) -> list[str]:
-    lines = [
-        Line(kernel, [(row["answered"], row["cpu_us_per_query"]) for row in rows])
-        for (kernel,), rows in by(numbers, "kernel").items()
-        if len(rows) > 1
-    ]
-    return [
-        against_size(
-            "A further question", lines, x="questions answered before", y="CPU microseconds"
-        )
-    ]
-
-
 def _rate(numbers: Row) -> list[str]:
     return [
         against_size(
@@ -344,7 +331,6 @@ CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "table_missing": _missing,
     "budget_saved": _saved,
     "linear_growth": _linear_growth,
-    "functions_growth": _functions_growth,
     "functions_rate": _rate,
     "faults_latency": _latency,
     "planning": _planning,

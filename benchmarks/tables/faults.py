@@ -103,7 +103,6 @@ SECTIONS: Sections = {
     "faults_kills": ("Faults: kills of processes that charge", outcomes),
     "faults_latency": ("Faults: a charge after a long history", _latency),
     "faults_crowd": ("Faults: many processes on one ledger", _crowd),
-    "faults_store": ("Faults: interrupts and kills of a function store", outcomes),
     "faults_tables": ("Faults: damaged tables", _damaged),
     "faults_models": ("Faults: models and stores altered, killed and cut short", outcomes),
     "memory": ("Memory of a fit", _memory),

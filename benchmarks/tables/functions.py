@@ -12,24 +12,9 @@ def _functions_speed(numbers: dict[str, Any]) -> str:
         ["released at once", "CPU s", "wall s"],
         [[r["release"], r["cpu_s"], r["wall_s"]] for r in numbers["batch"]],
     )
-    online = rows_of(
-        ["asked online", "questions", "CPU s", "wall s", "questions/s"],
-        [
-            [r["release"], f"{r['queries']:,}", r["cpu_s"], r["wall_s"], f"{r['queries_per_s']:,}"]
-            for r in numbers["online"]
-        ],
-    )
     return (
-        f"Functions of 1000 rows (Gaussian) or of a formula; other work ran on the machine.\n\n"
-        f"{batch}\n\n{online}\n\nThe disk took {numbers['syncs_per_s']:,} synced writes a second, "
-        "which bounds durable answers asked one by one."
-    )
-
-
-def _functions_growth(numbers: list[dict[str, Any]]) -> str:
-    return rows_of(
-        ["kernel", "answered before", "CPU µs a question"],
-        [[r["kernel"], f"{r['answered']:,}", r["cpu_us_per_query"]] for r in numbers],
+        "Functions of 1000 rows (Gaussian) or of a formula; other work ran on the machine."
+        f"\n\n{batch}"
     )
 
 
@@ -42,14 +27,6 @@ def _functions_rivals(numbers: list[dict[str, Any]]) -> str:
     return f"{text}\n\n" + rows_of(
         ["kernel", "points", "Sfumato", "scikit-learn", "GPyTorch"],
         [[r["kernel"], r["points"], *(r[name] for name in names)] for r in numbers],
-    )
-
-
-def _functions_kills(numbers: dict[str, Any]) -> str:
-    return (
-        f"`kill -9` during {numbers['sessions_killed']:,} online sessions: "
-        f"{numbers['answers_told']:,} answers given, {numbers['contradicted']} "
-        "contradicted after the restart."
     )
 
 
@@ -143,9 +120,7 @@ SECTIONS: Sections = {
     "densities": ("Smoothed densities beside histograms", _densities),
     "densities_tries": ("Smoothed densities: what was tried", _densities_tries),
     "functions_speed": ("Private functions: speed", _functions_speed),
-    "functions_growth": ("Private functions: cost of a further question", _functions_growth),
     "functions_rivals": ("Private functions beside Gaussian process samplers", _functions_rivals),
-    "functions_kills": ("Private functions: sudden deaths", _functions_kills),
     "functions_rate": ("Private densities: risk against the number of rows", _functions_rate),
     "functions_plane": ("Private kernel machines in the plane", _functions_plane),
     "functions_tables": ("Private kernel classifier beside diffprivlib", _functions_tables),

@@ -90,7 +90,6 @@ def test_any_function_on_public_knots(rng):
     np.testing.assert_allclose(released(x), x**2, atol=2e-3)
 
 
-@pytest.mark.parametrize("how", ["features", "online"])
 @pytest.mark.parametrize(
     ("features", "kernel", "word"),
     [
@@ -102,13 +101,13 @@ def test_any_function_on_public_knots(rng):
         (FourierFeatures(KERNEL, 100, n_features=1), KERNEL, "kernel of their own"),
     ],
 )
-def test_features_of_another_space_are_refused(tmp_path, rng, how, features, kernel, word):
+def test_features_of_another_space_are_refused(tmp_path, rng, features, kernel, word):
     """Coordinates in one space may move far more than a sensitivity stated in another."""
     budget = Ledger(tmp_path / "budget.db").create("rows", epsilon=1.0, delta=1e-5)
     with pytest.raises(InvalidInputError, match=word):
         release_function(
             density(rng),
-            form=how,
+            form="features",
             kernel=kernel,
             features=features,
             mechanism=calibrate(),
@@ -144,7 +143,7 @@ def test_charged_before_the_draw(tmp_path, rng):
     def no_words(count):
         raise AssertionError("noise was drawn")
 
-    for how in ("features", "batch", "online"):
+    for how in ("features", "batch"):
         with drawing_from(no_words), pytest.raises(BudgetExceededError):
             release_function(
                 f,

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato import Bounds, Ledger
-from sfumato.functions import release_function
-from sfumato.kernels import GaussianKernel, KernelExpansion
-from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato import Ledger
 from sfumato.tables.files import TableFile, write_table
 from tests.interfaces.running import confirmed, done, patients, refused, run
 
@@ -61,29 +57,6 @@ def test_the_ledger_pays_for_a_release(bounds: Path) -> None:
     line = refused(*words, "-o", "age.sfumato", "--ledger", "budget.db", code=3)
     assert "refuses this charge" in line
     assert not Path("age.sfumato").exists()
-
-
-@pytest.mark.usefixtures("bounds")
-def test_a_store_is_asked() -> None:
-    """A function that was released into a store in Python answers here, the same each time."""
-    kernel = GaussianKernel(5.0)
-    release_function(
-        KernelExpansion(kernel, np.array([[30.0], [60.0]]), np.array([0.5, 0.5])),
-        kernel=kernel,
-        mechanism=GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=5.0, delta=1e-5),
-        form="online",
-        domain=Bounds(lower=0.0, upper=100.0),
-        store="answers.db",
-        name="age",
-        ledger=None,
-    )
-    write_table(pa.table({"x": [20.0, 50.0, 90.0]}), Path("points.csv"))
-    for output in ("one.csv", "two.csv"):
-        done("query", "answers.db", "--name", "age", "--points", "points.csv", "-o", output)
-    assert Path("one.csv").read_text() == Path("two.csv").read_text()
-    assert list(TableFile("one.csv").columns) == ["x", "value"]
-    line = refused("query", "answers.db", "--name", "no", "--points", "points.csv", "-o", "x.csv")
-    assert "no" in line
 
 
 def test_transfer(bounds: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every step of a charge, an answer and a save fails once; what is left is named and whole.
+"""Every step of a charge and a save fails once; what is left is named and whole.
 
 A step is a line of Sfumato's own code, at which memory runs out, or a statement of the database,
 which fails before or after it has done its work.
@@ -20,11 +20,10 @@ import pytest
 
 from sfumato import Bounds, Ledger, PrivatePCA, load, save
 from sfumato.events import PureEvent
-from sfumato.exceptions import LedgerError, SfumatoError, StoredModelError
+from sfumato.exceptions import LedgerError, SfumatoError
 from sfumato.storage import databases
-from tests.functions.test_store import begin, resume
 
-ROOMS = ("sfumato.storage", "sfumato.accounting", "sfumato.functions", "sfumato.private")
+ROOMS = ("sfumato.storage", "sfumato.accounting", "sfumato.private")
 SPREAD, LAST = 30, 9  # steps that fail: some of all, and those from the last write on
 COMMITTED = "is_done = True"  # the line after the commit
 
@@ -97,22 +96,6 @@ def test_every_line_of_a_charge_may_fail(tmp_path: Path) -> None:
         assert budget.charge(event).unused() == (event,)  # paid once, whatever became of the first
         assert Ledger(path).verify().charges == before + 1
     assert all(left.values()), left
-
-
-def test_every_line_of_an_answer_may_fail(tmp_path: Path) -> None:
-    """What is left: no answer, or one that was written and is given to whoever asks again."""
-    path, points = tmp_path / "answers.db", iter(np.linspace(0, 1, 200))
-    f = begin(path)
-    told = {0.5: f([0.5])[0]}
-    for line in failing_lines(lambda: f([next(points)])):
-        x = next(points)
-        with pytest.raises(MemoryError), line.armed():
-            f([x])
-        f._book._database.close()
-        lock_is_free(path)
-        told[x] = resume(path)([x])[0]
-        assert f([x]) == told[x]
-    assert resume(path)(list(told)).tolist() == list(told.values())
 
 
 class FailingConnection:
@@ -200,26 +183,6 @@ def test_every_statement_of_a_fit_s_charge_may_fail(
     fit()
     assert Ledger(path).verify().charges - before <= 1
     assert made[-1].guarantee_.epsilon == 1.0
-
-
-def test_every_statement_of_an_answer_may_fail(
-    tmp_path: Path, failing: Callable[[Plan], None]
-) -> None:
-    path, points = tmp_path / "answers.db", iter(np.linspace(0, 1, 200))
-    f, asked = begin(path), list[float]()
-
-    def ask() -> None:
-        f._book._database.close()  # so that opening may fail too
-        asked.append(next(points))
-        f([asked[-1]])
-
-    told = {}
-    for _ in outcomes(failing, ask, StoredModelError):
-        f._book._database.close()
-        lock_is_free(path)
-        told[asked[-1]] = resume(path)([asked[-1]])[0]
-        assert f([asked[-1]]) == told[asked[-1]]
-    assert resume(path)(list(told)).tolist() == list(told.values())
 
 
 # Files that the garbage collector must close tell of it, and nobody hears them.

@@ -1,4 +1,4 @@
-"""Private functions: released at points, online, or as one finite vector."""
+"""Private functions: released at points, or as one finite vector."""
 
 from sfumato.functions.classifier import PrivateKernelClassifier
 from sfumato.functions.density import PrivateDensity
@@ -6,7 +6,6 @@ from sfumato.functions.features import FeatureMap, KnotFeatures, TaylorFeatures
 from sfumato.functions.fourier import FourierFeatures
 from sfumato.functions.maps import features_from_dict
 from sfumato.functions.mean_curve import PrivateMeanCurve
-from sfumato.functions.online import OnlineFunction
 from sfumato.functions.periodic import PeriodicFeatures
 from sfumato.functions.regressor import PrivateKernelRegressor
 from sfumato.functions.release import ReleasedFunction, release_function
@@ -15,7 +14,6 @@ __all__ = [
     "FeatureMap",
     "FourierFeatures",
     "KnotFeatures",
-    "OnlineFunction",
     "PeriodicFeatures",
     "PrivateDensity",
     "PrivateKernelClassifier",

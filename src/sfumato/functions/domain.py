@@ -1,4 +1,4 @@
-"""The public box in which a released function may be asked, and a lattice of points in it."""
+"""The public box in which a released function may be asked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from sfumato.tables.bounds import Bounds
 __all__ = ["Domain", "as_points"]
 
 Array = NDArray[np.float64]
-Key = tuple[int, ...]
 
 
 def as_points(X: ArrayLike, n_features: int) -> Array:
@@ -32,11 +31,10 @@ def as_points(X: ArrayLike, n_features: int) -> Array:
 
 
 class Domain:
-    """A box with ``2**bits + 1`` equally spaced points along each axis.
+    """A box so wide that doubles can tell ``2**bits`` places along each axis apart.
 
     bounds: A box, or a ball, which stands for the cube around it.
     n_features: Number of axes.
-    bits: Fineness of the lattice.
     """
 
     def __init__(self, bounds: Bounds, n_features: int, bits: int = 20) -> None:
@@ -56,9 +54,6 @@ class Domain:
                 "The domain is too narrow for its distance from zero: its points would not differ "
                 "as doubles. Shift the data towards zero."
             )
-        self.bits = bits
-        self._cells_per_unit = 2.0**bits / self.width
-        self._step = self.width * 2.0**-bits
 
     @property
     def n_features(self) -> int:
@@ -74,13 +69,3 @@ class Domain:
                 f"the box from {self.lower.tolist()} to {self.upper.tolist()}."
             )
         return points
-
-    def keys(self, X: ArrayLike) -> list[Key]:
-        """Give the nearest lattice point of each row, as whole numbers."""
-        cells = np.rint((self.inside(X) - self.lower) * self._cells_per_unit)
-        return [tuple(row) for row in cells.astype(np.int64).tolist()]
-
-    def points(self, keys: list[Key]) -> Array:
-        """Give the lattice points that have these whole numbers."""
-        cells = np.array(keys, dtype=np.float64).reshape(-1, self.n_features)
-        return np.asarray(self.lower + cells * self._step)

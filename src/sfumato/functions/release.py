@@ -1,8 +1,7 @@
-"""One function, three ways out: values at points, answers one by one, or a finite vector."""
+"""A function leaves as values at points or as a finite vector."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from scipy.linalg import solve_triangular
 
 from sfumato.accounting.receipt import Chargeable
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.domain import Domain, as_points
+from sfumato.functions.domain import as_points
 from sfumato.functions.features import (
     FeatureMap,
     Function,
@@ -21,7 +20,6 @@ from sfumato.functions.features import (
     raw_values,
 )
 from sfumato.functions.maps import features_from_dict
-from sfumato.functions.online import OnlineFunction
 from sfumato.guarantee import Status
 from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, KernelExpansion
 from sfumato.kernels.bridge import MarkovLine
@@ -38,7 +36,6 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-LATTICE_BITS = 20
 
 
 class ReleasedFunction:
@@ -105,8 +102,6 @@ def release_function(
     domain: Bounds | None = None,
     n_features: int | None = None,
     features: FeatureMap | None = None,
-    store: str | os.PathLike[str] | None = None,
-    name: str | None = None,
     ledger: Chargeable | None = None,
 ) -> Any:
     """Release a function of the space H of `kernel`, charged once.
@@ -119,28 +114,24 @@ def release_function(
         The kernel of H, in whose norm the mechanism's sensitivity is stated.
     mechanism : GaussianProcessMechanism
         The noise.
-    form : {"batch", "online", "features"}
-        "batch": the values at `points`, now. "online": an `OnlineFunction`, which answers points
-        one by one and keeps f in the curator's memory. "features": a `ReleasedFunction`, which
-        answers for ever without f.
+    form : {"batch", "features"}
+        "batch": the values at `points`. "features": a `ReleasedFunction`, which answers any number
+        of questions without f.
     points : array of shape (n, d) or tuple of d axes
         For "batch": rows of points, or the axes of a product grid.
     domain : Bounds
-        For "online" and "features": the box in which the function may be asked.
+        For "features": the box in which the function may be asked.
     n_features : int, optional
         Number of axes d; by default that of the kernel expansion, of `features` or of the bounds.
     features : FeatureMap, optional
         The finite system, of the same kernel (FourierFeatures have another). By default Taylor
-        features for a Gaussian kernel expansion; "online" without features goes point by point.
-    store, name : optional
-        For "online": where the answers are kept (a SQLite file or a postgresql:// URL), and the
-        name of the release there. Without a store they end with this process.
+        features for a Gaussian kernel expansion.
     ledger : DatasetBudget or Receipt, optional
         Who pays.
 
     Returns
     -------
-    ndarray, OnlineFunction or ReleasedFunction
+    ndarray or ReleasedFunction
         The released function or its values, by `form`.
 
     Examples
@@ -162,24 +153,11 @@ def release_function(
     """
     if form == "batch":
         return _batch(function, points, kernel=kernel, mechanism=mechanism, ledger=ledger)
-    if form not in ("features", "online"):
-        raise InvalidInputError(
-            f"'form' must be 'batch', 'online' or 'features'. Got {form!r} instead."
-        )
+    if form != "features":
+        raise InvalidInputError(f"'form' must be 'batch' or 'features'. Got {form!r} instead.")
     axes = _number_of_axes(function, n_features, features, domain)
     if features is None and has_taylor(function, kernel):
         features = TaylorFeatures(kernel, _required(domain), axes)
-    if form == "online":
-        return OnlineFunction.begin(
-            function,
-            kernel=kernel,
-            mechanism=mechanism,
-            domain=Domain(_required(domain), axes, bits=LATTICE_BITS),
-            features=features,
-            ledger=ledger,
-            store=store,
-            name=name,
-        )
     if features is None:
         raise InvalidInputError(
             "form='features' takes a KernelExpansion of the Gaussian kernel as it is; for any "

@@ -391,7 +391,7 @@ class RemoteJob:
         return parquet.read_table(io.BytesIO(self.file(name)))
 
     def ask(self, points: Sequence[Sequence[float]]) -> list[float]:
-        """Ask a released density, curve or online function at points; costs nothing.
+        """Ask a released density or curve at points; costs nothing.
 
         Parameters
         ----------
@@ -403,12 +403,7 @@ class RemoteJob:
         list of float
             The values.
         """
-        path, pause = f"/releases/{self.id}/ask", FIRST_PAUSE
-        while "values" not in (told := self.client.call("POST", path, {"points": points})):
-            if told["state"] not in ("queued", "running"):
-                raise JobError(f"The query is {told['state']}.", told["state"])
-            time.sleep(pause)  # an online function is answered by a worker
-            pause = min(1.5 * pause, LONGEST_PAUSE)
+        told = self.client.call("POST", f"/releases/{self.id}/ask", {"points": points})
         values: list[float] = told["values"]
         return values
 

@@ -6,7 +6,6 @@ The model that results is the release: a small file that answers any number of p
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions import OnlineFunction
 from sfumato.functions.density import FEW_FEATURES
 from sfumato.jobs.pipeline import PrivacyRequest, is_public, make_model, public_class
 from sfumato.jobs.streaming import fit_rows
@@ -32,7 +30,6 @@ __all__ = [
     "finite_points",
     "grid_table",
     "offered_functions",
-    "query_store",
     "query_table",
     "release_table",
 ]
@@ -192,18 +189,3 @@ def _points(columns: Sequence[Any]) -> Any:
     except ValueError:
         return None
     return points if np.all(np.diff(points) > 0) else None
-
-
-def query_store(store: str | os.PathLike[str], name: str, source: TableFile) -> Any:
-    """Answer points by a release of a store; a point asked before gets the answer it got before.
-
-    store: Where the release is kept.
-    name: Its name.
-    source: Points, one column an axis, in the order of the release.
-    Returns (pyarrow.Table): The points, with a column "value".
-    """
-    function = OnlineFunction.resume(None, store=store, name=name)
-    names = list(source.columns)[: function.domain.n_features]
-    table = source.read(names)
-    values = function(finite_points(table, names))
-    return table.append_column("value", arrow().array(values))

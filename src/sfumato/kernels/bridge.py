@@ -1,17 +1,6 @@
-"""The exponential kernel on a line is Markov: a point depends on its two neighbours only.
-
-With gaps a and b (in units of 1/γ) to the neighbours on the left and right, the best linear
-prediction of ``G(x)`` from any set of points that has these as the nearest is
-
-``w_l G(x_l) + w_r G(x_r)``, ``w_l = sinh(b) / sinh(a + b)``, ``w_r = sinh(a) / sinh(a + b)``,
-
-and its error has variance ``E(a) E(b) / E(a + b)`` with ``E(t) = 1 - exp(-2 t)``. The nearer
-neighbour weighs more. Written with E nothing overflows, and a missing neighbour is one at infinity.
-"""
+"""The exponential kernel on a line is Markov: a point depends on its nearest neighbours only."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,33 +8,9 @@ from scipy.linalg import solve_banded
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["MarkovLine", "bridge"]
+__all__ = ["MarkovLine"]
 
 Array = NDArray[np.float64]
-
-
-def bridge(left_gap: float, right_gap: float) -> tuple[float, float, float]:
-    """Give the weights of the two neighbours and the variance that is left.
-
-    left_gap, right_gap: ``γ (x - x_l)`` and ``γ (x_r - x)``, positive; infinite where there is no
-        neighbour.
-
-    Examples
-    --------
-    >>> import math
-    >>> bridge(math.inf, math.inf)
-    (0.0, 0.0, 1.0)
-    >>> left, right, variance = bridge(0.1, 0.3)
-    >>> left > right
-    True
-    """
-    left, right = -math.expm1(-2 * left_gap), -math.expm1(-2 * right_gap)
-    both = -math.expm1(-2 * (left_gap + right_gap))
-    return (
-        math.exp(-left_gap) * right / both,
-        math.exp(-right_gap) * left / both,
-        left * right / both,
-    )
 
 
 class MarkovLine:

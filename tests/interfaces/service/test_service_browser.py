@@ -178,25 +178,9 @@ def _ask(walk: Walk) -> None:
     page.wait_for_selector("text=guesses right")
     assert page.locator(".gallery svg").count() == 3
     walk.look("release")
-    _ask_a_function(walk)
-
-
-def _ask_a_function(walk: Walk) -> None:
-    page = walk.page
     walk.follow("patients")
     walk.follow("Ask for a release")
     page.select_option("#kind", "search")
     page.wait_for_selector("#cost .bad")  # a budget of kind gaussian holds no search, and says so
     assert "renyi" in page.locator("#cost").inner_text()
     walk.look("search")
-    page.select_option("#kind", "function")
-    page.fill("#columns", "age")
-    page.fill("#epsilon", "0.5")
-    page.fill("#purpose", "ages")
-    walk.press("Submit")
-    walk.page.get_by_role("link", name="See the release").click()
-    page.fill("#points", "40\n50")
-    walk.press("Ask")
-    page.wait_for_selector("[aria-label=Answers] td")  # a worker answers, the page follows
-    assert page.locator("[aria-label=Answers] tbody tr").count() == 2
-    walk.look("function")

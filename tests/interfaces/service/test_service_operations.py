@@ -25,10 +25,9 @@ DEPLOY = Path(__file__).parents[3] / "deploy"
 
 
 def backup(source: Path, target: Path) -> None:
-    """Copy as the page says: the store, then ledger and answers, then the releases."""
+    """Copy as the page says: the store, then the ledger, then the releases."""
     target.mkdir()
-    names = ("service.db", "ledger.db", "answers.db")
-    for name in [name for name in names if (source / name).exists()]:
+    for name in ("service.db", "ledger.db"):
         with sqlite3.connect(source / name) as old, sqlite3.connect(target / name) as new:
             old.backup(new)
         old.close()

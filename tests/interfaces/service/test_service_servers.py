@@ -74,17 +74,15 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
 
 
 def test_a_dump_of_postgresql_is_restored_with_everything(tmp_path: Path, server: str) -> None:  # noqa: F811
-    """The page on operations: one `pg_dump` holds store, ledger and answers."""
+    """The page on operations: one `pg_dump` holds store and ledger."""
     dump, psql = shutil.which("pg_dump"), shutil.which("psql")
     if dump is None or psql is None:
         pytest.skip("needs pg_dump and psql")
     run_sql(server, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     house = House(tmp_path, database=server)
     house.open()
-    job = house.done(kind="function", columns=["age"], estimator=None)
+    job = house.done(kind="density", columns=["age"], estimator=None)
     points = {"points": [[40.0]]}
-    house.call("ada", "POST", f"/releases/{job['id']}/ask", points)
-    house.work()
     told = house.call("ada", "POST", f"/releases/{job['id']}/ask", points)["values"]
     heads = house.call("uwe", "GET", "/audit/statement")["heads"]
     house.close()

@@ -1,4 +1,4 @@
-"""Rows in files, folders and databases; persons; functions that are asked online."""
+"""Rows in files, folders and databases; persons."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.functions.store import AnswerStore
 from sfumato.interfaces.service.bodies import ColumnFacts
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.sources import hold_same_rows
 from sfumato.tables.facts import Column, Target
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import TABLE, House, write_table
-from tests.interfaces.service.test_service_studio import Browser
 
 FACTS: dict[str, dict[str, Any]] = {
     "age": {"type": "int64", "lower": 0, "upper": 120},
@@ -233,9 +231,6 @@ def test_persons_from_registration_to_release(house: House, tmp_path: Path) -> N
         assert job["state"] == "released", (asked, job)
         promised = house.call("ada", "GET", f"/releases/{job['id']}")["guarantee"]
         assert promised["unit"] == "person"
-    refused = house.done(kind="function", columns=["age"], estimator=None)
-    assert refused["state"] == "failed"
-    assert "Nothing was charged" in refused["reason"]
     assert len(house.call("olga", "GET", "/datasets/patients/charges")) >= 2
     dummy = house.call("ada", "GET", "/datasets/patients/dummy")
     assert b"p1," not in dummy
@@ -254,7 +249,7 @@ def test_a_unit_person_needs_its_column(house: House, tmp_path: Path) -> None:
     assert "IDs" in told["message"]
 
 
-# Explanations and functions -------------------------------------------------------------------
+# Explanations -------------------------------------------------------------------
 
 
 def test_an_explanation_is_a_release_with_its_curves(house: House) -> None:
@@ -266,69 +261,3 @@ def test_an_explanation_is_a_release_with_its_curves(house: House) -> None:
     told = house.call("ada", "GET", f"/releases/{job['id']}/files/explanation.json")
     assert {"age", "bmi", "town"} == {one["name"] for one in told["curves"]}
     house.submit(kind="explanation", estimator="PrivateLinearClassifier", status=422)
-
-
-def ask(house: House, release: str, points: list[float], who: str = "ada", **more: Any) -> Any:
-    body = {"points": [[point] for point in points]}
-    return house.call(who, "POST", f"/releases/{release}/ask", body, **more)
-
-
-def test_an_online_function_is_stored_before_it_is_told(house: House, tmp_path: Path) -> None:
-    house.open(epsilon=20.0)
-    job = house.done(kind="function", estimator=None, columns=["age"], epsilon=2.0)
-    assert job["state"] == "released", job
-    charges = len(house.call("olga", "GET", "/datasets/patients/charges"))
-    answers = AnswerStore(house.settings.answers_address)
-    assert answers.verify() == {job["id"]: 0}
-    first = ask(house, job["id"], [30.0, 60.0])
-    assert first["state"] == "queued"
-    assert "values" not in first
-    house.work()
-    assert answers.verify()[job["id"]] >= 2
-    told = ask(house, job["id"], [30.0, 60.0])["values"]
-    assert set(told) <= set(answers.open(job["id"]).answers().values())
-    assert ask(house, job["id"], [60.0, 31.5])["state"] == "queued"
-    house.work()
-    assert ask(house, job["id"], [60.0, 31.5])["values"][0] == told[1], "no contradiction"
-    ask(house, job["id"], [60.0], who="bob")
-    house.work()
-    assert ask(house, job["id"], [60.0], who="bob")["values"] == told[1:], "of whomever"
-    assert len(house.call("olga", "GET", "/datasets/patients/charges")) == charges
-    for bad in ([121.0], [float("1e308")], []):
-        ask(house, job["id"], bad, status=422)
-    ask(house, job["id"], [30.0], who="uwe", status=403)
-    ada = Browser(house, "ada")
-    known = ada.post(f"/releases/{job['id']}/ask", 200, points="30\n60").text
-    assert f"{told[1]:.4g}" in known
-    assert "queued" in ada.post(f"/releases/{job['id']}/ask", 200, points="61\n62").text
-    assert "a number per line" in ada.post(f"/releases/{job['id']}/ask", 200, points="x").text
-    assert not [one for one in house.call("ada", "GET", "/jobs") if "points" in one["task"]]
-    house.call("uwe", "GET", "/audit/verify")
-
-
-def test_answers_that_were_lost_are_not_drawn_again(house: House, tmp_path: Path) -> None:
-    house.open(epsilon=20.0)
-    job = house.done(kind="function", columns=["age"], estimator=None)
-    older = (tmp_path / "answers.copy", Path(house.settings.answers_address))
-    with sqlite3.connect(older[1]) as one, sqlite3.connect(older[0]) as two:
-        one.backup(two)
-    ask(house, job["id"], [30.0])
-    house.work()
-    assert "values" in ask(house, job["id"], [30.0])
-    with sqlite3.connect(older[0]) as one, sqlite3.connect(older[1]) as two:
-        one.backup(two)
-    ask(house, job["id"], [45.0])
-    house.work()
-    assert "values" not in ask(house, job["id"], [45.0])
-    told = house.call("uwe", "GET", "/audit/verify", status=500)
-    assert "Do not query this function" in told["message"]
-
-
-def test_other_rows_are_another_function(house: House, tmp_path: Path) -> None:
-    house.open(epsilon=20.0)
-    job = house.done(kind="function", columns=["age"], estimator=None)
-    write_table(tmp_path / "data" / TABLE, seed=1)
-    told = ask(house, job["id"], [30.0])
-    house.work()
-    assert house.call("ada", "GET", f"/jobs/{told['job']}")["state"] == "failed"
-    assert AnswerStore(house.settings.answers_address).verify() == {job["id"]: 0}

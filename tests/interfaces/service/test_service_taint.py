@@ -15,7 +15,7 @@ from sfumato.interfaces.service import tasks, workers
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.search import PrivateSearchCV
 from sfumato.testing import seeded_noise
-from tests.interfaces.service.house import API, TABLE, House, write_table
+from tests.interfaces.service.house import TABLE, House, write_table
 
 TASKS: list[dict[str, Any]] = [
     {"estimator": "PrivateGaussianClassifier"},
@@ -25,7 +25,6 @@ TASKS: list[dict[str, Any]] = [
     {"kind": "explanation", "estimator": None},
     {"kind": "moments", "estimator": "PrivateMoments"},
     {"kind": "curve", "estimator": "PrivateMeanCurve", "columns": ["age", "bmi"]},
-    {"kind": "function", "estimator": None, "columns": ["age"]},
     {"estimator": "PrivateGaussianClassifier", "parameters": {"gaussians_per_class": -1}},
 ]
 PLACES = ("/jobs", "/datasets", "/budgets", "/releases", "/datasets/patients")
@@ -65,8 +64,6 @@ def everything(
             continue
         release = house.call("ada", "GET", f"/releases/{job['id']}")
         seen.append(json.dumps(release))
-        if release["class"] == tasks.ONLINE:
-            seen += answers(house, job["id"], playback, tapes)
         for name in release["files"]:
             content = house.call("ada", "GET", f"/releases/{job['id']}/files/{name}")
             text = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -77,30 +74,6 @@ def everything(
     seen += [record.getMessage() for record in caplog.records if record.name != "asyncio"]
     house.close()
     return [VARIABLE.sub("#", text) for text in seen]
-
-
-def answers(house: House, release: str, playback: list[Tape], tapes: list[Tape]) -> list[str]:
-    """Ask an online function, again at a point that it knows, and outside of its domain."""
-    seen: list[str] = []
-
-    def ask(points: list[list[float]]) -> None:
-        path = f"{API}/releases/{release}/ask"
-        headers = {"Authorization": f"Bearer {house.tokens['ada']}"}
-        told = house.request("POST", path, json={"points": points}, headers=headers)
-        record = told.json()  # values are what is released, and so is the length of their digits
-        values = [f"a {type(one).__name__}" for one in record.pop("values", ())]
-        seen.append(f"{told.status_code} {sorted(told.headers)} {json.dumps(record)} {values}")
-
-    for points in ([[40.0], [61.5]], [[40.0]]):
-        ask(points)
-        claimed = house.workers.store.claim_job()
-        assert claimed is not None
-        with seeded_noise(0), taped(playback=playback.pop(0) if playback else None) as tape:
-            workers.run_job(house.settings, claimed)
-        tapes.append(tape)
-        ask(points)
-    ask([[1e9]])
-    return seen
 
 
 ODD = '1e308,"heavy; 99",Lovelace,perhaps'
@@ -119,8 +92,7 @@ def test_answers_do_not_depend_on_rows(tmp_path: Path, caplog: pytest.LogCapture
     rows, other = neighbours(tmp_path)
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
-    assert sum('"state": "released"' in text for text in first) >= 8
-    assert sum("['a float'" in text for text in first) == 2
+    assert sum('"state": "released"' in text for text in first) >= 7
     again = everything(tmp_path / "b", other, list(tapes), caplog)
     assert len(first) == len(again)
     for one, two in zip(first, again, strict=True):
@@ -189,24 +161,6 @@ def test_a_planted_leak_is_seen(
 
     monkeypatch.setattr(tasks, "make_release", leaking)
     monkeypatch.setattr(f"{__name__}.TASKS", TASKS[:1])
-    tapes: list[Tape] = []
-    first = everything(tmp_path / "a", rows, tapes, caplog)
-    assert first != everything(tmp_path / "b", other, list(tapes), caplog)
-
-
-def test_a_planted_leak_of_an_online_answer_is_seen(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Negative control: an answer whose size says whether a town is there that nobody declared."""
-    rows, other = neighbours(tmp_path)
-    real = tasks.answer_function
-
-    def leaking(dataset: Any, release: Any, table: Any, *rest: Any) -> list[float]:
-        values = real(dataset, release, table, *rest)
-        return values * (1 + table.path.read_text().count("Lovelace"))
-
-    monkeypatch.setattr(tasks, "answer_function", leaking)
-    monkeypatch.setattr(f"{__name__}.TASKS", [{**TASKS[7]}])
     tapes: list[Tape] = []
     first = everything(tmp_path / "a", rows, tapes, caplog)
     assert first != everything(tmp_path / "b", other, list(tapes), caplog)

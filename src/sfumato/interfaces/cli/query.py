@@ -10,7 +10,7 @@ import typer
 from sfumato.interfaces.cli.console import print_lines, printed_json, ready_to_write
 from sfumato.interfaces.cli.exit_codes import plain_errors
 from sfumato.interfaces.cli.options import Json
-from sfumato.jobs.publishing import query_store, query_table
+from sfumato.jobs.publishing import query_table
 from sfumato.storage.models import load
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
@@ -22,12 +22,11 @@ def query(
         str,
         typer.Argument(
             metavar="RELEASE",
-            help="A file of `sfumato release` (.sfumato), or a store of functions.",
+            help="A file of `sfumato release` (.sfumato).",
         ),
     ],
     points: Annotated[Path, typer.Option(help="A table of points.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
-    name: Annotated[str | None, typer.Option(help="Name of the release in a store.")] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate a released density or curve at any number of points, at no cost.
@@ -37,10 +36,7 @@ def query(
     with plain_errors():
         ready_to_write(output, *FORMATS)
         source = TableFile(points)
-        if name is None:
-            found = query_table(load(release), source)
-        else:
-            found = query_store(release, name, source)
+        found = query_table(load(release), source)
         write_table(found, output)
     if as_json:
         printed_json({"output": str(output), "rows": len(found), "columns": found.column_names})

@@ -267,11 +267,7 @@ def release_file(who: Anybody, identity: str, file: str, request: Request) -> Fi
 
 @router.post("/releases/{identity}/ask", tags=["releases"])
 def ask(who: Anybody, identity: str, body: bodies.Points, request: Request) -> Record:
-    """Ask a released function at points; costs nothing and never contradicts itself.
-
-    Densities and curves answer at once. Points of an online function go to a worker, and every
-    answer is stored before it is sent: repeat the request until it has `values`.
-    """
+    """Ask a released density or curve at points; costs nothing."""
     return office_of(request).ask(who, identity, body.points)
 
 

@@ -29,9 +29,7 @@ Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.@-]+$")]
 Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$")]
-Kind = Literal[
-    "fit", "explanation", "search", "fabricate", "density", "curve", "function", "moments"
-]
+Kind = Literal["fit", "explanation", "search", "fabricate", "density", "curve", "moments"]
 Value = str | int | float | bool | None
 
 

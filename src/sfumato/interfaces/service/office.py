@@ -5,13 +5,11 @@ Nothing here reads a row: rows belong to `workers`.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     LedgerTamperedError,
-    StoredModelError,
 )
 from sfumato.interfaces.service.access import ROLES, ForbiddenError, Person, make_token
 from sfumato.interfaces.service.curation import as_tuples, check_name, columns_of
@@ -34,15 +31,13 @@ from sfumato.interfaces.service.plans import epsilon_of_a_run, planned_event, us
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, Store, now
-from sfumato.interfaces.service.tasks import ONLINE, checked_task
+from sfumato.interfaces.service.tasks import checked_task
 from sfumato.jobs.dummies import dummy_table
-from sfumato.jobs.online import require_answers
 from sfumato.storage.models import load
 from sfumato.tables.schema import TableBounds
 
 __all__ = ["Office"]
 
-MOST_POINTS, MOST_ATTEMPTS = 1000, 5  # of a question to an online function
 HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 
 
@@ -236,7 +231,7 @@ class Office:
         """List jobs: an analyst's own, or all."""
         person = who.name if who.role == "analyst" else None
         found = self.store.jobs(person=person)
-        return [self._shown(job) for job in found if job["task"]["kind"] != "answer"]
+        return [self._shown(job) for job in found]
 
     def job(self, who: Person, identity: str) -> dict[str, Any]:
         """Give one job."""
@@ -284,14 +279,7 @@ class Office:
         return place / file
 
     def ask(self, who: Person, identity: str, points: list[list[float]]) -> dict[str, Any]:
-        """Give values of a released function.
-
-        Densities and curves are computed from released numbers alone. Points of an online function
-        go to a worker: the answer says ``state`` until its ``values`` are stored and shown.
-        """
-        found = self.release(who, identity)
-        if found["class"] == ONLINE:
-            return self._ask_online(who, found, points)
+        """Return values of a released density or curve, computed from released numbers alone."""
         model = load(self.release_file(who, identity, "model.sfumato"))
         width = 1 if hasattr(model, "curve") else getattr(model, "n_features_in_", 0)
         is_function = hasattr(model, "curve") or hasattr(model, "density")
@@ -304,33 +292,6 @@ class Office:
         asked = np.asarray(points, dtype=np.float64)
         values = model.curve(asked[:, 0]) if hasattr(model, "curve") else model.density(asked)
         return {"points": points, "values": np.asarray(values).tolist()}
-
-    def _ask_online(
-        self, who: Person, release: Mapping[str, Any], points: list[list[float]]
-    ) -> dict[str, Any]:
-        """Queue points for a worker, once; the same points give the same job, and its values."""
-        who.require("analyst")
-        (low,), (high,) = release["domain"]
-        is_inside = all(len(point) == 1 and low <= point[0] <= high for point in points)
-        if not is_inside or len(points) > MOST_POINTS:
-            raise InvalidInputError(
-                f"The function can be queried at up to {MOST_POINTS} points of one number, from "
-                f"{low:g} to {high:g}."
-            )
-        text = json.dumps([release["id"], points])
-        key = f"{who.name} answer {sha256(text.encode()).hexdigest()}"
-        task = {"kind": "answer", "release": release["id"], "points": points}
-        for attempt in range(MOST_ATTEMPTS):
-            self._open(who, release["dataset"])
-            job = self._shown(
-                self.queue(who, release["dataset"], task, "an answer", 0.0, 0.0, key=key)
-            )
-            if job["state"] != JobState.FAILED:
-                break
-            key = f"{key} {attempt}"
-        values = job.get("values") if job["state"] == JobState.RELEASED else None
-        told = {"job": job["id"], "state": job["state"], "points": points}
-        return told if values is None else {**told, "values": values}
 
     # Audit ----------------------------------------------------------------------------------------
 
@@ -349,7 +310,6 @@ class Office:
             budget = SharedBudget(self.ledger, name)
             budget.verify()
             paid |= {line.note.reference for line in budget.dataset.lines()}
-        self._verify_answers()
         for release in self.store.releases():
             if release["id"] not in paid:
                 raise LedgerTamperedError(
@@ -362,20 +322,6 @@ class Office:
             "heads": {} if checked is None else dict(checked.heads),
             "audit_head": self.store.verify_audit(),
         }
-
-    def _verify_answers(self) -> None:
-        """Check that the store of answers has what was told last of each online function."""
-        newest: dict[str, dict[str, Any]] = {}
-        for job in self.store.jobs():
-            if job["task"]["kind"] == "answer" and "values" in job:
-                newest.setdefault(job["task"]["release"], job)
-        for release, job in newest.items():
-            try:
-                require_answers(
-                    self.settings.answers_address, release, job["task"]["points"], job["values"]
-                )
-            except StoredModelError as error:
-                raise LedgerTamperedError(f"{error} Do not query this function any more.") from None
 
     def statement(self, who: Person) -> dict[str, Any]:
         """Give what was spent, the charges and the heads, signed (officers and auditors)."""

@@ -57,7 +57,7 @@ class Settings:
         for folder in (self.state, self.releases):
             folder.mkdir(mode=0o770, parents=True, exist_ok=True)
         if self.database is None:  # SQLite itself would keep the group from writing
-            for address in (self.store_address, self.ledger_address, self.answers_address):
+            for address in (self.store_address, self.ledger_address):
                 with suppress(FileExistsError):  # closing an older one would drop its locks
                     os.close(os.open(address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o660))
         return self
@@ -66,12 +66,6 @@ class Settings:
         """Give the web process's secret, which ties forms to sessions; made at its first start."""
         _make_key(self.secret_file)
         return self.secret_file.read_bytes()
-
-    def rows_key(self) -> bytes:
-        """Give the workers' key for digests of rows; made when it is first needed."""
-        path = self.state / "rows.key"
-        _make_key(path)
-        return path.read_bytes()
 
     @property
     def releases(self) -> Path:
@@ -110,11 +104,6 @@ class Settings:
     def store_address(self) -> str:
         """Where people, data sets and jobs are kept."""
         return self.database or str(self.state / "service.db")
-
-    @property
-    def answers_address(self) -> str:
-        """Where answers of online functions are kept."""
-        return self.database or str(self.state / "answers.db")
 
     def table(self, relative: str) -> Path:
         """Give a file of the data folder; anything outside of it is refused.

@@ -21,7 +21,6 @@ from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.interfaces.service.plans import SCORE_SHARE, SEARCHED_RUNS
 from sfumato.jobs.dummies import dummy_table
-from sfumato.jobs.online import answer_online, begin_online, online_domain
 from sfumato.jobs.pipeline import (
     MODELS,
     PrivacyRequest,
@@ -31,13 +30,6 @@ from sfumato.jobs.pipeline import (
     public_class,
 )
 from sfumato.jobs.publishing import FUNCTIONS, grid_table, release_table
-from sfumato.storage.container import (
-    FORMAT,
-    FORMAT_VERSION,
-    HEADER,
-    running_version,
-    write_members,
-)
 from sfumato.storage.models import save
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
@@ -46,9 +38,6 @@ from sfumato.tables.text import PLAIN_TEXT
 __all__ = [
     "ESTIMATORS",
     "KINDS",
-    "ONLINE",
-    "answer_function",
-    "begin_function",
     "checked_task",
     "describe",
     "make_release",
@@ -56,7 +45,6 @@ __all__ = [
     "settings_of",
 ]
 
-ONLINE = "OnlineFunction"  # of no public class: rows stay, points are asked
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators that it may name.
 ESTIMATORS: dict[str, tuple[str, ...]] = {
@@ -66,7 +54,6 @@ ESTIMATORS: dict[str, tuple[str, ...]] = {
     "fabricate": ("Fabricator",),
     "density": (FUNCTIONS["density"],),
     "curve": (FUNCTIONS["curve"],),
-    "function": (ONLINE,),
     "moments": ("PrivateMoments", "PrivatePCA"),
 }
 KINDS = tuple(ESTIMATORS)
@@ -113,12 +100,8 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
     if math.prod(len(values) for values in grid.values()) > MOST_TRIED:
         raise InvalidInputError(f"'grid' must give at most {MOST_TRIED} combinations of values.")
     columns = list(record.get("columns") or [])
-    if columns and kind not in ("density", "curve", "function"):
-        raise InvalidInputError("'columns' are chosen for a density, a curve or a function only.")
-    if kind == "function" and len(columns) != 1:
-        raise InvalidInputError(
-            "A function answers queries about one column: name it in 'columns'."
-        )
+    if columns and kind not in FUNCTIONS:
+        raise InvalidInputError("'columns' are chosen for a density or a curve only.")
     return {
         "kind": kind,
         "estimator": estimator,
@@ -131,8 +114,6 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings_of(estimator: str) -> set[str]:
     """Give the settings of an estimator that an analyst may choose."""
-    if estimator == ONLINE:
-        return {"bandwidth"}
     return set(public_class(estimator)().get_params(deep=False)) - CLOSED
 
 
@@ -183,30 +164,14 @@ def rehearsed(
     write_table(dummy_table(bounds, min(number, REHEARSED_ROWS)), path)
     payer, made = _Rehearsal(), folder / "dummy.sfumato"
     try:
-        _tried(TableFile(path), bounds, dataset, job, payer)
+        _made(TableFile(path), bounds, dataset, job, payer)
     except _WouldChargeError:
-        model = _tried(TableFile(path), bounds, dataset, job, None)
-        if model is not None:
-            save(model, made)
+        save(_made(TableFile(path), bounds, dataset, job, None)[0], made)
         return payer.events
     finally:
         path.unlink(missing_ok=True)
         made.unlink(missing_ok=True)
     raise InvalidInputError(f"A {job['task']['kind']} with these settings charges nothing.")
-
-
-def _tried(
-    source: TableFile,
-    bounds: TableBounds,
-    dataset: Mapping[str, Any],
-    job: Mapping[str, Any],
-    payer: Any,
-) -> Any:
-    """Make what a job makes, and give the model if there is one."""
-    if job["task"]["kind"] != "function":
-        return _made(source, bounds, dataset, job, payer)[0]
-    begin_online(source, bounds, _promise(dataset, job, payer), **_asked_function(job["task"]))
-    return None
 
 
 def make_release(
@@ -251,80 +216,6 @@ def make_release(
         found = model.get_params(deep=False)
         told["chosen"] = {name: found[name] for name in job["task"]["grid"]}
     return told
-
-
-def begin_function(
-    dataset: Mapping[str, Any],
-    job: Mapping[str, Any],
-    table: TableFile,
-    payer: Any,
-    folder: Path,
-    store: str,
-    signing_key: Path | None,
-) -> dict[str, Any]:
-    """Charge for a function that is asked online, and write its guarantee and certificate.
-
-    dataset, job: As the store has them.
-    table: The rows.
-    payer (Payer): Who pays, before anything is drawn.
-    folder: Where to write.
-    store: Where answers will be kept, under the name of the job.
-    signing_key: The key for the certificate.
-    Returns: The record of the release.
-    """
-    bounds = TableBounds.from_record(dataset["bounds"])
-    asked = _asked_function(job["task"])
-    guarantee = begin_online(
-        table, bounds, _promise(dataset, job, payer), store=store, name=job["id"], **asked
-    ).to_dict()
-    (folder / "guarantee.json").write_text(json.dumps(guarantee, indent=1))
-    box = online_domain(bounds, asked["column"])
-    domain = [box.lower, box.upper]
-    files = {"guarantee.json": "the guarantee", "function.sfumato": "what is asked, without values"}
-    _write_function(folder / "function.sfumato", job["id"], asked, guarantee)
-    certificate = _certificate(folder / "function.sfumato", job, payer, signing_key)
-    if certificate is not None:
-        (folder / "certificate.json").write_text(certificate)
-        files["certificate.json"] = "the signed certificate"
-    return {"class": ONLINE, "guarantee": guarantee, "files": files, "domain": domain}
-
-
-def _write_function(
-    path: Path, name: str, asked: Mapping[str, Any], guarantee: Mapping[str, Any]
-) -> None:
-    """Write what a certificate of an online function speaks of: its name, and no value."""
-    header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "sfumato_version": running_version(),
-        "model": {"class": ONLINE, "parameters": {"name": name, **asked, "bounds": None}},
-        "guarantee": guarantee,
-    }
-    with path.open("wb") as file:
-        write_members(file, {HEADER: json.dumps(header, indent=1).encode()})
-
-
-def answer_function(
-    dataset: Mapping[str, Any],
-    release: Mapping[str, Any],
-    table: TableFile,
-    store: str,
-    points: Any,
-) -> list[float]:
-    """Answer points of a function; the answers are stored when this returns.
-
-    dataset, release: As the store has them.
-    table: The rows, the same as when it began.
-    store: Where answers are kept.
-    points (sequence of float): Where it is asked.
-    """
-    bounds = TableBounds.from_record(dataset["bounds"])
-    asked = _asked_function(release["task"])
-    return answer_online(table, bounds, points, store=store, name=release["id"], **asked)
-
-
-def _asked_function(task: Mapping[str, Any]) -> dict[str, Any]:
-    return {"column": task["columns"][0], "bandwidth": task["parameters"].get("bandwidth")}
 
 
 def _promise(dataset: Mapping[str, Any], job: Mapping[str, Any], payer: Any) -> PrivacyRequest:

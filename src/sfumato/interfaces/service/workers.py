@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import hashlib
-import hmac
 import json
 import logging
 import math
@@ -34,7 +32,6 @@ from sfumato.accounting.shared_budget import Payer, SharedBudget
 from sfumato.events import Event
 from sfumato.exceptions import (
     BudgetExceededError,
-    InvalidInputError,
     SfumatoError,
     UnsupportedEventError,
 )
@@ -43,8 +40,6 @@ from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.sources import DATABASE, files_behind, opened_source
 from sfumato.interfaces.service.states import DatasetState, JobState
 from sfumato.interfaces.service.store import ServiceError, Store, now
-from sfumato.jobs.online import require_answers
-from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.stores import place_of
 
@@ -58,8 +53,6 @@ CHARGED_AND_LOST = (
     "The job was charged and ended before its result was stored. Nothing was shown; the charge "
     "stands."
 )
-NO_ANSWER = "The function could not be answered. Its rows have changed or were deleted."
-SEEN = ".rows"  # by which an online function knows its rows again
 UNREADABLE = "The table could not be read. Look at it with 'sfumato describe' on the server."
 
 
@@ -90,9 +83,6 @@ def run_job(settings: Settings, job: Mapping[str, Any]) -> None:
     """
     store = Store(settings.store_address)
     dataset = store.dataset(job["dataset"])
-    if job["task"]["kind"] == "answer":
-        _answer(settings, store, dataset, job)
-        return
     if job["task"]["kind"] in CHORES:
         CHORES[job["task"]["kind"]](settings, store, dataset)
         store.move_job("worker", job["id"], JobState.RELEASED)
@@ -150,52 +140,7 @@ def _record(
     bounds = TableBounds.from_record(dataset["bounds"])
     key = settings.key_of_workers()
     with opened_source(settings, dataset["path"], bounds) as table:
-        if job["task"]["kind"] != "function":
-            return tasks.make_release(dataset, job, table, payer, aside, key)
-        (aside / SEEN).write_text(_fingerprint(settings, table))
-        answers = settings.answers_address
-        return tasks.begin_function(dataset, job, table, payer, aside, answers, key)
-
-
-def _answer(
-    settings: Settings, store: Store, dataset: Mapping[str, Any], job: Mapping[str, Any]
-) -> None:
-    """Answer points of a function; the answers are stored before the job says so."""
-    release = store.release(job["task"]["release"])
-    try:
-        bounds = TableBounds.from_record(dataset["bounds"])
-        with opened_source(settings, dataset["path"], bounds) as table:
-            seen = (settings.releases / release["id"] / SEEN).read_text()
-            if not hmac.compare_digest(seen, _fingerprint(settings, table)):
-                raise InvalidInputError("The rows have changed since the function began.")
-            _require_answers(settings, store, release)
-            points = [point for (point,) in job["task"]["points"]]
-            values = tasks.answer_function(
-                dataset, release, table, settings.answers_address, points
-            )
-    except Exception:  # rows were read: one text
-        store.move_job(
-            "worker", job["id"], JobState.FAILED, reason=NO_ANSWER, shown=_shown(settings)
-        )
-        return
-    store.move_job("worker", job["id"], JobState.RELEASED, shown=_shown(settings), values=values)
-
-
-def _require_answers(settings: Settings, store: Store, release: Mapping[str, Any]) -> None:
-    """Refuse a store of answers that is older than what was told last."""
-    for job in store.jobs(dataset=release["dataset"]):
-        if job["task"].get("release") == release["id"] and "values" in job:
-            require_answers(
-                *(settings.answers_address, release["id"], job["task"]["points"], job["values"])
-            )
-            return
-
-
-def _fingerprint(settings: Settings, table: TableFile) -> str:
-    """Give a keyed digest of the bytes of a table, by which other rows are noticed."""
-    with place_of(table.path)[0].open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    return hmac.new(settings.rows_key(), digest, "sha256").hexdigest()
+        return tasks.make_release(dataset, job, table, payer, aside, key)
 
 
 def _publish(

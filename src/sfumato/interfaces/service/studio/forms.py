@@ -144,7 +144,7 @@ def new_job(form: Mapping[str, str]) -> dict[str, Any]:
         asked["estimator"] = form.get("estimator")
     if kind == "search":
         asked["grid"] = _grid(form.get("grid", ""))
-    if kind in ("density", "curve", "function"):
+    if kind in ("density", "curve"):
         names = form.get("columns", "").split(",")
         asked["columns"] = [name.strip() for name in names if name.strip()]
     if kind == "fabricate" and form.get("rows", "").strip():

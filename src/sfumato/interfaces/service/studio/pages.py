@@ -21,7 +21,7 @@ from sfumato.interfaces.service.access import (
     Person,
 )
 from sfumato.interfaces.service.api import dummy_rows
-from sfumato.interfaces.service.bodies import NewDataset, NewJob, Points
+from sfumato.interfaces.service.bodies import NewDataset, NewJob
 from sfumato.interfaces.service.doors import office_of
 from sfumato.interfaces.service.store import now
 from sfumato.interfaces.service.studio import entrance
@@ -62,7 +62,6 @@ KINDS = {
     "fabricate": "Fabricated rows that behave like the data",
     "density": "A density of some columns",
     "curve": "The mean of curves",
-    "function": "A density of one column, queried point by point",
     "moments": "Means and covariances",
     "search": "A private search: the best of several settings",
 }
@@ -341,31 +340,6 @@ def cancel(who: Spender, identity: str, form: Form, request: Request) -> Respons
 @router.get("/releases/{identity}")
 def release_page(who: Anybody, identity: str, request: Request) -> Response:
     """Show a release: guarantee, pictures, files."""
-    return _release(request, who, identity)
-
-
-@router.post("/releases/{identity}/ask")
-def ask_function(who: Analyst, identity: str, form: Form, request: Request) -> Response:
-    """Query an online function at points, one per line."""
-    lines = [line for line in form.get("points", "").splitlines() if line.strip()]
-    try:
-        points = Points(points=[[float(line)] for line in lines]).points
-        asked = office_of(request).ask(who, identity, points)
-    except (SfumatoError, ValueError) as error:
-        problem = str(error) if isinstance(error, SfumatoError) else "Write a number per line."
-        return _release(request, who, identity, form, problem=problem)
-    return _release(request, who, identity, form, told=asked)
-
-
-def _release(
-    request: Request,
-    who: Person,
-    identity: str,
-    form: Mapping[str, str] | None = None,
-    *,
-    told: Mapping[str, Any] | None = None,
-    problem: str = "",
-) -> Response:
     office = office_of(request)
     found = office.release(who, identity)
     guarantee = Guarantee.from_dict(found["guarantee"])
@@ -379,10 +353,6 @@ def _release(
         facts=facts(guarantee),
         limits=LIMITS,
         pictures=drawn(office.settings.releases / found["id"], found),
-        told=told,
-        answers=(told or {}).get("values"),
-        problem=problem,
-        points=(form or {}).get("points", ""),
     )
 
 
