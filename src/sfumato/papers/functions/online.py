@@ -29,6 +29,8 @@ from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
 from sfumato.tables.bounds import Bounds
 
+__all__ = ["OnlineFunction"]
+
 Array = NDArray[np.float64]
 MAX_ANSWERS = 4096
 CELLS = 2**20  # along each axis; points that nearly meet magnify the rounding error of f
