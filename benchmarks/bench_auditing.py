@@ -28,7 +28,7 @@ from sfumato.auditing import density_difference, empirical_epsilon, reidentifica
 from sfumato.auditing.attack import attack_from_values
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism
-from sfumato.papers.hulls.private import DEFINITIONS, TABLE_5, classifier, least_distances
+from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, least_distances
 
 SEEDS = 10
 SAMPLES = 5000

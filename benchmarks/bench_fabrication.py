@@ -31,7 +31,7 @@ from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.fabrication.fabricator import Fabricator
 from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.papers.data import unit_rows
-from sfumato.papers.hulls.private import DEFINITIONS, PIXELS, TABLE_5, classifier
+from sfumato.papers.kahm.private import DEFINITIONS, PIXELS, TABLE_5, classifier
 
 DELTA = 1e-5
 LOCAL_ROWS = 10_000

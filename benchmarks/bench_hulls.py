@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.recording import best_of, mnist, peak_gib, timed, write
 from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
-from sfumato.papers.hulls.times import LARGEST, TABLE_11
+from sfumato.papers.kahm.times import LARGEST, TABLE_11
 
 SEED = 0
 # Sizes at which the paper prints its seconds (MATLAB, 2.2 GHz laptop), and one that it names.

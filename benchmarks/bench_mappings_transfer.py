@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.recording import RESULTS, mnist, timed, write
 from sfumato import Bounds, PrivateTransferClassifier
-from sfumato.papers.mappings import PrintedTransfer
+from sfumato.papers.cdmma import PrintedTransfer
 
 DELTA = 1e-5
 SEEDS = tuple(range(5))

@@ -20,7 +20,7 @@ from sfumato import Bounds, LinearClassifier, PrivatePCA
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.linear.objective import LinearObjective
 from sfumato.objectives.losses import loss_named
-from sfumato.papers.federated_svm import PrintedDPML
+from sfumato.papers.feddpdr import PrintedDPML
 
 N = 10_000
 LAMBDA = 0.01

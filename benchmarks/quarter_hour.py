@@ -134,7 +134,7 @@ def officer(person: Person) -> None:
 def researcher(person: Person) -> None:
     for line in (
         "sfumato reproduce --list",
-        "sfumato reproduce hulls --figure 8",
+        "sfumato reproduce kahm --figure 8",
         "sfumato reproduce large-margin --table 1 --quick",
         "sfumato demo -o demo.html",
     ):

@@ -8,7 +8,7 @@ import pytest
 from sfumato import Bounds, Fabricator
 from sfumato.auditing import audit, empirical_epsilon
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.papers.hulls import PrintedFabricator
+from sfumato.papers.kahm import PrintedFabricator
 from tests.auditing import broken
 
 

@@ -16,7 +16,7 @@ from sfumato.exceptions import (
 from sfumato.fabrication.fabricator import Fabricator
 from sfumato.fabrication.smoothing import Stop, fabricate_rows
 from sfumato.mechanisms.base import taped
-from sfumato.papers.hulls import PrintedFabricator
+from sfumato.papers.kahm import PrintedFabricator
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test

@@ -25,7 +25,7 @@ from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.mechanisms.base import taped
 from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
-from sfumato.papers.hulls import PrintedAffineHullClassifier
+from sfumato.papers.kahm import PrintedAffineHullClassifier
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test

@@ -15,34 +15,34 @@ from sfumato.papers import PAPERS, Entry, Outcome, Reproduction, Setting, entrie
 from sfumato.papers import reproduce as run_entry
 from tests.interfaces.running import done, in_terminal, plain, refused, run
 
-QUICK = ("reproduce", "hulls", "--figure", "8", "--quick")
+QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")
 
 
 def test_a_quick_run_prints_and_writes(tmp_path: Path) -> None:
     shown = done(*QUICK, "-o", tmp_path / "out")
-    assert "hulls, figure-8: " in shown
+    assert "kahm, figure-8: " in shown
     assert "verdict: quick run, too small to judge" in shown
     assert "holds: " in shown
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        "hulls-figure-8.json",
-        "hulls-figure-8.png",
+        "kahm-figure-8.json",
+        "kahm-figure-8.png",
     }
 
 
 def test_figures_are_plain_lines_in_a_pipe(tmp_path: Path) -> None:
-    shown = done("reproduce", "hulls", "--table", "11", "--quick", "-o", tmp_path)
+    shown = done("reproduce", "kahm", "--table", "11", "--quick", "-o", tmp_path)
     assert "  100 x 100: printed 0.0193, paper " in shown
     assert "─" not in shown
 
 
 def test_progress_is_told_on_standard_error(tmp_path: Path) -> None:
-    result = run("reproduce", "hulls", "--figure", "4", "--quick", "--json", "-o", tmp_path)
-    assert "hulls figure-4: spiral" in result.stderr
+    result = run("reproduce", "kahm", "--figure", "4", "--quick", "--json", "-o", tmp_path)
+    assert "kahm figure-4: spiral" in result.stderr
     (found,) = json.loads(result.stdout)
     assert found["quick"] is True
     assert found["runs"] == 1
     assert "series" not in found
-    assert "series" in json.loads((tmp_path / "hulls-figure-4.json").read_text())
+    assert "series" in json.loads((tmp_path / "kahm-figure-4.json").read_text())
 
 
 def test_runs_are_passed_on(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_figures_of_a_full_run_are_kept(tmp_path: Path) -> None:
     """A quick run is replaced by any other, a full one only if that is asked for."""
     done(*QUICK, "-o", tmp_path)
     done(*QUICK, "-o", tmp_path)
-    kept = tmp_path / "hulls-figure-8.json"
+    kept = tmp_path / "kahm-figure-8.json"
     kept.write_text(kept.read_text().replace('"quick": true', '"quick": false'))
     assert "exists. Choose another name" in refused(*QUICK, "-o", tmp_path)
     assert '"quick": false' in kept.read_text()
@@ -82,12 +82,12 @@ def test_the_list_of_one_paper_as_json() -> None:
 
 
 def test_wrong_names_are_answered_with_what_there_is(tmp_path: Path) -> None:
-    assert "one of hulls, functions" in refused("reproduce", "hull")
-    assert "no table-99 of 'hulls'. There are: table-5" in refused(
-        "reproduce", "hulls", "--table", "99", "-o", tmp_path
+    assert "one of kahm, functions" in refused("reproduce", "hull")
+    assert "no table-99 of 'kahm'. There are: table-5" in refused(
+        "reproduce", "kahm", "--table", "99", "-o", tmp_path
     )
-    assert "It cannot be run: the recordings" in refused("reproduce", "hulls", "--table", "7")
-    assert "not both" in refused("reproduce", "hulls", "--table", "5", "--figure", "4")
+    assert "It cannot be run: the recordings" in refused("reproduce", "kahm", "--table", "7")
+    assert "not both" in refused("reproduce", "kahm", "--table", "5", "--figure", "4")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -109,7 +109,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_on_a_terminal(tmp_path: Path) -> None:
-    shown, code = in_terminal("reproduce", "hulls", "--table", "11", "--quick", "-o", tmp_path)
+    shown, code = in_terminal("reproduce", "kahm", "--table", "11", "--quick", "-o", tmp_path)
     assert code == 0
     assert "paper mode" in plain(shown)
     assert "─" in shown
@@ -129,7 +129,7 @@ def test_the_commands_of_the_page_choose_what_the_page_says(
     chosen: list[tuple[int, bool]] = []
 
     def note(entry: Entry, setting: Setting) -> Reproduction:
-        chosen.append((entry.paper == "hulls", setting.quick))
+        chosen.append((entry.paper == "kahm", setting.quick))
         return run_entry(replace(entry, run=lambda _: Outcome(())), setting)
 
     monkeypatch.setattr(command, "run_entry", note)

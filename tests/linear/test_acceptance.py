@@ -11,7 +11,7 @@ from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.guarantee import Status
 from sfumato.linear.objective import LinearObjective
 from sfumato.objectives.losses import loss_named
-from sfumato.papers.federated_svm import PrintedDPML
+from sfumato.papers.feddpdr import PrintedDPML
 
 N = 10_000
 TASKS = {"even or odd": lambda y: y % 2, "0-4 or 5-9": lambda y: y // 5, "ten": lambda y: y}

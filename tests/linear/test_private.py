@@ -20,7 +20,7 @@ from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism
 from sfumato.objectives.losses import loss_named
-from sfumato.papers.federated_svm.printed import PrintedDPML, printed_budget
+from sfumato.papers.feddpdr.printed import PrintedDPML, printed_budget
 from sfumato.testing import taint_test
 
 BALL = Bounds(norm=1.0, labels=range(10))

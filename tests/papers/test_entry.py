@@ -19,7 +19,7 @@ figures = st.floats(-10, 10)
 
 
 def an_entry(broken: str | None = None) -> Entry:
-    return Entry("hulls", "table-1", "A table", lambda _: Outcome(()), broken)
+    return Entry("kahm", "table-1", "A table", lambda _: Outcome(()), broken)
 
 
 def judged(
@@ -118,7 +118,7 @@ def test_a_figure_that_is_no_number_never_agrees() -> None:
 @pytest.mark.parametrize("name", ["5", "table", "table-", "chart-5", ""])
 def test_an_entry_is_named_like_a_table_or_figure(name: str) -> None:
     with pytest.raises(InvalidInputError, match="table-N or figure-N"):
-        Entry("hulls", name, "A table", lambda _: Outcome(()))
+        Entry("kahm", name, "A table", lambda _: Outcome(()))
 
 
 def test_what_entries_share_is_measured_once() -> None:

@@ -35,16 +35,16 @@ def test_a_kept_run_is_read_as_it_was_written(
 ) -> None:
     rows = (Comparison("a row", 0.9, 0.95, 0.8, 0.1, "higher", "mis"),)
     outcome = Outcome(rows, {"it grows": True}, remarks=("A note.",))
-    entry = Entry("hulls", "table-1", "A table", lambda _: outcome)
+    entry = Entry("kahm", "table-1", "A table", lambda _: outcome)
     file, *_ = keep(reproduce(entry), tmp_path)
-    file.rename(tmp_path / "reproduce_hulls_table-1.json")
+    file.rename(tmp_path / "reproduce_kahm_table-1.json")
     for module in (pages, kept):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     found = pages.result_of(entry)
     assert found.comparisons == rows
     assert found.claims == {"it grows": True}
     assert found.remarks == ("A note.",)
-    assert found.sources == ("reproduce_hulls_table-1",)
+    assert found.sources == ("reproduce_kahm_table-1",)
     assert words.summary([(entry, found)]).count("| reproduced |") == 1
 
 
@@ -65,6 +65,6 @@ def test_a_figure_that_strict_mode_misses_is_marked() -> None:
 
 
 def test_what_only_a_part_was_run_of_says_how_much() -> None:
-    entry = entries_of("hulls")[0]
+    entry = entries_of("kahm")[0]
     found = pages.result_of(entry)
     assert found.covers in words.summary([(entry, found)])

@@ -11,8 +11,8 @@ from sklearn.datasets import load_digits
 from sfumato import Bounds, Ledger
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.guarantee import Status
-from sfumato.papers.mappings import PrintedTransfer
-from sfumato.papers.mappings.digits import known_labels
+from sfumato.papers.cdmma import PrintedTransfer
+from sfumato.papers.cdmma.digits import known_labels
 from sfumato.testing import taint_test
 from sfumato.transfer.target import Rounds, all_errors
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from sfumato.papers import Entry, Setting, data, entries_of, keep, reproduce
-from sfumato.papers.mappings import office
+from sfumato.papers.cdmma import office
 
 # What a table is there to show, where a quick run shows it with overwhelming probability.
 SURE = {
-    ("hulls", "table-5"): ["accuracy grows with epsilon"],
-    ("hulls", "figure-4"): None,
-    ("hulls", "figure-6"): None,
-    ("hulls", "figure-8"): None,
-    ("hulls", "figure-12"): ["accuracy grows with epsilon"],
-    ("hulls", "figure-13"): None,
+    ("kahm", "table-5"): ["accuracy grows with epsilon"],
+    ("kahm", "figure-4"): None,
+    ("kahm", "figure-6"): None,
+    ("kahm", "figure-8"): None,
+    ("kahm", "figure-12"): ["accuracy grows with epsilon"],
+    ("kahm", "figure-13"): None,
     ("functions", "figure-1"): None,
     ("functions", "figure-2"): None,
-    ("mappings", "table-3"): None,
+    ("cdmma", "table-3"): None,
 }
 
 
@@ -34,7 +34,7 @@ def setting() -> Setting:
 
 def grouped(entry: Entry) -> Any:
     """Let one worker run the entries that share measurements."""
-    marks = [pytest.mark.xdist_group("reproduce-hulls")] if entry.paper == "hulls" else []
+    marks = [pytest.mark.xdist_group("reproduce-kahm")] if entry.paper == "kahm" else []
     return pytest.param(entry, marks=marks, id=f"{entry.paper}-{entry.name}")
 
 
@@ -54,7 +54,7 @@ def chosen() -> list[Entry]:
 def fewer_digits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the digits is enough where nothing is claimed of a quick run."""
     entry = request.node.callspec.params["entry"]
-    if entry.paper in ("mappings", "large-margin") and (entry.paper, entry.name) not in SURE:
+    if entry.paper in ("cdmma", "large-margin") and (entry.paper, entry.name) not in SURE:
         whole = data.digits()
         few = data.Split(whole.X[::4], whole.y[::4], whole.X_test[::4], whole.y_test[::4])
         for module in (data, office):

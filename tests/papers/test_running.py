@@ -18,7 +18,7 @@ ROWS = (Comparison("a row", 0.9, 0.91, None, within=0.02), Comparison("another",
 
 
 def an_entry(outcome: Outcome, **about: Any) -> Entry:
-    return Entry("hulls", "table-1", "A table", lambda _: outcome, **about)
+    return Entry("kahm", "table-1", "A table", lambda _: outcome, **about)
 
 
 def test_the_outcome_is_judged_and_timed() -> None:
@@ -36,7 +36,7 @@ def test_the_entry_gets_the_setting() -> None:
         setting.tell("half way")
         return Outcome((Comparison("runs", 1.0, float(setting.runs), None),))
 
-    entry = Entry("hulls", "table-1", "A table", run)
+    entry = Entry("kahm", "table-1", "A table", run)
     found = reproduce(entry, Setting(runs=7, tell=seen.append))
     assert found.outcome.comparisons[0].paper == 7.0
     assert seen == ["half way"]
@@ -54,7 +54,7 @@ def test_the_verdict_stands_for_the_warning_of_a_refuted_guarantee() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        reproduce(Entry("hulls", "table-1", "A table", run, broken="It fails."))
+        reproduce(Entry("kahm", "table-1", "A table", run, broken="It fails."))
 
 
 def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_is_kept_can_be_read_again(tmp_path: Path) -> None:
     outcome = Outcome(ROWS, {"it grows": True}, series, remarks=("A note.",))
     found = reproduce(an_entry(outcome, broken="It fails."))
     files = keep(found, tmp_path / "new" / "folder")
-    assert [file.name for file in files] == ["hulls-table-1.json", "hulls-table-1.png"]
+    assert [file.name for file in files] == ["kahm-table-1.json", "kahm-table-1.png"]
     kept = json.loads(files[0].read_text())
     assert kept["verdict"] == found.verdict
     assert kept["comparisons"][0]["agrees"] is True

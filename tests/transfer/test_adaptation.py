@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.papers.mappings.printed import first_errors
+from sfumato.papers.cdmma.printed import first_errors
 from sfumato.transfer.adaptation import (
     adapted,
     aligned,

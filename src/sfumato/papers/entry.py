@@ -151,7 +151,7 @@ class Entry:
     Parameters
     ----------
     paper : str
-        Short name of the paper: hulls, functions, large-margin, mappings, federated-svm.
+        Short name of the paper: kahm, functions, large-margin, cdmma, feddpdr.
     name : str
         ``"table-5"``, ``"figure-4"``; ``"table-1"`` for an experiment the paper lacks.
     title : str

@@ -62,7 +62,7 @@ def reproduce(
 ) -> None:
     """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
 
-    Example: sfumato reproduce hulls --table 5 --quick
+    Example: sfumato reproduce kahm --table 5 --quick
     """
     with plain_errors():
         if paper is None or listed:

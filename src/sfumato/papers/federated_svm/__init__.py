@@ -1,5 +1,0 @@
-"""Federated support vector machines: DPML as printed, the figures, their verdicts."""
-
-from sfumato.papers.federated_svm.printed import PrintedDPML
-
-__all__ = ["PrintedDPML"]

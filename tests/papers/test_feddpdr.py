@@ -1,0 +1,229 @@
+"""The four linear classifiers: Algorithm 1 written out, claims that can fail, printed seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.decomposition import TruncatedSVD
+
+from sfumato.linear.classifier import LinearClassifier
+from sfumato.papers import Setting
+from sfumato.papers.data import digits, unit_rows
+from sfumato.papers.feddpdr import experiments as federated_svm
+from sfumato.papers.feddpdr import methods as federated_methods
+from sfumato.papers.feddpdr import times as federated_svm_time
+from sfumato.papers.feddpdr.experiments import FIGURES, Point, accuracies, curves, judged
+from sfumato.papers.feddpdr.methods import (
+    METHODS,
+    RAW,
+    STRICT,
+    UNIT,
+    Federation,
+    printed_federation,
+)
+from sfumato.papers.feddpdr.times import PRINTED_SECONDS, table_3
+from sfumato.testing import seeded_noise
+
+QUICK = Setting(quick=True, runs=1)
+# What `reproduce` silences for every entry.
+quietly = pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+
+
+@pytest.fixture(scope="module")
+def parties() -> list[tuple[np.ndarray, np.ndarray]]:
+    split = digits()
+    return [(unit_rows(split.X[i::5]), split.y[i::5] % 2) for i in range(5)]
+
+
+class Given:
+    """Gives the bases or weights of a list, one a fit, and keeps the rows it saw."""
+
+    def __init__(self, answers: list[np.ndarray]) -> None:
+        self.answers = list(answers)
+        self.rows: list[np.ndarray] = []
+        self.epsilon, self.delta = 0.1, 1e-4
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> SimpleNamespace:
+        self.rows.append(X)
+        answer = self.answers.pop(0)
+        return SimpleNamespace(projection_=answer, weights_=answer)
+
+
+def test_algorithm_1_is_the_printed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    sizes = [10, 30]
+    parties = [(generator.normal(size=(n, 4)), np.arange(n) % 2) for n in sizes]
+    bases = [generator.normal(size=(4, 2)) for _ in sizes]
+    weights = [generator.normal(size=(1, 2)) for _ in sizes]
+    second, asked = Given(weights), {}
+
+    def build(**parameters: Any) -> Given:
+        asked.update(parameters)
+        return second
+
+    monkeypatch.setattr(federated_methods, "PrintedDPML", build)
+    rule = printed_federation(parties, Given(bases), raw=False)  # type: ignore[arg-type]
+
+    basis = (0.25 * bases[0] + 0.75 * bases[1]) / 2
+    direction = basis @ (0.25 * weights[0][0] + 0.75 * weights[1][0]) / 2
+    points = generator.normal(size=(50, 4))
+    assert np.array_equal(rule(points), (points @ direction > 0).astype(int))
+    assert second.rows[1] == pytest.approx(parties[1][0] @ basis)
+    assert (asked["epsilon"], asked["bounds"].norm) == (0.05, 1.0)
+
+
+def test_non_priv_is_a_machine_in_principal_components(
+    parties: list[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    (rule,) = Federation(parties, UNIT, 0.1, 10).learn("Non-Priv")
+    X, y = max(parties, key=lambda party: len(party[1]))
+    reduction = TruncatedSVD(10, algorithm="arpack").fit(X)
+    literal = LinearClassifier(loss="huber", regularization=0.01 * len(y), fit_intercept=False).fit(
+        reduction.transform(X), y
+    )
+    test = unit_rows(digits().X_test)
+    assert np.mean(rule(test) == literal.predict(reduction.transform(test))) > 0.995
+
+
+def test_each_party_of_another_size_is_asked(
+    parties: list[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    alike = [(X[:200], y[:200]) for X, y in parties]
+    uneven = [(X[:n], y[:n]) for n, (X, y) in zip((20, 50, 200), parties, strict=False)]
+    assert len(Federation(alike, UNIT, 4.0, 5).learn("DPML")) == 1
+    assert len(Federation(uneven, UNIT, 4.0, 5).learn("DPDR-DPML")) == 3
+    assert len(Federation(uneven, STRICT, 4.0, 5).learn("FedDPDR-DPML")) == 1
+
+
+@quietly
+@pytest.mark.parametrize("way", [RAW, UNIT, STRICT])
+def test_a_large_budget_is_nearly_as_good_as_no_noise(
+    way: str, parties: list[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    split = digits()
+    test = split.X_test if way == RAW else unit_rows(split.X_test)
+    if way == RAW:
+        parties = [(split.X[i::5], split.y[i::5] % 2) for i in range(5)]
+    with seeded_noise(0):
+        federation = Federation(parties, way, 1000.0, 20)
+        for method in ("DPML", "DPDR-DPML", *(["FedDPDR-DPML"] if way == STRICT else [])):
+            (rule, *_) = federation.learn(method)
+            assert np.mean(rule(test) == split.y_test % 2) > 0.8, method
+
+
+@quietly
+def test_ways_and_methods_know_what_they_depend_on() -> None:
+    split = digits()
+    split = replace(split, y=split.y % 2, y_test=split.y_test % 2)
+    known: dict[Any, float] = {}
+    small = [Point(str(k), 4.0, k, (100,) * 5) for k in (5, 10)]
+    first = accuracies(split, small[0], 0, known)
+    n_known = len(known)
+    second = accuracies(split, small[1], 0, known)
+    assert n_known == 12
+    assert len(known) - n_known == 9  # all but DPML, which knows no dimension
+    for way in (RAW, UNIT, STRICT):
+        assert first[way]["DPML"] == second[way]["DPML"]
+
+
+def test_curves_are_means_over_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(split: Any, point: Point, seed: int, known: Any) -> Any:
+        value = [float(point.at) + seed]
+        return {way: dict.fromkeys(METHODS, value) for way in (RAW, UNIT, STRICT)}
+
+    monkeypatch.setattr(federated_svm, "accuracies", found)
+    lines = curves(digits(), [Point("1"), Point("5")], Setting(runs=3))
+    assert lines[STRICT]["DPML"] == [2.0, 6.0]
+
+
+GOOD = {
+    "Non-Priv": [0.80, 0.85, 0.9],
+    "DPML": [0.50, 0.60, 0.7],
+    "DPDR-DPML": [0.70, 0.75, 0.8],
+    "FedDPDR-DPML": [0.78, 0.83, 0.88],
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_the_paper_says_holds_for_curves_that_show_it(name: str) -> None:
+    assert all(judged(name, GOOD).values())
+    assert len(judged(name, GOOD)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "claim"),
+    [
+        ("figure-2", {"DPDR-DPML": [0.7, 0.75, 0.6]}, "accuracy rises with the dimension k"),
+        ("figure-3", {"FedDPDR-DPML": [0.7, 0.83, 0.88]}, "FedDPDR-DPML is close to Non-Priv"),
+        ("figure-3", {"DPML": [0.5, 0.77, 0.7]}, "DPDR-DPML is more accurate than DPML"),
+        ("figure-4", {"DPML": [0.5, 0.4, 0.5]}, "accuracy rises with the number of rows"),
+        ("figure-5", {"DPML": [0.9, 0.6, 0.7]}, "FedDPDR-DPML is more accurate than DPML"),
+    ],
+)
+def test_each_claim_can_fail(name: str, change: dict[str, list[float]], claim: str) -> None:
+    assert judged(name, GOOD | change)[claim] is False
+
+
+def test_points_are_those_of_the_paper() -> None:
+    points = {name: points for name, (_, points) in FIGURES.items()}
+    assert [p.epsilon for p in points["figure-3"]] == [0.01, 0.05, 0.1, 0.5, 1.0, 2.0]
+    assert [p.sizes[0] for p in points["figure-4"]] == [100, 500, 1000, 5000, 10_000]
+    assert [sum(p.sizes) for p in points["figure-5"]] == [3650, 16_600, 24_100]
+    for found in points.values():
+        for point in found:
+            small = point.small()
+            assert sum(small.sizes) <= len(digits().y)
+            assert small.epsilon * 10_000 / 42 == pytest.approx(point.epsilon * 10_000)
+
+
+# Table 3 -----------------------------------------------------------------------------------------
+
+
+def test_printed_seconds() -> None:
+    assert sum(map(sum, PRINTED_SECONDS.values())) == pytest.approx(53_654.04)
+    for plain, alone, reduced, federated in PRINTED_SECONDS.values():
+        assert plain < reduced < federated < alone
+
+
+@pytest.mark.parametrize(("of_dpml", "holds"), [(2.0, True), (0.5, False)])
+def test_the_claim_of_table_3_can_fail(
+    monkeypatch: pytest.MonkeyPatch, of_dpml: float, holds: bool
+) -> None:
+    def seconds(X: Any, y: Any, n_rows: int, method: str, way: str) -> float:
+        return of_dpml if method == "DPML" else 1.0
+
+    monkeypatch.setattr(federated_svm_time, "seconds", seconds)
+    outcome = table_3(QUICK)
+    assert list(outcome.claims.values()) == [holds]
+    assert [row.strict for row in outcome.comparisons] == [None, of_dpml, 1.0, 1.0]
+
+
+def test_a_slower_figure_does_not_count_as_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federated_svm_time, "seconds", lambda *_: 100.0)
+    assert [row.agrees for row in table_3(QUICK).comparisons] == [False, True, True, True]
+
+
+def test_seconds_are_those_of_one_party(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 10.0, 20.0, 30.0])
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    monkeypatch.setattr(Federation, "learn", lambda *_: [])
+    X, y = np.ones((500, 3)), np.arange(500) % 2
+    assert federated_svm_time.seconds(X, y, 100, "FedDPDR-DPML", UNIT) == 2.0
+    assert federated_svm_time.seconds(X, y, 100, "DPML", UNIT) == 10.0
+
+
+# Kept benchmarks ---------------------------------------------------------------------------------
+
+
+def test_a_benchmark_fills_what_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = pytest.importorskip("benchmarks.reproductions.feddpdr")
+    numbers = [{"what": "DPML", "cpu_s": 2.0}, {"what": "DPDR-DPML", "cpu_s": 200.0}]
+    kept = {"machine": {"processor": "one", "cores": 1}, "numbers": numbers}
+    monkeypatch.setattr(fill, "read", lambda _: kept)
+    known = fill.RECORDED["table-3"]()
+    assert [row.agrees for row in known.comparisons] == [True, False]
+    assert list(known.claims.values()) == [False]
