@@ -32,7 +32,8 @@ from tests.test_common import CASES
 
 SECRET = Relation.ADD_OR_REMOVE_ONE
 # One more and one fewer than what a rule divides by: blocks of 8 and 64 rows, branches of 100.
-NUMBERS = [0, 1, 2, 7, 8, 9, 63, 64, 65, 99, 100, 101]
+# Rules by the number of rows have floors, and 10,000 where it is secret: many rows lie beyond.
+NUMBERS = [0, 1, 2, 7, 8, 9, 63, 64, 65, 99, 100, 101, 1_500, 12_000]
 
 
 WIDE = Bounds(lower=-1.0, upper=1.0, labels=[0, 1, 2])
@@ -87,7 +88,7 @@ SECRET_CASES = secret_cases()
 
 def first_rows(data: tuple[Any, np.ndarray, Any], n: int) -> tuple[np.ndarray, Any]:
     _, X, y = data
-    return X[:n], None if y is None else y[:n]
+    return np.resize(X, (n, X.shape[1])), None if y is None else np.resize(y, n)
 
 
 def fitted(data: tuple[Any, np.ndarray, Any], n: int, tape: Tape | None) -> tuple[Any, Any, Any]:

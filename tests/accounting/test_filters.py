@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.optimize import brentq
+from scipy.stats import norm, poisson
 
 from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.distributions import pld_epsilon
@@ -216,3 +217,15 @@ class TestAnyKind:
         rule = PrivacyFilter("gaussian", 3.0, 1e-6)
         assert delta_from_mu(math.sqrt(rule._limit()), 3.0) <= 1e-6 * (1 + 1e-5)
         assert rule.share(Cost(rule._limit())) == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("max_runs", [8, 30])
+def test_a_cut_search_fails_on_both_sides_of_the_inequality(epsilon: float, max_runs: int) -> None:
+    """``P <= e^eps Q + delta`` for the uncut laws, each off by tau: (1 + e^eps) tau in all."""
+    rate = brentq(lambda r: r / -np.expm1(-r) - 5.0, 1e-6, 6.0, xtol=1e-15)
+    tau = poisson.sf(max_runs, rate) / -np.expm1(-rate)
+    event = SelectionEvent(((GaussianEvent(5.0),),), "poisson", 5.0, max_runs=max_runs)
+    cost = PrivacyFilter("renyi", epsilon, 1e-3).cost([event])
+    least = (1 + math.exp(epsilon)) * tau
+    assert least <= float(cost.failure) <= least * (1 + 1e-6) + 1e-10

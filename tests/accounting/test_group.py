@@ -22,6 +22,7 @@ from sfumato.accounting.group import group_event
 from sfumato.events import (
     ApproximateEvent,
     BoundedRangeEvent,
+    EntryEvent,
     Event,
     GaussianEvent,
     LaplaceEvent,
@@ -128,3 +129,39 @@ def test_persons_of_numbers_are_groups_of_all_their_numbers() -> None:
     found = for_persons(replace(entry, record_reading=reading), 3)
     assert found.unit is Unit.PERSON
     assert found.epsilon == group_epsilon([noise], 12, 1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 60])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.01])
+def test_a_group_meets_k_atoms(size: int, delta: float) -> None:
+    """Entries of k records are each published as they are with probability delta."""
+    grouped = group_event(EntryEvent(0.5, delta, 1.0), size)
+    assert isinstance(grouped, EntryEvent)
+    assert -math.expm1(size * math.log1p(-delta)) <= grouped.delta <= size * delta * (1 + 1e-12)
+    assert grouped.epsilon == pytest.approx(0.5 * size)
+    assert grouped.entry_bound == 1.0
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_k_entries_with_atoms_stay_below_the_group_curve(size: int) -> None:
+    """Brute force: entries of 0 against entries of d, each with its own noise or its atom.
+
+    An atom is met on one side only, so it is lost; else losses of k Laplace variables add up.
+    """
+    epsilon, delta = 0.4, 0.02
+    loss = np.linspace(
+        -epsilon, epsilon, 801
+    )  # of one entry: atoms at both ends, a density between
+    weight = np.exp(loss / 2 - epsilon / 2) / 4 * (loss[1] - loss[0])
+    weight[[0, -1]] = np.exp(-epsilon) / 2, 0.5
+    weight *= (1 - delta) / weight.sum()
+    total, losses = weight, loss
+    for _ in range(size - 1):
+        total = np.convolve(total, weight)
+        losses = np.linspace(-epsilon * size, epsilon * size, len(total))
+    for asked in (0.0, 0.3, 0.8, 1.2):
+        over = np.maximum(1 - np.exp(asked - losses), 0.0)
+        truth = 1 - (1 - delta) ** size + float(total @ over)
+        events = [group_event(EntryEvent(epsilon, delta, 1.0), size)]
+        assert pld_delta(flatten(events), asked) >= truth - 1e-3
+        assert group_epsilon([EntryEvent(epsilon, delta, 1.0)], size, 1.5 * delta) == math.inf

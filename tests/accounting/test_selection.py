@@ -307,3 +307,27 @@ def test_large_budgets_are_no_error(epsilon: float) -> None:
     found = SelectionEvent(((GaussianEvent(1 / mu),),), "poisson", 2.0, max_runs=30)
     assert selection_epsilon(found, 1e-3) <= epsilon
     assert selection_delta(found, 1e4) == 1.0
+
+
+@pytest.mark.parametrize("max_runs", [10, 25])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+def test_the_cut_of_the_runs_costs_on_both_sides_of_the_inequality(
+    max_runs: int, epsilon: float
+) -> None:
+    """The law that is drawn is off by tau under both neighbours: (1 + e^eps) tau is added."""
+    event = search(GaussianEvent(4.0), "negative_binomial", 4.0, 1.0)
+    tau = (1 - 1 / 4.0) ** max_runs  # a geometric law of mean 4
+    cut = search(GaussianEvent(4.0), "negative_binomial", 4.0, 1.0, max_runs)
+    least = selection_delta(event, epsilon) + (1 + math.exp(epsilon)) * tau
+    assert selection_delta(cut, epsilon) == pytest.approx(min(1.0, least), rel=1e-6)
+    found = selection_epsilon(cut, delta := 0.2)
+    assert found == math.inf or selection_delta(event, found) + (1 + math.exp(found)) * tau <= delta
+
+
+def test_a_search_is_cut_where_both_sides_cost_a_hundredth_of_delta() -> None:
+    event = search(GaussianEvent(4.0), "negative_binomial", 4.0, 1.0)
+    for epsilon in (0.5, 3.0):
+        cut = with_max_runs(event, 1e-5, epsilon)
+        allowed = 1e-2 * 1e-5 / (1 + math.exp(epsilon))
+        assert 0.75 ** int(cut.max_runs) < allowed
+        assert 0.75 ** (int(cut.max_runs) - 2) >= allowed

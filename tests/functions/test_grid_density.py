@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,30 @@ def test_rows_without_a_number_are_counted_nowhere(
             other = values.copy()
             other[place] = row
             assert np.abs(counts(other) - counts(values)).sum() <= 2
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("way", ["average", "sum"])
+def test_a_person_moves_as_many_cells_as_noise_is_made_for(relation: str, way: str) -> None:
+    """Rounding to the grid moves only cells that can differ: two for each row of a person."""
+    rows = 3
+    bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1], person_rows=rows, per_person=way)
+    model = PrivateDensity(n_cells=8, bounds=bounds, unit="person", relation=relation, delta=1e-5)
+    X = np.tile((np.arange(6) + 0.5) / 8, 10)[:, None]
+    X_near, y, ids = X.copy(), np.zeros(60, dtype=int), np.arange(60) // rows
+    last = slice(-rows, None)
+    X_near[last], y_near = [[0.01], [0.2], [0.9]], y.copy()
+    y_near[last] = 1
+    if relation == "add_or_remove_one":
+        X_near, y_near = X[:-rows], y[:-rows]
+    statistics = []
+    for rows_of, labels in ((X, y), (X_near, y_near)):
+        with warnings.catch_warnings(), taped() as tape:
+            warnings.simplefilter("ignore")
+            model.fit(rows_of, labels, groups=ids[: len(rows_of)])
+        statistics.append(tape.releases[-1])
+    mechanism = statistics[0].mechanism
+    apart = np.abs(statistics[0].statistic - statistics[1].statistic)
+    n_moved = rows if relation == "add_or_remove_one" else 2 * rows
+    assert np.count_nonzero(apart) == n_moved <= mechanism.touched
+    assert apart.sum() == pytest.approx(mechanism.sensitivity, rel=1e-6)

@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.functions.domain import Domain
 from sfumato.functions.sensitivity import (
     feature_sum_sensitivity,
     minimiser_sensitivity,
     sobolev_inner_product,
     sobolev_sensitivity,
 )
+from sfumato.functions.spaces import SobolevSpace
 from sfumato.kernels import GaussianKernel, KernelExpansion
 from sfumato.objectives.certified import minimise
 from sfumato.objectives.score_losses import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss
@@ -210,3 +213,22 @@ def test_widths_must_be_positive() -> None:
         sobolev_sensitivity("replace_one", [])
     with pytest.raises(InvalidInputError, match="widths"):
         sobolev_sensitivity("replace_one", [1.0, -1.0])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("width", [0.5, 2.0, 20.0])
+def test_a_changed_label_moves_two_sums_of_bumps(relation: str, width: float) -> None:
+    """In a narrow box a changed label moves the sums farther than any change of the row."""
+    space = SobolevSpace(np.array([1.0]), Domain(Bounds(lower=0.0, upper=width), 1))
+    first, second = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
+    rows = np.linspace(0, width, 41)[:, None]
+    moved = []
+    for row in rows:
+        here = space.statistic(row[None], first)
+        if relation == "add_or_remove_one":
+            moved.append(np.linalg.norm(here))
+            continue
+        others = [space.statistic(other[None], each) for other in rows for each in (first, second)]
+        moved += [np.linalg.norm(here - there) for there in others]
+    bound = space.sensitivity(relation, 2)
+    assert 0.97 * bound <= max(moved) <= bound * (1 + 1e-9)
