@@ -22,9 +22,9 @@ from sklearn.model_selection import train_test_split
 from benchmarks.recording import timed, write
 from sfumato import Guarantee, Ledger
 from sfumato.accounting import epsilon_spent
-from sfumato.certificates import certificate_of, new_key, signed, verified, written
 from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
 from sfumato.guarantee import Relation
+from sfumato.report.certificate import certificate_of, new_key, signed, verified, written
 
 DELTA, EPOCHS, BATCH, CLIP, SEED = 1e-5, 15, 64, 1.0, 0
 NOISES = (0.8, 1.1, 2.0)

@@ -87,9 +87,7 @@ class Service:
         self.http = httpx.Client(
             timeout=300, trust_env=False
         )  # one for all: a new one reads certificates for long
-        self.settings = Settings(
-            folder / "state", folder / "data", database=database, simulate=False
-        ).prepared()
+        self.settings = Settings(folder / "state", folder / "data", database=database).prepared()
         self.office = Office(self.settings)
         self.office.store.add_person("benchmark", "olga", "officer")
         for place in range(ANALYSTS):

@@ -36,8 +36,6 @@ FLOORS: list[set[str]] = [
     {"mappings"},
     {"transfer"},
     {"search"},
-    {"planning"},
-    {"certificates"},
     {"report"},
     {"testing", "demo", "datasets"},
     {"auditing"},

@@ -1,12 +1,11 @@
 """What makes several releases and wraps them: with these held fixed, nothing else tells the rows.
 
-Searches, pilots, scores and parties call estimators and mechanisms and hand out objects of their
+Searches, scores and parties call estimators and mechanisms and hand out objects of their
 own. Leaks that were planted are at the end, and must be seen.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +25,6 @@ from sfumato import (
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply
 from sfumato.federated.sums import PartySums
-from sfumato.planning import pilot
 from sfumato.sums.records import ArrayRecords
 from sfumato.testing.tables import compare_tables
 
@@ -69,10 +67,6 @@ def scored(relation: str, kind: str) -> Run:
     number = LinearRegression().fit(X, X[:, 0])
     told = {"epsilon": 1.0, "delta": 1e-5, "target_bounds": (-1, 1), "relation": relation}
     return lambda data: (release_score(number, data[0], data[0][:, 0], **told),)
-
-
-def piloted(data: Rows) -> tuple[Any, ...]:
-    return (pilot(*data, bounds=BOUNDS, epsilon=3.0, delta=1e-5, model="gaussian"),)
 
 
 def federated(data: Rows) -> tuple[Any, ...]:
@@ -130,10 +124,6 @@ def test_a_score_is_its_release(relation: str, kind: str) -> None:
     compare_tables(scored(relation, kind), rows(), others(relation)[:2])
 
 
-def test_a_pilot_is_its_releases() -> None:
-    compare_tables(piloted, rows(), others("replace_one"))
-
-
 def test_a_party_says_what_it_has_released(recwarn: Any) -> None:
     compare_tables(federated, rows(), others("add_or_remove_one"))
 
@@ -153,14 +143,6 @@ def test_a_party_that_tells_the_number_of_its_rows_is_caught(
     monkeypatch.setattr(PartySums, "_release", told)
     with pytest.raises(AssertionError, match="is told by"):
         compare_tables(federated, rows(), others("add_or_remove_one"))
-
-
-def test_a_pilot_that_tells_its_exact_score_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    # By name: the package has a function of the name of its module.
-    module = sys.modules["sfumato.planning.pilot"]
-    monkeypatch.setattr(module, "_width", lambda X, _: 3 + int(100 * abs(X[:, 0]).mean()))
-    with pytest.raises(AssertionError, match="is told by"):
-        compare_tables(piloted, rows(), others("replace_one"))
 
 
 def test_a_score_by_the_secret_number_of_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ CHAPTERS = (
     ("transfer", mappings, "Membership mappings and transfer", "From a source with many labels."),
     ("parties", federated, "Several parties", "Sums and models over parties."),
     ("persons", persons, "Several rows per person", "Protecting all rows of a person."),
-    ("planning", spending, "Search and planning", "What a budget gives, before it is spent."),
+    ("search", spending, "Search for settings", "One charge for all settings; runs of others."),
     ("auditing", auditing, "Audits and attacks", "What attacks find, and what they miss."),
     ("engines", engines, "Large tables", "Tables larger than memory, and many workers."),
     ("foundations", foundations, "Noise, moments, reading the code", "What the rest stands on."),

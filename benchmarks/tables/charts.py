@@ -295,18 +295,6 @@ def _latency(numbers: Sequence[Row]) -> list[str]:
     return [against_size("A charge", lines, x="charges before it", y="CPU milliseconds")]
 
 
-def _planning(numbers: Sequence[Row]) -> list[str]:
-    rows = [row for row in numbers if row.get("planned") and row.get("measured")]
-    lines = [
-        Line(model, [(row["measured"], row["planned"]) for row in group], joined=False)
-        for (model,), group in by(rows, "model").items()
-    ]
-    ends = [row["measured"] for row in rows]
-    level = Line("as measured", [(v, v) for v in (min(ends), max(ends))], dashed=True)
-    story = "Planned against measured accuracy; on the dashed line the plan was right."
-    return [chart("Planned and measured", story, [*lines, level], x="measured", y="planned")]
-
-
 CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "peers": _peers,
     "densities": _densities,
@@ -333,7 +321,6 @@ CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "linear_growth": _linear_growth,
     "functions_rate": _rate,
     "faults_latency": _latency,
-    "planning": _planning,
 }
 
 

@@ -19,12 +19,12 @@ from flwr.app import Message
 from sklearn.base import clone
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivatePCA, load
-from sfumato.certificates import new_key
 from sfumato.exceptions import FederationError
 from sfumato.federated import SumsTask, spread
 from sfumato.federated.flower.adapter import client_app, request_in, server_app
 from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.simulation import run_configuration
+from sfumato.report.certificate import new_key
 from sfumato.sums import Records
 from tests.federated.cluster import NODES, Cluster
 from tests.federated.federations import write_party

@@ -1,7 +1,17 @@
-"""The report: what was promised and what was achieved, as JSON, Markdown and one HTML page."""
+"""What was promised and what was achieved, for people who must answer for it.
 
-from sfumato.report.officer import Office
-from sfumato.report.parts import Audit, LedgerExtract, Marginal
-from sfumato.report.report import Report, Result
+`plan` says what a budget means before anything is spent, `Report` what was released and what is
+left of it, as JSON and one HTML page, and `certificate` signs what a file promises.
+"""
 
-__all__ = ["Audit", "LedgerExtract", "Marginal", "Office", "Report", "Result"]
+from sfumato.report.certificate import CertificateError as CertificateError
+from sfumato.report.officer import Office as Office
+from sfumato.report.parts import Audit as Audit
+from sfumato.report.parts import LedgerExtract as LedgerExtract
+from sfumato.report.parts import Marginal as Marginal
+from sfumato.report.plan import Plan as Plan
+from sfumato.report.plan import epsilon_needed as epsilon_needed
+from sfumato.report.plan import plan as plan
+from sfumato.report.plan import rows_needed as rows_needed
+from sfumato.report.report import Report as Report
+from sfumato.report.report import Result as Result

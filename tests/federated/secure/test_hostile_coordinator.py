@@ -284,7 +284,7 @@ def test_decisions_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_key_is_read_from_its_file(tmp_path: Path) -> None:
-    from sfumato.certificates import new_key
+    from sfumato.report.certificate import new_key
 
     public = new_key(tmp_path / "key.pem")
     assert Identity.read(tmp_path / "key.pem").public == public

@@ -47,7 +47,7 @@ class House:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         if not (folder / "data" / TABLE).exists():
             write_table(folder / "data" / TABLE)
-        usual = {"memory": 16384, "requests_per_second": 1e6, "simulate": False}
+        usual = {"memory": 16384, "requests_per_second": 1e6}
         self.settings = Settings(folder / "state", folder / "data", **{**usual, **settings})
         self.app = create_app(self.settings)
         self.office = self.app.state.office

@@ -13,12 +13,12 @@ import pytest
 
 from sfumato import Ledger
 from sfumato.accounting.shared_budget import SharedBudget
-from sfumato.certificates import verified
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee
 from sfumato.interfaces.service import tasks, workers
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.tasks import checked_task
+from sfumato.report.certificate import verified
 from tests.interfaces.service.house import TABLE, House
 
 

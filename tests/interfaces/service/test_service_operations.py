@@ -15,9 +15,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sfumato.certificates import CertificateError, verified
 from sfumato.interfaces.cli.main import app
 from sfumato.interfaces.service.store import ServiceError, Store
+from sfumato.report.certificate import CertificateError, verified
 from tests.interfaces.service.house import House
 from tests.interfaces.service.test_service_studio import Browser
 

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.certificates import verified
+from sfumato.report.certificate import verified
 from tests.interfaces.service.house import API, TABLE, write_table
 
 pytestmark = pytest.mark.servers

@@ -57,7 +57,7 @@ class Identity:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Identity:
-        """Read the key from a PEM file, as `sfumato.certificates.new_key` writes it.
+        """Read the key from a PEM file, as `sfumato.report.certificate.new_key` writes it.
 
         Parameters
         ----------

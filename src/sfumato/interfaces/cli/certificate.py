@@ -7,21 +7,20 @@ from typing import Annotated
 
 import typer
 
-from sfumato.certificates import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.interfaces.cli import options
+from sfumato.interfaces.cli.console import print_lines, printed_json, ready_to_write
+from sfumato.interfaces.cli.exit_codes import REFUSED, leave, plain_errors
+from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
     embed,
     embedded_in,
     new_key,
-    registry_yaml,
     signed,
     verified,
     written,
 )
-from sfumato.exceptions import InvalidInputError
-from sfumato.interfaces.cli import options
-from sfumato.interfaces.cli.console import print_lines, printed_json, ready_to_write
-from sfumato.interfaces.cli.exit_codes import REFUSED, leave, plain_errors
 from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["certificate", "verify"]
@@ -52,11 +51,6 @@ def certificate(
     data_key: Annotated[
         Path | None, typer.Option(help="The owner's secret, 32 bytes or more.")
     ] = None,
-    registry: Annotated[
-        Path | None, typer.Option(help="Also write a draft for OpenDP's registry (.yaml).")
-    ] = None,
-    curator: Annotated[str, typer.Option(help="Who publishes, for --registry.")] = "Not stated",
-    region: Annotated[str, typer.Option(help="Where data are from.")] = "Not stated",
     as_json: options.Json = False,
 ) -> None:
     """Sign what a model or a fabricated table guarantees, for others to check.
@@ -66,9 +60,8 @@ def certificate(
     with plain_errors():
         if output is None and not inside:
             raise InvalidInputError("Give '--output', or '--embed' to put it into the file.")
-        for path, suffixes in ((output, (".json",)), (registry, (".yaml", ".yml"))):
-            if path is not None:
-                ready_to_write(path, *suffixes)
+        if output is not None:
+            ready_to_write(output, ".json")
         if make_key:
             new_key(key)
         budget = None if ledger is None else options.payer(ledger, dataset)
@@ -82,12 +75,6 @@ def certificate(
                 out.write(written(found).encode())
         if inside:
             embed(written(found), file)
-        if registry is not None:
-            text = registry_yaml(
-                found, name=file.stem, curator=curator, region=region, author=by or curator
-            )
-            with atomic_write(registry) as out:
-                out.write(text.encode())
     if as_json:
         printed_json(found)
     else:

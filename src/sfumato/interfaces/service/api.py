@@ -182,16 +182,10 @@ def plan(
 ) -> Record:
     """What a request would cost and leave; nothing is read or charged.
 
-    Gives whether it `fits`, whether it `needs_approval`, what total and quota are `after` it, and
-    the `expected_accuracy` of a classifier, simulated from public facts, where there is one. Of a
-    search it is that of one run, which has `epsilon_of_a_run` for itself.
+    Gives whether it `fits`, whether it `needs_approval`, and what total and quota are `after` it.
+    One run of a search has `epsilon_of_a_run` for its model.
     """
-    planned = office_of(request).plan(who, name, epsilon, delta, kind)
-    of_a_run = planned["epsilon_of_a_run"]
-    return {
-        **planned,
-        "expected_accuracy": office_of(request).expected_accuracy(who, name, of_a_run),
-    }
+    return office_of(request).plan(who, name, epsilon, delta, kind)
 
 
 @router.post("/datasets/{name}/jobs", tags=["jobs"], status_code=202)

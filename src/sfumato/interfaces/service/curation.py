@@ -182,8 +182,6 @@ def open_dataset(
         action="open",
         state=DatasetState.OPEN,
     )
-    if office.settings.simulate and found.get("n_rows") and bounds.target is not None:
-        office.queue(who, name, {"kind": "simulate"}, "to simulate accuracies", 0.0, 0.0)
     return office.dataset(who, name)
 
 

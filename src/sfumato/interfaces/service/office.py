@@ -18,7 +18,6 @@ import numpy as np
 from sfumato.accounting.filters import Cost
 from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.shared_budget import Holding, SharedBudget
-from sfumato.certificates import new_key, signed
 from sfumato.events import Event
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -33,6 +32,7 @@ from sfumato.interfaces.service.states import ENDED, DatasetState, JobState
 from sfumato.interfaces.service.store import NotFoundError, Store, now
 from sfumato.interfaces.service.tasks import checked_task
 from sfumato.jobs.dummies import dummy_table
+from sfumato.report.certificate import new_key, signed
 from sfumato.storage.models import load
 from sfumato.tables.schema import TableBounds
 
@@ -181,18 +181,6 @@ class Office:
         before = [total, *(one for one in others if one.holder == who.name)]
         after = [replace(one, cost=one.cost.plus(one.filter.cost([event]))) for one in before]
         return delta, event, list(zip(before, after, strict=True))
-
-    def expected_accuracy(self, who: Person, name: str, epsilon: float) -> dict[str, float] | None:
-        """Give the accuracy to expect at an epsilon, between those that were simulated."""
-        expected = self._open(who, name).get("expected")
-        if not expected or epsilon <= 0:
-            return None
-        at = np.log([one["epsilon"] for one in expected])
-        keys = ("accuracy", "low", "high", "without", "majority")
-        return {
-            key: float(np.interp(np.log(epsilon), at, [one[key] for one in expected]))
-            for key in keys
-        }
 
     # Jobs -----------------------------------------------------------------------------------------
 

@@ -1,33 +1,26 @@
-"""What a request will cost and give, from public numbers alone: nothing here reads a row."""
+"""What a request will cost, from public numbers alone: nothing here reads a row."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sfumato.accounting.filters import PrivacyFilter
 from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.accounting.selection import selection_mu, with_max_runs
 from sfumato.events import Event, GaussianEvent, PureEvent, SelectionEvent
-from sfumato.planning import plan
-from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.schema import TableBounds
 
 __all__ = [
     "SCORE_SHARE",
     "SEARCHED_RUNS",
     "epsilon_of_a_run",
     "planned_event",
-    "simulated",
     "usual_delta",
 ]
 
 SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody sees how many count
 SCORE_SHARE = 0.1  # of a run, for its score
 LEAST_DELTA = 1e-11
-SIMULATED = (0.1, 0.5, 2.0, 8.0)  # epsilons; others lie between
 
 
 def usual_delta(kind: str, total: PrivacyFilter) -> float:
@@ -68,29 +61,3 @@ def epsilon_of_a_run(search: Event, delta: float) -> float:
     (run,) = search.options[0]
     assert isinstance(run, GaussianEvent)  # noqa: S101 - see above
     return epsilon_from_mu(math.sqrt(1 - SCORE_SHARE) / run.noise_multiplier, delta or LEAST_DELTA)
-
-
-def simulated(dataset: Mapping[str, Any]) -> list[dict[str, float]]:
-    """Simulate what accuracy budgets give, from the shape of a data set alone.
-
-    dataset: As the store has it; with labels, and a public number of rows.
-    Returns: Accuracies at a few epsilons; empty where there is no classification.
-    """
-    bounds = TableBounds.from_record(dataset["bounds"])
-    labels = None if bounds.target is None else bounds.target.labels
-    if not isinstance(labels, tuple | list) or not dataset.get("n_rows"):
-        return []
-    found = []
-    for epsilon in SIMULATED:
-        made = plan(
-            max(2, min(dataset["n_rows"], 20_000)),
-            TableEncoder(bounds).width,
-            epsilon=epsilon,
-            delta=1e-6,
-            n_classes=len(labels),
-        )
-        best = max(made.models, key=lambda one: one.accuracy)
-        figures = {"accuracy": best.accuracy, "low": best.interval[0], "high": best.interval[1]}
-        figures |= {"without": made.without_privacy, "majority": made.majority}
-        found.append({"epsilon": epsilon, **{key: float(v) for key, v in figures.items()}})
-    return found

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sfumato.certificates import new_key
 from sfumato.exceptions import InvalidInputError
+from sfumato.report.certificate import new_key
 
 __all__ = ["Settings", "forbid_reading"]
 
@@ -30,8 +30,6 @@ class Settings:
         0 shows them when they are stored.
     requests_per_second: Requests per person, on average.
     secure_cookies: Whether pages are reached by HTTPS only.
-    simulate: Whether expected accuracies are simulated, from public numbers, when a data set is
-        opened.
     sign_on: TOML file of a provider of accounts (OpenID Connect).
     databases: TOML file of databases whose tables may be registered: a name and a URL each. Workers
         read it; nobody names an address over HTTP.
@@ -46,7 +44,6 @@ class Settings:
     show_every: int = 0
     requests_per_second: float = 50.0
     secure_cookies: bool = False
-    simulate: bool = True
     sign_on: str | None = None
     databases: str | None = None
 

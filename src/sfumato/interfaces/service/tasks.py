@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.certificates import CertificateError, certificate_of, signed, written
 from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.interfaces.service.plans import SCORE_SHARE, SEARCHED_RUNS
@@ -30,6 +29,7 @@ from sfumato.jobs.pipeline import (
     public_class,
 )
 from sfumato.jobs.publishing import FUNCTIONS, grid_table, release_table
+from sfumato.report.certificate import CertificateError, certificate_of, signed, written
 from sfumato.storage.models import save
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds

@@ -35,7 +35,7 @@ from sfumato.exceptions import (
     SfumatoError,
     UnsupportedEventError,
 )
-from sfumato.interfaces.service import plans, tasks
+from sfumato.interfaces.service import tasks
 from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.sources import DATABASE, files_behind, opened_source
 from sfumato.interfaces.service.states import DatasetState, JobState
@@ -214,14 +214,8 @@ def _shares_files(settings: Settings, path: Path, source: str) -> bool:
     return path == other or path in other.parents or other in path.parents
 
 
-def _simulate(settings: Settings, store: Store, dataset: Mapping[str, Any]) -> None:  # noqa: ARG001
-    """Store what accuracies to expect; no row is read."""
-    expected = plans.simulated(dataset)
-    store.change_dataset("worker", dataset["name"], {"expected": expected}, action="simulate")
-
-
 # What is done without a charge, and without a result of its own.
-CHORES = {"describe": _describe, "delete": _delete, "simulate": _simulate}
+CHORES = {"describe": _describe, "delete": _delete}
 
 
 def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:

@@ -285,10 +285,9 @@ def cost(
     try:
         value = _number("epsilon", {"epsilon": epsilon})
         planned = office.plan(who, name, value, None, kind)
-        expected = office.expected_accuracy(who, name, planned["epsilon_of_a_run"])
     except SfumatoError as error:
         return page(request, "cost.html", who, problem=str(error))
-    return page(request, "cost.html", who, plan=planned, accuracy=expected, kind=kind)
+    return page(request, "cost.html", who, plan=planned, kind=kind)
 
 
 @router.post("/datasets/{name}/ask")

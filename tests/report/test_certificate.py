@@ -15,29 +15,30 @@ import jsonschema
 import numpy as np
 import pyarrow as pa
 import pytest
-import yaml
 
+import sfumato
 from sfumato import Bounds, Guarantee, Ledger, PrivateMoments, load, save
 from sfumato.accounting import delta_from_mu, epsilon_spent, mu_from_budget
-from sfumato.certificates import (
+from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.report.certificate import (
     CertificateError,
     certificate_of,
     embed,
     embedded_in,
     new_key,
-    registry_yaml,
     signed,
     verified,
     written,
 )
-from sfumato.certificates.signing import schema
-from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
-from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
 from sfumato.tables.files import TableFile, write_table
 from tests.interfaces.running import done, run
 
 ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads(
+    (Path(sfumato.__file__).parent / "report" / "certificate-schema-1.json").read_text()
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,8 @@ def test_the_content_is_true_and_keeps_the_published_schema(folder: Path) -> Non
     key = b"k" * 32
     found = content(folder, data=folder / "key.pem.pub", data_key=key)
     certificate = signed(found, folder / "key.pem")
-    jsonschema.validate(certificate, schema())
-    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(certificate, SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert (found["epsilon"], found["delta"], found["unit"]) == (1.0, 1e-5, "record")
     assert (found["purpose"], found["by"]) == ("mean of measurements", "Ada")
     assert found["bounds"]["bounds"]["norm"] == 1.0
@@ -74,7 +75,7 @@ def test_the_content_is_true_and_keeps_the_published_schema(folder: Path) -> Non
         assert point["delta"] <= delta_from_mu(mu, point["epsilon"]) * (1 + 1e-3) + 1e-15
     for wrong in ({"epsilon": [1]}, {"surprise": 1}, {"format_version": 2}, {"status": "fine"}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({**certificate, **wrong}, schema())
+            jsonschema.validate({**certificate, **wrong}, SCHEMA)
 
 
 def test_a_fingerprint_of_data_needs_a_key(folder: Path) -> None:
@@ -177,77 +178,6 @@ def test_it_travels_with_a_table(folder: Path, tmp_path: Path, suffix: str) -> N
         verified(embedded_in(path) or "", file=path)
 
 
-# What opendp/deployments-registry-data asks for, in our words: sections, their keys, their words.
-SECTIONS = {
-    "basic": {"name", "data_curators", "intended_use", "data_product_type", "data_product_region"}
-    | {"description", "publication_date", "data_product_sector"},
-    "dp_variant": {"variant_name", "data_domain", "unprotected_quantities"},
-    "privacy_loss": {"privacy_unit", "privacy_unit_details", "privacy_parameters"}
-    | {"privacy_parameters_details"},
-    "deployment_model": {"model_name", "release_type", "release_type_details", "data_source_type"}
-    | {"access_type"},
-    "accounting": {"post_processing", "composition"},
-    "implementation": {"preprocessing_and_hyperparameter_tuning", "mechanisms", "justification"},
-    "administrative": {"registry_authors", "notes"},
-}
-
-
-def test_the_registry_gets_its_sections(folder: Path) -> None:
-    text = registry_yaml(
-        signed(content(folder), folder / "key.pem"),
-        name='Means: "all" #1',
-        curator="Clinic",
-        region="EU",
-        author="Ada",
-        sector="Healthcare",
-    )
-    record = yaml.safe_load(text)
-    assert set(record) == {"url_slug", "status", "tier", "deployment"}
-    assert (record["status"], record["tier"]) == ("Draft", 3)
-    deployment = record["deployment"]
-    assert {name: set(part) for name, part in deployment.items()} == SECTIONS
-    assert deployment["basic"]["name"] == 'Means: "all" #1'
-    assert isinstance(deployment["basic"]["publication_date"], str)
-    assert deployment["dp_variant"]["variant_name"] == "Approximate DP"
-    assert deployment["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-5}
-    with pytest.raises(InvalidInputError, match="sector"):
-        registry_yaml({}, name="a", curator="b", region="c", author="d", sector="Space")
-
-
-def test_the_registry_gets_what_its_schema_asks(folder: Path, tmp_path: Path) -> None:
-    """Their schema as of July 2026, without its descriptions; their site wants its order too."""
-    asked = json.loads((Path(__file__).parent / "deployments-schema.json").read_text())
-    checker = jsonschema.Draft7Validator(
-        asked, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER
-    )
-    budget, guarantee = foreign(folder)
-    (tmp_path / "net.pt").write_bytes(b"weights")
-    other = certificate_of(tmp_path / "net.pt", budget=budget, guarantee=guarantee)
-    for found in (content(folder), other):
-        text = registry_yaml(
-            signed(found, folder / "key.pem"), name="x", curator="y", region="EU", author="z"
-        )
-        record = yaml.safe_load(text)
-        assert not [error.message for error in checker.iter_errors(record)]
-        assert _names(record) == [name for name in _names(asked) if name in _names(record)]
-        assert "|" not in text
-        assert ">" not in text
-    record["deployment"]["basic"]["publication_date"] = "1/1/2026"
-    record["tier"] = 4
-    assert len(list(checker.iter_errors(record))) == 2
-
-
-def _names(record: dict[str, Any], place: str = "") -> list[str]:
-    """List the places of a record, or of a schema, in their order."""
-    inside = record.get("properties", record) if "type" in record else record
-    found = []
-    for name, each in inside.items():
-        found.append(f"{place}/{name}")
-        if isinstance(each, dict):
-            found += _names(each, f"{place}/{name}")
-    return found
-
-
 def foreign(folder: Path) -> tuple[Any, Guarantee]:
     """Charge a run of another program."""
     event = RepeatedEvent(SubsampledGaussianEvent(2.0, 0.01), 100)
@@ -268,7 +198,7 @@ def test_a_file_of_another_program_is_certified_on_a_condition(
     file = tmp_path / "net.pt"
     file.write_bytes(b"weights")
     found = signed(certificate_of(file, budget=budget, guarantee=guarantee), folder / "key.pem")
-    jsonschema.validate(found, schema())
+    jsonschema.validate(found, SCHEMA)
     assert (found["status"], found["subject"]["kind"]) == ("conditional", "file")
     assert "drew their noise" in found["conditions"][0]
     assert verified(written(found), file=file) == found
@@ -309,13 +239,12 @@ def test_anybody_can_check_it_in_ten_lines(folder: Path, tmp_path: Path) -> None
 def test_the_commands(folder: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "model.sfumato", tmp_path / "certificate.json"
     path.write_bytes((folder / "model.sfumato").read_bytes())
-    words = ("--ledger", folder / "budget.db", "--registry", tmp_path / "r.yaml")
+    words = ("--ledger", folder / "budget.db")
     keys = ("--key", tmp_path / "k.pem", "--new-key")
     done("certificate", path, *keys, "-o", out, "--embed", *words)
     trusted = ("--key", tmp_path / "k.pem.pub")
     assert "signature holds" in done("verify", out, "--of", path, *trusted)
     assert "Ada" in done("verify", path, *trusted)
-    assert yaml.safe_load((tmp_path / "r.yaml").read_text())["tier"] == 3
     out.write_bytes(out.read_bytes().replace(b"patients", b"patience"))
     result = run("verify", out)
     assert result.exit_code == 3

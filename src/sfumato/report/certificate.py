@@ -1,0 +1,541 @@
+"""Certificates: what a file promises, signed, so that others can check it without Sfumato.
+
+A certificate is one canonical text, JSON with sorted keys, no spaces and ASCII only; its Ed25519
+signature covers all of it but itself. A certificate in any other text is refused, even where it
+reads the same, so that every change of a byte is seen. The package `cryptography` does the
+mathematics: install ``sfumato[certificate]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from sfumato.accounting.composition import epsilon_spent, explained_by_events
+from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.accounting.distributions import pld_curve, unnamed
+from sfumato.accounting.gaussian import delta_from_mu
+from sfumato.events import GaussianEvent, flatten
+from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.guarantee import Guarantee
+from sfumato.storage.atomic_file import atomic_write
+from sfumato.storage.container import CERTIFICATE, opened, running_version, write_members
+from sfumato.tables.files import FORMATS, TableFile, write_table
+from sfumato.tables.notes import metadata_beside, note_of, read_note
+
+FORMAT = "sfumato-certificate"
+FORMAT_VERSION = 1
+CURVE_POINTS = 13
+SHORTEST_KEY = 32
+OTHERS = "of another program"
+FOREIGN = (
+    "the program that made the file released what the events say, and drew their noise rightly"
+)
+
+ALGORITHM = "Ed25519"
+KEY = "certificate"  # in the metadata of a table
+INSIDE = (".parquet", ".feather", ".arrow")
+
+
+class CertificateError(SfumatoError):
+    """A certificate was changed, is not signed by the key given, or speaks of another file."""
+
+
+# What it says ------------------------------------------------------------------------------------
+
+
+def certificate_of(
+    file: str | os.PathLike[str],
+    *,
+    budget: DatasetBudget | None = None,
+    purpose: str | None = None,
+    by: str | None = None,
+    data: str | os.PathLike[str] | None = None,
+    data_key: bytes | None = None,
+    guarantee: Guarantee | None = None,
+) -> dict[str, Any]:
+    """Gather the content of a certificate; it is not signed yet.
+
+    Parameters
+    ----------
+    file : path-like
+        A model, or a fabricated table.
+    budget : DatasetBudget, optional
+        The budget that paid; its head and figures are part of the certificate.
+    purpose, by : str, optional
+        What the file is for and who asked; by default as in the last charge of the budget that
+        holds the events of the file.
+    data : path-like, optional
+        The file of records, for a fingerprint under `data_key`.
+    data_key : bytes, optional
+        The owner's secret, 32 bytes at least. A fingerprint without a key would tell neighbours
+        apart and is not offered.
+    guarantee : Guarantee, optional
+        For a file of another program: its promise, whose events a charge of `budget` paid for. The
+        certificate then holds only if that program drew the noise as charged.
+
+    Returns
+    -------
+    dict
+        Plain JSON values, for `signed`.
+    """
+    by_another_program = guarantee is not None
+    if guarantee is None:
+        promise = promise_in(file)
+        guarantee = Guarantee.from_dict(promise["guarantee"])
+    else:
+        promise, guarantee = _foreign(file, budget, guarantee)
+    ledger, charge = _ledger(budget, guarantee)
+    plain = guarantee.to_dict()
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "issued": datetime.now(UTC).isoformat(timespec="seconds"),
+        "subject": {
+            **subject_of(file, by_another_program=by_another_program),
+            "class": promise["class"],
+        },
+        **{name: plain[name] for name in ("unit", "relation", "status", "epsilon", "delta")},
+        "statement": plain["sentence"],
+        "attacker": guarantee.attacker.to_dict(),
+        "loss_curve": _curve(guarantee),
+        "events": plain["events"],
+        "public": plain["public"],
+        "bounds": promise["bounds"],
+        "conditions": plain["conditions"],
+        "entry_bound": plain["entry_bound"],
+        "software": {
+            "name": "sfumato",
+            "version": running_version(),
+            "code_sha256": code_fingerprint(),
+        },
+        "data": None if data is None else data_fingerprint(data, data_key),
+        "ledger": ledger,
+        "purpose": purpose or charge.get("purpose"),
+        "by": by or charge.get("by"),
+    }
+
+
+def _foreign(
+    file: str | os.PathLike[str], budget: DatasetBudget | None, guarantee: Guarantee
+) -> tuple[dict[str, Any], Guarantee]:
+    """Return the promise of a file that Sfumato did not make: conditional, and paid for."""
+    if not Path(file).is_file():
+        raise InvalidInputError(f"There is no file '{file}'.")
+    if budget is None:
+        raise InvalidInputError("'budget' is needed with 'guarantee': the ledger that paid for it.")
+    spent = epsilon_spent(guarantee.events, guarantee.delta, guarantee.relation)
+    if guarantee.epsilon is None or guarantee.epsilon < spent * (1 - 1e-9):
+        raise InvalidInputError(
+            f"'guarantee' promises epsilon {guarantee.epsilon}, and its events cost {spent:.6g} at "
+            f"delta {guarantee.delta:g}."
+        )
+    return {"class": OTHERS, "bounds": None}, guarantee.only_if(FOREIGN)
+
+
+def _ledger(
+    budget: DatasetBudget | None, guarantee: Guarantee
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return what the ledger says now, and the charge that paid for these events."""
+    if budget is None:
+        return None, {}
+    paid = [each for each in budget.history() if flatten(each.events) == flatten(guarantee.events)]
+    if not paid:
+        raise InvalidInputError(
+            f"The budget of '{budget.name}' has no charge for the releases of this file. Give the "
+            "ledger that paid for it, or none."
+        )
+    statement, last = budget.statement(), paid[-1]
+    return {
+        "dataset": budget.name,
+        "budget_epsilon": statement.budget.epsilon,
+        "budget_delta": statement.budget.delta,
+        "spent": statement.spent,
+        "charges": statement.charges,
+        "head": statement.head,
+        "charged_at": last.time,
+        "charge_hash": last.hash,
+    }, {"purpose": last.purpose, "by": last.by}
+
+
+def _curve(guarantee: Guarantee) -> list[dict[str, float]]:
+    """Return points of delta against epsilon, none below the truth; none where nothing is known."""
+    if guarantee.epsilon is None or not math.isfinite(guarantee.epsilon):
+        return []
+    stated = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
+    if not explained_by_events(guarantee):
+        return [stated]
+    counts = unnamed(flatten(guarantee.events))
+    curve: Callable[[float], float]
+    if all(isinstance(event, GaussianEvent) for event in counts):
+        squares = math.fsum(n / e.noise_multiplier**2 for e, n in counts.items())  # type: ignore[attr-defined]
+        curve = partial(delta_from_mu, math.sqrt(squares) * (1 + 1e-12))
+    else:
+        curve = pld_curve(counts)
+    steps = [2 * guarantee.epsilon * i / (CURVE_POINTS - 1) for i in range(CURVE_POINTS)]
+    points = [{"epsilon": each, "delta": float(curve(each))} for each in steps]
+    return sorted([*points, stated], key=lambda point: point["epsilon"])
+
+
+@cache
+def code_fingerprint() -> str:
+    """Hash the source of the package that runs: every Python file, its place and its bytes."""
+    root, found = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root).as_posix()}\n".encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[str, str]:
+    """Return the HMAC of a file of records under the owner's key.
+
+    data: The file.
+    key: The secret.
+    Returns: The algorithm and the value.
+    """
+    if key is None or len(key) < SHORTEST_KEY:
+        raise InvalidInputError(
+            f"'data_key' must be a secret of at least {SHORTEST_KEY} bytes: a fingerprint without "
+            "one tells anybody who guesses a record whether the guess is right."
+        )
+    value = hmac.new(key, Path(data).read_bytes(), hashlib.sha256).hexdigest()
+    return {"algorithm": "HMAC-SHA256", "value": value}
+
+
+# Signing and checking -----------------------------------------------------------------------------
+
+
+def new_key(path: str | os.PathLike[str]) -> str:
+    """Make a key for signatures: the secret in one file, the public part beside it.
+
+    Parameters
+    ----------
+    path : path-like
+        The file of the secret key, which must not exist; the public key goes to ``path + ".pub"``.
+
+    Returns
+    -------
+    str
+        The public key, as certificates name it.
+    """
+    ed25519, serialization = _library()
+    secret = ed25519.Ed25519PrivateKey.generate()
+    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    public: str = secret.public_key().public_bytes(*raw).hex()
+    pem = secret.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    try:
+        place = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InvalidInputError(
+            f"There is a file '{path}' already; a key is never replaced."
+        ) from None
+    with os.fdopen(place, "wb") as file:
+        file.write(pem)
+    Path(f"{path}.pub").write_text(public + "\n")
+    return public
+
+
+def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[str, Any]:
+    """Sign the content of a certificate.
+
+    Parameters
+    ----------
+    certificate : mapping
+        What `certificate_of` gave.
+    key : path-like
+        The secret key, a PEM file; see `new_key`.
+
+    Returns
+    -------
+    dict
+        The certificate with its signature.
+    """
+    ed25519, serialization = _library()
+    try:
+        secret = serialization.load_pem_private_key(Path(key).read_bytes(), password=None)
+    except FileNotFoundError:
+        raise InvalidInputError(f"There is no key '{key}'; 'new_key' creates one.") from None
+    except (ValueError, TypeError):
+        secret = None
+    if not isinstance(secret, ed25519.Ed25519PrivateKey):
+        raise InvalidInputError(f"'{key}' does not contain an Ed25519 key.")
+    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    content = {name: value for name, value in certificate.items() if name != "signature"}
+    signature = {
+        "algorithm": ALGORITHM,
+        "public_key": secret.public_key().public_bytes(*raw).hex(),
+        "value": secret.sign(_canonical(content)).hex(),
+    }
+    return {**content, "signature": signature}
+
+
+def written(certificate: Mapping[str, Any]) -> str:
+    """Return the one text of a certificate.
+
+    Parameters
+    ----------
+    certificate : mapping
+        A signed certificate.
+
+    Returns
+    -------
+    str
+        Its canonical JSON.
+    """
+    return _canonical(certificate).decode()
+
+
+def read_certificate(text: str | bytes) -> dict[str, Any]:
+    """Read a certificate and check its form; its signature is checked by `verified`.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The content of the file.
+
+    Returns
+    -------
+    dict
+        The certificate.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    try:
+        found = json.loads(data)
+        is_ours = found["format"] == FORMAT and isinstance(found["signature"], dict)
+    except (ValueError, KeyError, TypeError):
+        raise CertificateError("This is not a certificate, or it was changed.") from None
+    if not is_ours or _canonical(found) != data:
+        raise CertificateError("The certificate was changed: it is not in its canonical form.")
+    if found.get("format_version") != FORMAT_VERSION:
+        raise CertificateError(
+            f"The certificate has format version {found.get('format_version')}; this Sfumato reads "
+            f"version {FORMAT_VERSION}."
+        )
+    certificate: dict[str, Any] = found
+    return certificate
+
+
+def verified(
+    text: str | bytes,
+    *,
+    public_key: str | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Check a certificate: its form, its signature, who signed, and the file it speaks of.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The certificate.
+    public_key : str, optional
+        The key of the signer whom you trust; without it the signature shows that nothing was
+        changed since somebody signed.
+    file : path-like, optional
+        The file that it shall speak of.
+
+    Returns
+    -------
+    dict
+        The certificate.
+
+    Raises
+    ------
+    CertificateError
+        If anything is not valid.
+    """
+    ed25519, _ = _library()
+    found = read_certificate(text)
+    signature = found["signature"]
+    content = {name: value for name, value in found.items() if name != "signature"}
+    try:
+        if signature["algorithm"] != ALGORITHM or set(signature) != {
+            "algorithm",
+            "public_key",
+            "value",
+        }:
+            raise ValueError
+        public, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
+        if (public.hex(), value.hex()) != (signature["public_key"], signature["value"]):
+            raise ValueError  # fromhex skips spaces
+        ed25519.Ed25519PublicKey.from_public_bytes(public).verify(value, _canonical(content))
+    except Exception:  # of the library, or of a value that is no signature
+        raise CertificateError(
+            "The signature does not match: the certificate was changed."
+        ) from None
+    if public_key is not None and signature["public_key"] != public_key.strip().lower():
+        raise CertificateError("The certificate is signed by a different key from the one given.")
+    if file is not None:
+        _check_subject(found, file)
+    return found
+
+
+def _check_subject(certificate: Mapping[str, Any], file: str | os.PathLike[str]) -> None:
+    subject = certificate["subject"]
+    by_another_program = subject["kind"] == "file"
+    if subject_of(file, by_another_program=by_another_program)["sha256"] != subject["sha256"]:
+        raise CertificateError(f"The certificate is about other content than that of '{file}'.")
+    if by_another_program:  # states nothing itself
+        return
+    promise = promise_in(file)
+    stated = Guarantee.from_dict(promise["guarantee"]).to_dict()
+    names = ("unit", "relation", "status", "epsilon", "delta", "conditions", "events")
+    if any(stated[name] != certificate[name] for name in names):
+        raise CertificateError(
+            f"The certificate states a different guarantee from '{file}' states."
+        )
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise CertificateError("A certificate can contain only finite numbers.") from None
+
+
+def _library() -> tuple[Any, Any]:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise InvalidInputError(
+            "Certificates need the package cryptography: pip install 'sfumato[certificate]'."
+        ) from None
+    return ed25519, serialization
+
+
+# The file that it speaks of -----------------------------------------------------------------------
+
+
+def subject_of(file: str | os.PathLike[str], *, by_another_program: bool = False) -> dict[str, str]:
+    """Name a file and its content, without a certificate that it may carry.
+
+    file: A model, or a fabricated table.
+    by_another_program: Whether another program made the file; then all its bytes count.
+    Returns: The name, the kind, and the SHA-256 of the content.
+    """
+    path = Path(file)
+    if by_another_program:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return {"file": path.name, "kind": "file", "sha256": digest}
+    is_table = path.suffix.lower() in FORMATS
+    digest = _of_table(path) if is_table else _of_model(path)
+    return {"file": path.name, "kind": "table" if is_table else "model", "sha256": digest}
+
+
+def _of_model(path: Path) -> str:
+    """Hash the list of the hashes of all members but the certificate."""
+    with opened(path) as members:
+        for name in members.sums:
+            members.read(name)  # each is what its hash says
+        lines = [f"{digest}  {name}\n" for name, digest in members.sums.items()]
+    kept = [line for line in lines if not line.endswith(f"  {CERTIFICATE}\n")]
+    return hashlib.sha256("".join(kept).encode()).hexdigest()
+
+
+def _of_table(path: Path) -> str:
+    """Hash names, types and values of a table that carries metadata, or the bytes of a text."""
+    if path.suffix.lower() not in INSIDE:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    table = TableFile(path).read(may_be_empty=True)
+    found = hashlib.sha256()
+    for name in table.column_names:
+        column = table.column(name)
+        values = [name, str(column.type), column.to_pylist()]
+        found.update(json.dumps(values, default=str).encode() + b"\n")
+    return found.hexdigest()
+
+
+def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return class, guarantee and bounds that a file states.
+
+    file: A model, or a fabricated table.
+    Returns: Plain JSON values.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file '{path}'.")
+    if path.suffix.lower() in FORMATS:
+        stored = _table_record(path)
+        return {"class": stored["class"], "guarantee": stored["guarantee"], "bounds": None}
+    with opened(path) as members:
+        header = members.header()
+    if header["guarantee"] is None:
+        raise InvalidInputError(f"'{path}' states no guarantee: it is not private.")
+    model = header["model"]
+    return {
+        "class": model["class"],
+        "guarantee": header["guarantee"],
+        "bounds": model["parameters"].get("bounds"),
+    }
+
+
+def _table_record(path: Path) -> dict[str, Any]:
+    beside = metadata_beside(path)
+    try:
+        stored: Any = read_note(beside) if beside.is_file() else TableFile(path).metadata()
+        found = {**stored, "class": stored["class"], "guarantee": stored["guarantee"]}
+    except (TypeError, KeyError):
+        raise InvalidInputError(f"'{path}' contains no guarantee.") from None
+    return found
+
+
+def embed(certificate: str, file: str | os.PathLike[str]) -> None:
+    """Put a certificate into a file; its content stays the same.
+
+    Parameters
+    ----------
+    certificate : str
+        The text of a signed certificate of that file.
+    file : path-like
+        A model, or a fabricated table of Parquet or Feather.
+    """
+    path = Path(file)
+    if path.suffix.lower() in FORMATS:
+        record = {**_table_record(path), KEY: certificate}
+        if path.suffix.lower() not in INSIDE:  # in the note beside the text
+            with atomic_write(metadata_beside(path)) as note:
+                note.write(note_of(record))
+            return
+        write_table(TableFile(path).read(may_be_empty=True), path, record)
+        return
+    with opened(path) as members:
+        parts = {name: members.read(name) for name in members.sums if name != CERTIFICATE}
+    content = io.BytesIO()
+    write_members(content, {**parts, CERTIFICATE: certificate.encode()})
+    with atomic_write(path) as out:
+        out.write(content.getvalue())
+
+
+def embedded_in(file: str | os.PathLike[str]) -> str | None:
+    """Return the text of the certificate that a file carries.
+
+    Parameters
+    ----------
+    file : path-like
+        A model, or a fabricated table.
+
+    Returns
+    -------
+    str or None
+        The certificate, unchecked.
+    """
+    path = Path(file)
+    if path.suffix.lower() in FORMATS:
+        found = _table_record(path).get(KEY)
+        return None if found is None else str(found)
+    with opened(path) as members:
+        return members.read(CERTIFICATE).decode() if CERTIFICATE in members.sums else None
