@@ -21,6 +21,7 @@ import importlib.machinery
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -51,6 +52,7 @@ SWAPS: dict[type[ast.AST], list[type[ast.AST]]] = {
 SILENT = ast.Import | ast.ImportFrom | ast.JoinedStr
 NAMES = {"min": "max", "minimum": "maximum", "ceil": "floor", "any": "all", "argmin": "argmax"}
 NAMES |= {new: old for old, new in NAMES.items()}
+VERDICTS = {0: "survived", 5: "survived", -signal.SIGXCPU: "timeout"}  # 5: no test was run
 DROPPED_CALLS = {"sqrt", "abs", "sorted", "rint", "expm1", "log1p"}
 
 
@@ -210,7 +212,7 @@ class Recorder:
         self.files, self.tests, self.lines, self.calls = files, {}, None, {}
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> None:
-        self.lines, self.calls, self.began = set(), {}, time.perf_counter()
+        self.lines, self.calls, self.began = set(), {}, time.process_time()
         threading.settrace(self.trace)
         sys.settrace(self.trace)
 
@@ -223,7 +225,7 @@ class Recorder:
             found = defaultdict(list)
             for file, line in self.lines:
                 found[file].append(line)
-            test |= {"seconds": time.perf_counter() - self.began, "lines": found}
+            test |= {"seconds": time.process_time() - self.began, "lines": found}
 
     def trace(self, frame: Any, event: str, argument: Any) -> Any:
         code = frame.f_code
@@ -309,7 +311,10 @@ def chosen_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[
 
 
 def forked(jobs: list[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
-    """Run functions in forked children, `width` at a time; gives exit codes, -1 for a timeout."""
+    """Run functions in forked children, `width` at a time, of some CPU seconds each.
+
+    A busy machine is waited for, thirty times as long. Gives exit codes, -SIGXCPU for a timeout.
+    """
     running: dict[int, tuple[Any, float]] = {}
     waiting = list(reversed(jobs))
     while waiting or running:
@@ -319,6 +324,7 @@ def forked(jobs: list[Any], width: int, seconds: float) -> Iterator[tuple[Any, i
             pid = os.fork()
             if pid == 0:
                 os.setsid()
+                resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for stream in (0, 1, 2):
                     os.dup2(nowhere, stream)
@@ -326,17 +332,17 @@ def forked(jobs: list[Any], width: int, seconds: float) -> Iterator[tuple[Any, i
                     os._exit(job())
                 finally:
                     os._exit(99)
-            running[pid] = name, time.monotonic() + seconds
+            running[pid] = name, time.monotonic() + 30 * seconds
         time.sleep(0.02)
         for pid, (name, deadline) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if not ended and time.monotonic() > deadline:
                 os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                ended, status = pid, -1
+                ended, status = os.waitpid(pid, 0)
             if ended:
                 del running[pid]
-                yield name, -1 if status == -1 else os.waitstatus_to_exitcode(status)
+                code = os.waitstatus_to_exitcode(status)
+                yield name, -signal.SIGXCPU if code == -signal.SIGKILL else code
 
 
 def tried(mutant: Mutant, names: list[str]) -> int:
@@ -400,7 +406,7 @@ def results_of(
             names = chosen_tests(mutant, tests, seconds)
             jobs.append(((mutant, len(names)), functools.partial(tried, mutant, names)))
         for (mutant, n_tests), code in forked(jobs, arguments.jobs, 30 + 6 * seconds):
-            status = {0: "survived", 5: "survived", -1: "timeout"}.get(code, "killed")
+            status = VERDICTS.get(code, "killed")
             if status == "survived" and seconds != arguments.seconds[-1]:
                 living.append(mutant)
                 continue
@@ -435,7 +441,7 @@ def write(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[st
         kind: sum(counts.get(kind, 0) for counts in files.values())
         for kind in ("mutants", "killed", "timeout", "explained", "survived")
     }
-    git = ["git", "rev-parse", "HEAD"]
+    git = ["git", "log", "-1", "--format=%H", "--", arguments.source]
     report = {
         "seed": arguments.seed,
         "commit": subprocess.check_output(git, cwd=ROOT, text=True).strip(),
