@@ -109,7 +109,8 @@ def _changes(node: Any, *, is_chosen: bool, words: list[str]) -> Iterator[tuple[
     if isinstance(node, ast.FunctionDef):
         is_chosen = is_chosen or any(word in node.name for word in words)
     if is_chosen and hasattr(node, "lineno"):
-        yield from ((node, name, new) for name, new in _changed(node))
+        for name, new in _changed(node):
+            yield node.test if name == "condition negated" else node, name, new
     for field, value in ast.iter_fields(node):
         if field in {"annotation", "returns", "decorator_list", "type_params"}:
             continue
@@ -173,8 +174,7 @@ def _changed(node: Any) -> Iterator[tuple[str, Any]]:
                 yield "range - 1", with_field("args", [fewer])
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
             if not isinstance(test, ast.Compare | ast.BoolOp):
-                negated = ast.UnaryOp(ast.Not(), test)
-                yield "condition negated", with_field("test", negated)
+                yield "condition negated", ast.UnaryOp(ast.Not(), test)
         case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Assert() | ast.Delete():
             yield f"{type(node).__name__} dropped", ast.Pass()
         case ast.Return(value=value) if value is not None:
