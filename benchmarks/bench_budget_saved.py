@@ -23,7 +23,7 @@ from sfumato.functions.spaces import GaussianSpace
 from sfumato.guarantee import Relation
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import EntryMechanism, ExponentialMechanism, GaussianMechanism
-from sfumato.moments.moments import CONSTANT
+from sfumato.models.moments import CONSTANT
 from sfumato.objectives.losses import HuberLoss
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.maps import IntoUnitCube

@@ -1,6 +1,6 @@
 """Pins of the proof sheets: the functions that a proof speaks of, as they were when it was read.
 
-A pin is `` `moments/pca.py::PrivatePCA.fit` 12ab34cd ``: a function, method or class, and the
+A pin is `` `models/moments.py::PrivatePCA.fit` 12ab34cd ``: a function, method or class, and the
 fingerprint of its syntax tree without docstrings, comments and formatting. The fingerprint covers
 the helpers and constants of the same file that the function uses, directly or through others.
 

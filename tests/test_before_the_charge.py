@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import sfumato.models.base
 import sfumato.private
 from sfumato import Bounds
 from sfumato.accounting.receipt import Receipt
@@ -79,6 +80,7 @@ def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: 
 @pytest.mark.parametrize("data", SECRET_CASES)
 def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(data[0]), "_most_rows", property(lambda _: 64))
+    monkeypatch.setattr(sfumato.models.base, "MOST_ROWS", 64)
     refused(*data, "At most 64 rows")
     clone(data[0])._check_number(64)  # is not refused
 
@@ -90,6 +92,7 @@ def test_more_rows_than_can_be_summed_cost_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sfumato.private, "MOST_PUBLIC_ROWS", 64)
+    monkeypatch.setattr(sfumato.models.base, "MOST_PUBLIC_ROWS", 64)
     estimator = clone(case.estimator).set_params(relation="replace_one")
     refused(estimator, case.X, case.y, "At most 64 rows")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -62,32 +59,12 @@ PUBLIC = [
     "save",
 ]
 ROOT = Path(__file__).parents[1]
-MODULES = [m.name for m in pkgutil.walk_packages(sfumato.__path__, "sfumato.")]
 
 
 def test_public_names() -> None:
     assert sfumato.__all__ == PUBLIC
     for name in PUBLIC:
         assert getattr(sfumato, name) is not None
-
-
-@for_each(MODULES)
-def test_every_module_lists_its_names_in_order(module: str) -> None:
-    if module.startswith("sfumato.federated.flower.") and not find_spec("flwr"):
-        return  # Flower is an extra
-    loaded = importlib.import_module(module)
-    assert loaded.__doc__, f"{module} has no docstring"
-    names = getattr(loaded, "__all__", None)
-    if names is None:
-        return
-    assert list(names) == sorted(names, key=_as_ruff)
-    for name in names:
-        assert hasattr(loaded, name), f"{module}.{name}"
-
-
-def _as_ruff(name: str) -> tuple[int, str]:
-    constant, kind = name.isupper(), name[0].isupper()
-    return (0 if constant else 1 if kind else 2, name)
 
 
 PRIVATE = [

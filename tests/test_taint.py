@@ -228,7 +228,7 @@ class InAContext(Leak):
 
 class InAModuleOfSfumato(Leak):
     def after(self, rows: np.ndarray) -> None:
-        from sfumato.moments import pca
+        from sfumato.models import moments as pca
 
         pca.last_rows = rows
 

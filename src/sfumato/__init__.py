@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         MembershipMapping,
         WideMembershipAutoencoder,
     )
-    from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+    from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
     from sfumato.pipelines import check_pipeline, private_pipeline
     from sfumato.scores import release_score
     from sfumato.search import PrivateSearchCV
@@ -147,7 +147,7 @@ _ROOMS = {
         "PrivateLargeMarginGaussianClassifier",
     ),
     "sfumato.fabrication": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
-    "sfumato.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
+    "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
     "sfumato.pipelines": ("check_pipeline", "private_pipeline"),
     "sfumato.scores": ("release_score",),
     "sfumato.search": ("PrivateSearchCV",),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from sfumato.moments import PrivateGaussianClassifier
+from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.report import Report, Result
 from sfumato.tables.bounds import Bounds
 

@@ -81,7 +81,7 @@ class NearlyExact(CheapGaussian):
 
 def test_few_runs_refute_an_estimator_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many as every estimator is given above."""
-    monkeypatch.setattr("sfumato.moments.pca.GaussianMechanism", NearlyExact)
+    monkeypatch.setattr("sfumato.models.budget.GaussianMechanism", NearlyExact)
     with seeded_noise(0):
         found = PrivatePCA(1, bounds=Bounds(norm=1.0)).audit(n_runs=RUNS, confidence=CONFIDENCE)
     assert found.consistent is False
@@ -93,7 +93,7 @@ def test_too_little_noise_is_caught_and_the_right_noise_is_not(
     model = PrivatePCA(1, epsilon=1.0, delta=1e-5, bounds=Bounds(norm=1.0))
     with seeded_noise(0):
         assert model.audit(n_runs=1000, confidence=CONFIDENCE).consistent is True
-        monkeypatch.setattr("sfumato.moments.pca.GaussianMechanism", CheapGaussian)
+        monkeypatch.setattr("sfumato.models.budget.GaussianMechanism", CheapGaussian)
         found = model.audit(n_runs=1000, confidence=CONFIDENCE)
     assert found.consistent is False
     assert found.two_point.bound.epsilon > 1.4

@@ -24,7 +24,7 @@ from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.mechanisms.base import taped
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians
+from sfumato.models.gaussians import CentredGaussians, ClassGaussians
 from sfumato.papers.kahm import PrintedAffineHullClassifier
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds

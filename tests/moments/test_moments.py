@@ -27,9 +27,8 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Relation
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.moments import pca as pca_module
-from sfumato.moments.gaussians import gaussians_from_moments
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models import gaussians as pca_module
+from sfumato.models.gaussians import gaussians_from_moments, top_eigenvectors
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.statistics import ClassMoments

@@ -8,7 +8,7 @@ import pytest
 from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import InvalidInputError
-from sfumato.moments.gaussians import ClassGaussians
+from sfumato.models.gaussians import ClassGaussians
 from sfumato.moments.record_engine import (
     CentredGaussians,
     GaussiansPlan,

@@ -24,7 +24,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.sums import ArrayRecords, SecondMoment

@@ -37,7 +37,7 @@ from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
-from sfumato.moments.gaussians import CentredGaussians
+from sfumato.models.gaussians import CentredGaussians
 from sfumato.moments.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.private import PrivateEstimator
 from sfumato.sums import Records

@@ -33,7 +33,7 @@ from sfumato.fabrication.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.fabrication.tree_rows import DeclaredTable
 from sfumato.guarantee import Unit
 from sfumato.hulls.partition import PARTITIONS
-from sfumato.moments.gaussians import CentredGaussians
+from sfumato.models.gaussians import CentredGaussians
 from sfumato.storage.forms import (
     Form,
     integers,

@@ -19,7 +19,7 @@ from sfumato.hulls.rows import PRECISIONS
 from sfumato.hulls.search import fit_branches
 from sfumato.hulls.wide import WideAffineHull
 from sfumato.kernels.arrays import cast, like, namespace_of
-from sfumato.moments.gaussians import CentredGaussians
+from sfumato.models.gaussians import CentredGaussians
 from sfumato.storage.forms import Form, integers, known_bounds, labels, model_of
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sfumato.fabrication.table_cells import MOST_FINE_VALUES, MOST_VALUES
-from sfumato.moments.gaussians import stored_gaussians
+from sfumato.models.gaussians import stored_gaussians
 from sfumato.storage.forms import integers, numbers, optional, real, record, refuse, whole
 from sfumato.sums.grid import MOST_PUBLIC_ROWS
 

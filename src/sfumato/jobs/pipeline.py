@@ -26,7 +26,7 @@ from sfumato.engines import Partitions
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation, Unit
 from sfumato.jobs.streaming import fit_in_batches, fit_rows, whole_table
-from sfumato.moments import PrivateGaussianClassifier
+from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.engines import LocalParts, Partitions
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.guarantee import Relation
-from sfumato.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
 from sfumato.sums import BatchRecords
 from sfumato.sums.maps import Encoded
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds

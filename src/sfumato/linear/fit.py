@@ -20,7 +20,7 @@ from sfumato.linear.rows import whitening_projection
 from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, drawn_ahead
 from sfumato.mechanisms.minimiser import near_minimiser
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.objectives.losses import Loss
 from sfumato.sums.gradients import coarse_bits, on_weight_grid
 from sfumato.sums.grid import ROW_BITS

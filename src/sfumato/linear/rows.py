@@ -14,7 +14,7 @@ from sfumato.kernels.arrays import (
     namespace_of,
     to_numpy,
 )
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.sums.maps import LinearRows
 
 __all__ = [

@@ -30,8 +30,12 @@ from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, gaussians_from_moments
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import (
+    CentredGaussians,
+    ClassGaussians,
+    gaussians_from_moments,
+    top_eigenvectors,
+)
 from sfumato.sums import ClassMoments, MeanAndSquares, Records, SecondMoment, Statistic
 from sfumato.sums.maps import Centred, Projected
 from sfumato.sums.statistics import Parts

@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.exceptions import SfumatoError, StoredModelError
+from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
 from sfumato.guarantee import Guarantee
 
 __all__ = [
     "LARGEST_SINGLE",
     "Form",
+    "UnfitValueError",
+    "check_parameters",
     "check_stored",
     "flag",
     "integers",
@@ -57,6 +59,18 @@ LARGEST_SINGLE = 1e18  # the same in single precision
 _SIZE = re.compile(r"(\w+)(?:\+(\d+))?")
 
 
+def check_parameters(owner: Any, form: Form) -> None:
+    """Refuse the first parameter of an estimator that is not what its form asks for."""
+    for name, check in form.items():
+        value = getattr(owner, name)
+        try:
+            check(value, name, {})
+        except UnfitValueError as unfit:
+            raise InvalidInputError(
+                f"'{unfit.place}' must be {unfit.wanted}. Got {value!r} instead."
+            ) from None
+
+
 def check_stored(model: Any) -> None:
     """Refuse a model whose attributes do not fit the form that its class declares."""
     form = getattr(type(model), "stored_form", None)
@@ -79,9 +93,15 @@ def check_stored(model: Any) -> None:
         together(sizes)
 
 
-def refuse(place: str, wanted: str) -> StoredModelError:
-    """Give the error for a value that does not fit."""
-    return StoredModelError(f"Its value {place!r} must be {wanted}.")
+class UnfitValueError(StoredModelError):
+    """A value that is not what its form asks for."""
+
+    def __init__(self, place: str, wanted: str) -> None:
+        super().__init__(f"Its value {place!r} must be {wanted}.")
+        self.place, self.wanted = place, wanted
+
+
+refuse = UnfitValueError  # as in `raise refuse(place, wanted)`
 
 
 def size_of(size: str, sizes: Sizes) -> int:
@@ -176,15 +196,24 @@ def _meet(wanted: Size, found: int, place: str, sizes: Sizes) -> None:
 # Single values --------------------------------------------------------------------------------
 
 
-def real(*, least: float = -LARGEST, above: float = -math.inf, most: float = LARGEST) -> Check:
-    """Ask for one finite real number."""
+def real(
+    *,
+    least: float = -LARGEST,
+    above: float = -math.inf,
+    most: float = LARGEST,
+    below: float = math.inf,
+) -> Check:
+    """Ask for one real number; finite, unless `most` is infinite."""
 
     def check(value: Any, place: str, sizes: Sizes) -> None:  # noqa: ARG001
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind == "f":
             is_number, value = True, float(value)
-        if not (is_number and least <= value <= most and above < value):
-            raise refuse(place, f"a number {_range(least, above, most)}")
+        inside = is_number and least <= value <= most and above < value
+        if not inside or (below < math.inf and not value < below):
+            low = f"({above:g}" if above >= least else f"[{least:g}"
+            high = f"{below:g})" if below <= most else f"{most:g}]"
+            raise refuse(place, f"a number in {low}, {high}")
 
     return check
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.kernels.arrays import on_the_host
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.storage.forms import Form
 from sfumato.storage.models import load, save

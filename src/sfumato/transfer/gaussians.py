@@ -9,8 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.moments.gaussians import CentredGaussians, ClassGaussians, gaussians_from_moments
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import (
+    CentredGaussians,
+    ClassGaussians,
+    gaussians_from_moments,
+    top_eigenvectors,
+)
 from sfumato.sums.maps import exact_projection, row_sums
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.guarantee import Guarantee
-from sfumato.moments.gaussians import stored_gaussians
+from sfumato.models.gaussians import stored_gaussians
 from sfumato.storage.forms import (
     LARGEST_SINGLE,
     Form,

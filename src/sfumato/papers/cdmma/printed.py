@@ -26,7 +26,7 @@ from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.mappings.classifier import MembershipClassifier
 from sfumato.mappings.many import seed_from
 from sfumato.mappings.mapping import MembershipMapping
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds

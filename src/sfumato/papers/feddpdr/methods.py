@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 from sfumato.linear.classifier import LinearClassifier
 from sfumato.linear.fit import fit_weights, split_weights
 from sfumato.linear.private import PrivateLinearClassifier
-from sfumato.moments.pca import top_eigenvectors
+from sfumato.models.gaussians import top_eigenvectors
 from sfumato.papers.feddpdr.printed import PrintedDPML
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds

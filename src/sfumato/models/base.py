@@ -1,0 +1,750 @@
+"""What private estimators share, in the order of a fit.
+
+Reader             turns a batch of records into rows, class codes and IDs; public, so it is
+                   sent to where rows are
+PrivateEstimator   `_begin` checks everything and returns records and budget
+PrivateClassifier  predictions from scores
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.accounting.interchange import to_dp_event
+from sfumato.engines.opening import partitions_of, unknown_record
+from sfumato.exceptions import (
+    EngineError,
+    InvalidInputError,
+    MissingBoundsError,
+    UnsupportedModeError,
+)
+from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.kernels.arrays import is_from_another_library, on_the_host, to_numpy
+from sfumato.models.budget import Budget
+from sfumato.private import PrivateEstimator as OldPrivateEstimator
+from sfumato.private import _require_offered
+from sfumato.scores import say_in_scores, say_in_searches
+from sfumato.storage.forms import (
+    Form,
+    check_parameters,
+    known_bounds,
+    labels,
+    real,
+    refuse,
+    whole,
+)
+from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
+from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
+from sfumato.sums.maps import Encoded, IntoUnitBall
+from sfumato.sums.partitions import PartitionedRecords
+from sfumato.sums.persons import PersonUnit
+from sfumato.sums.records import ArrayRecords, Records
+from sfumato.tables.bounds import PUBLIC_LABELS, Bounds, label_places
+from sfumato.tables.cells import (
+    as_numbers,
+    as_rows,
+    checked_column,
+    checked_rows,
+    checked_tensor,
+)
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.frames import column_names, columns_of, is_table, lies_elsewhere
+from sfumato.tables.schema import TableBounds
+
+if TYPE_CHECKING:
+    from sfumato.auditing import AuditReport
+
+Array = NDArray[np.float64]
+
+SCORED_ROWS = 4096  # rows that are scored together
+MANY_PASSES = 48  # over a cluster, from which on another algorithm is worth a thought
+
+
+# Records ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Turns a batch into rows, class codes and IDs of persons, each record alone; all is public.
+
+    A batch is a table, or a tuple of an array or table with its labels or targets and its IDs.
+
+    scaled: Whether columns are scaled to their public ranges.
+    as_cells: One number per column, NaN for missing, instead of encoded rows.
+    classes: The label set, where there are labels.
+    target: Ends of the range of a numeric target, and origin and unit in which it is appended.
+    y, groups: Names of the columns of labels and IDs, in tables that are not in memory.
+    """
+
+    bounds: Bounds | TableBounds
+    person: PersonUnit | None = None
+    scaled: bool = True
+    as_cells: bool = False
+    classes: NDArray[Any] | None = None
+    target: tuple[float, float, float, float] | None = None
+    y: str | None = None
+    groups: str | None = None
+
+    def __call__(self, batch: Any) -> tuple[Any, ...]:
+        """Return rows and class codes, and IDs where persons are the unit."""
+        X, y, groups = self.split(batch)
+        rows = self.rows(X)
+        if self.target is not None:
+            low, high, origin, unit = self.target
+            targets = as_numbers(np.asarray(y))
+            scaled = (np.clip(targets, low, high) - origin) / unit
+            scaled[~np.isfinite(targets)] = np.nan
+            rows = np.column_stack([rows, scaled])
+        codes = np.zeros(int(rows.shape[0]), dtype=np.intp)
+        if self.classes is not None:
+            codes = np.maximum(label_places(self.classes, y), 0)  # an unknown label is the first
+        return (rows, codes) if self.person is None else (rows, codes, groups)
+
+    def split(self, batch: Any) -> tuple[Any, Any, Any]:
+        """Return records, labels and IDs; columns that are named are looked up in a table."""
+        X, y, groups = batch if isinstance(batch, tuple) else (batch, self.y, self.groups)
+        if not is_table(X):
+            return X, y, groups
+        left_out = [name for name in (y, groups) if isinstance(name, str)]
+        if self.has_own(X):
+            if (self.classes is not None or self.target is not None) and not _is_column(y):
+                y = self.bounds.target_of(X, y)  # type: ignore[union-attr]
+            if groups is None and self.person is not None:
+                groups = self.bounds.person  # type: ignore[union-attr]
+        y, groups = (columns_of(X, [c])[c] if isinstance(c, str) else c for c in (y, groups))
+        if left_out and not self.has_own(X):
+            kept = [name for name in column_names(X) if name not in left_out]
+            X = X.select(kept) if hasattr(X, "select") else X[kept]
+        return X, y, groups
+
+    def ids_of(self, batch: Any) -> Any:
+        """Return the IDs of persons of a batch."""
+        return self.split(batch)[2]
+
+    def has_own(self, X: Any) -> bool:
+        """Return whether X is a table whose columns the bounds describe by name."""
+        return isinstance(self.bounds, TableBounds) and is_table(X)
+
+    def rows(self, X: Any) -> Any:
+        """Return records as rows: cells, or the public encoding; no value raises."""
+        if is_from_another_library(X):  # a tensor that stays where it is
+            return X
+        if not self.as_cells:
+            return self.encoder.transform(X)
+        return self.bounds.cells(X) if self.has_own(X) else as_rows(X, self.n_columns)
+
+    @cached_property
+    def encoder(self) -> TableEncoder:
+        """The public encoding of records."""
+        return TableEncoder(self.bounds, scaled=self.scaled)
+
+    @cached_property
+    def row_bounds(self) -> Bounds:
+        """Public bounds of encoded records."""
+        return self.encoder.row_bounds()
+
+    @property
+    def n_columns(self) -> int | None:
+        """Numbers of a record in an array, where the bounds tell."""
+        if isinstance(self.bounds, Bounds):
+            return self.bounds.n_features
+        return len(self.bounds.features) if self.as_cells else self.encoder.width
+
+
+def _is_column(y: Any) -> bool:
+    return y is not None and not isinstance(y, str)
+
+
+# Estimators -------------------------------------------------------------------------------------
+
+SHARED_PARAMETERS = """epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
+    unit : {"record", "person"}, default="record"
+        What is protected: one row, or all rows of a person.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        Which data sets are neighbours; the number of rows is public under the first only.
+    bounds : Bounds or TableBounds
+        Public bounds of the records; required, never learned from data.
+    ledger : DatasetBudget, optional
+        The budget that pays; see `sfumato.Ledger`."""
+
+
+def random_state(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask for a source of public randomness, as scikit-learn takes it."""
+    if value is not None and not isinstance(value, np.random.RandomState):
+        try:
+            whole(most=2**32 - 1)(value, place, sizes)
+        except Exception:
+            wanted = "None, a whole number from 0 to 2**32 - 1 or a RandomState"
+            raise refuse(place, wanted) from None
+
+
+def n_jobs(value: Any, place: str, sizes: dict[str, int]) -> None:
+    """Ask for a number of workers, as joblib takes it."""
+    if value is not None:
+        whole(least=-(2**31), most=2**31)(value, place, sizes)
+        if not value:
+            raise refuse(place, "None or a whole number other than 0; -1 stands for all cores")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(OldPrivateEstimator):
+    """Base of private estimators: dataclasses whose fields are their parameters.
+
+    A subclass adds its parameters as fields, says in `parameters` and `learned` what they and the
+    fitted attributes must be (the same tables check stored models), and writes `fit` as the
+    algorithm: ``records, budget = self._begin(X, y, groups)``; declare releases; charge; draw.
+    In its docstring, ``$shared`` stands for the parameters below.
+
+    Parameters
+    ----------
+    $shared
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    unit: str = "record"
+    relation: str = "replace_one"
+    bounds: Bounds | TableBounds | None = None
+    ledger: Any = None
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
+    offered_relations: ClassVar[tuple[Relation, ...]] = tuple(Relation)
+    stored_form: ClassVar[Form] = {}
+    _parameter_form: ClassVar[Form] = {}
+    parameters: ClassVar[Form] = {}
+    learned: ClassVar[Form] = {}
+    reads_cells: ClassVar[bool] = False  # cells in the units of their columns, not encoded rows
+    # Whether columns of `Bounds` with a range each are scaled to it, and numbers of a table are.
+    scales_columns: ClassVar[bool] = True
+    scales_tables: ClassVar[bool] = True
+    in_unit_ball: ClassVar[bool] = True  # whether rows are moved into the unit ball
+    groups_rows: ClassVar[bool] = False  # whether rows of a person are bounded together
+    has_labels: ClassVar[bool | None] = False  # None: where some are given
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Document shared parameters, guard `fit`, and let `score` say what it is."""
+        super(OldPrivateEstimator, cls).__init_subclass__(**options)
+        cls.__doc__ = (cls.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
+        usual = {"random_state": random_state, "n_jobs": n_jobs}
+        cls._parameter_form = {
+            "epsilon": real(above=0.0, most=math.inf),
+            "delta": real(least=0.0, below=1.0),
+            **{name: check for name, check in usual.items() if hasattr(cls, name)},
+            **cls.parameters,
+        }
+        cls.stored_form = {"bounds": known_bounds, **cls._parameter_form, **cls.learned}
+        if "fit" in vars(cls):
+            cls.fit = _guard(vars(cls)["fit"])  # type: ignore[attr-defined]
+        score = getattr(cls, "score", None)
+        if score is not None and not hasattr(score, "says_once"):
+            cls.score = say_in_scores(score)  # type: ignore[attr-defined]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # A missing or infinite number is replaced by a public default, row by row: an error
+        # would tell that such a row is there.
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    # Public facts -------------------------------------------------------------------------------
+
+    @property
+    def _n_is_secret(self) -> bool:
+        return self.relation == Relation.ADD_OR_REMOVE_ONE or self.unit == Unit.PERSON
+
+    @property
+    def _reader(self) -> Reader:
+        """How records are read by the public bounds; labels and targets are left to `_begin`."""
+        bounds = self.bounds
+        if not isinstance(bounds, Bounds | TableBounds):
+            raise MissingBoundsError(
+                f"{type(self).__name__} needs public bounds, which are never learned from data: "
+                "bounds=Bounds(norm=...), Bounds(lower=..., upper=...) or a TableBounds."
+            )
+        if isinstance(bounds, TableBounds):
+            bounds.require_confirmed()
+        person = None
+        if self.unit == Unit.PERSON:
+            if bounds.person_rows is None:
+                raise MissingBoundsError(
+                    "Unit 'person' needs the largest number of rows used per person, which is "
+                    "public: Bounds(..., person_rows=8), or 'person' and 'person_rows' in the "
+                    "bounds of a table."
+                )
+            person = PersonUnit(bounds.person_rows, bounds.per_person)
+        scaled = self.scales_columns if isinstance(bounds, Bounds) else self.scales_tables
+        return Reader(bounds, person, scaled=scaled, as_cells=self.reads_cells)
+
+    @property
+    def row_bounds(self) -> Bounds:
+        """Public bounds of the rows that records become: see `TableEncoder`."""
+        return self._reader.row_bounds
+
+    @property
+    def array_bounds(self) -> Bounds:
+        """Public bounds of the arrays that `fit` takes: those given, or of a table's rows."""
+        return self.bounds if isinstance(self.bounds, Bounds) else self.row_bounds
+
+    def table_rows(self, table: Any) -> Array:
+        """Return the records of a table as `fit` takes them in an array.
+
+        Parameters
+        ----------
+        table : DataFrame or Table
+            Of pandas, polars or Arrow, with the columns of the bounds.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The rows.
+        """
+        rows: Array = self._reader.rows(table)
+        return rows
+
+    def _public_facts(self, reader: Reader) -> tuple[str, ...]:
+        facts = ["bounds", "parameters of the estimator", "number of features"]
+        if self.relation == Relation.REPLACE_ONE:
+            facts.append("number of rows" if reader.person is None else "number of persons")
+        else:  # sums are exact for this many rows, and more are refused
+            facts.append(f"at most 2**{MOST_ROWS.bit_length() - 1} rows")
+        if reader.person is not None:
+            person = reader.person
+            facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
+        if isinstance(self.bounds, TableBounds):
+            facts.append("names, types, ranges and categories of the columns")
+        if self._declared_labels is not None:
+            found = self._declared_labels == PUBLIC_LABELS
+            facts.append("set of labels found in the data" if found else "set of labels")
+        return tuple(facts)
+
+    @property
+    def _declared_labels(self) -> Any:
+        """The label set as it was declared; a table has it in its target."""
+        return getattr(getattr(self.bounds, "target", self.bounds), "labels", None)
+
+    # Fit ----------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        target: tuple[float, float, float, float] | None = None,
+    ) -> tuple[Records, Budget]:
+        """Return the records and an empty budget; check everything, charge nothing.
+
+        Records are rows in the unit ball (or cells, or rows as they are: see the class
+        attributes), a numeric target appended, with class codes. `classes_` is noted.
+        """
+        self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail
+        _require_offered(self.unit, Unit, self.offered_units, self)
+        _require_offered(self.relation, Relation, self.offered_relations, self)
+        check_parameters(self, self._parameter_form)
+        reader = replace(self._reader, target=target)
+        out_of_core = lies_elsewhere(X)
+        is_person = reader.person is not None
+        if isinstance(X, Records) and are_rows(X):
+            if target is not None:
+                raise InvalidInputError(
+                    f"{type(self).__name__} takes arrays and tables: records have no targets."
+                )
+            self._check_same(X, reader)
+            self.n_features_in_ = X.width
+            reader = self._with_classes(reader, None)
+            is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
+            records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
+        elif isinstance(X, RecordsElsewhere):
+            self._check_same(X, reader)
+            reader = self._with_classes(reader, None)
+            records, *_ = self._read_at_parties(self._labelled_rows, X)
+        elif out_of_core:
+            parts, y, groups = partitions_of(X, y, groups)
+            reader = self._with_classes(replace(reader, y=y, groups=groups), None)
+            if isinstance(self.bounds, TableBounds):
+                parts = parts.declared(self.bounds.types(), self.bounds.text)
+            else:
+                parts = parts.undeclared()
+            width = self._note_features(reader, unknown_record(parts.columns, parts.schema))
+            if is_person:
+                parts = parts.by_person(reader.ids_of)
+            records = PartitionedRecords(
+                parts, reader, width=width, relation=self.relation, person=reader.person
+            )
+        else:
+            records, reader = self._in_memory(reader, X, y, groups)
+        if self.groups_rows:
+            records = records.side_by_side()
+        if not self.reads_cells:
+            self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
+        if self.in_unit_ball and not self.reads_cells and target is None:
+            records = records.mapped(IntoUnitBall(reader.row_bounds, records.width))
+        number = records.public_persons if is_person else records.public_rows
+        if number is not None and self.delta > 1 / number:  # of a public number only
+            one = "person" if is_person else "row"
+            warnings.warn(
+                f"delta={self.delta:g} is above 1/number of {one}s: publishing one {one} at random "
+                "would already be allowed. Choose a smaller delta.",
+                stacklevel=4,
+            )
+        paid, payer = self.__dict__.pop("_paid", (None, None))
+        return records, Budget(
+            float(self.epsilon),
+            float(self.delta),
+            records,
+            self.ledger,
+            str(self.unit),
+            type(self).__name__,
+            self._public_facts(reader),
+            paid=paid if payer is self.ledger else None,
+        )
+
+    def _in_memory(
+        self, reader: Reader, X: Any, y: Any, groups: Any
+    ) -> tuple[ArrayRecords, Reader]:
+        """Return the records of an array or a table, and the reader with their label set."""
+        if groups is not None and reader.person is None:
+            raise InvalidInputError(
+                "'groups' are IDs of persons: they are used with unit='person' only. "
+                f"Got unit={str(self.unit)!r}."
+            )
+        if self.has_labels is None and y is None and self._declared_labels is None:
+            with_y = reader
+        else:  # a class that is only a mark that labels are looked for in a table
+            with_y = (
+                replace(reader, classes=np.zeros(1)) if self.has_labels is not False else reader
+            )
+        X, y, groups = with_y.split((X, y, groups))
+        rows = self._checked_rows(X, reset=True)
+        n_rows = int(rows.shape[0]) if not is_table(rows) else len(rows)
+        if self.has_labels or (self.has_labels is None and y is not None):
+            y = checked_column(self, y if lies_elsewhere(y) else on_the_host(y), n_rows)
+            reader = self._with_classes(reader, y)
+        elif reader.target is not None:
+            y = checked_column(self, y, n_rows)
+        elif self.has_labels is None:
+            self.classes_ = np.zeros(1, dtype=int)
+        if reader.person is not None and groups is None:
+            raise InvalidInputError(
+                "Unit 'person' needs the ID of each row's person: fit(X, y, groups=...), or a "
+                "table whose bounds name the column."
+            )
+        most = MOST_PUBLIC_ROWS if self.relation == Relation.REPLACE_ONE else MOST_ROWS
+        if n_rows > most and reader.person is None:  # of persons only rows that are kept count
+            raise InvalidInputError(
+                f"At most {most} rows are accepted here with relation {str(self.relation)!r}."
+            )
+        encoded, codes, *ids = reader((rows, y, groups))
+        if reader.person is None:
+            return ArrayRecords(encoded, codes, relation=self.relation), reader
+        return ArrayRecords.of_persons(
+            to_numpy(encoded),
+            codes,
+            groups=ids[0],
+            unit=reader.person,
+            relation=self.relation,
+            side_by_side=self.groups_rows,
+        ), reader
+
+    def _note_features(self, reader: Reader, batch: Any) -> int:
+        """Note the features of records that are not in memory, by one of which nothing is known.
+
+        Returns the numbers of a row.
+        """
+        X, *_ = reader.split(batch)
+        self._checked_rows(X, reset=True)
+        return int(reader(batch)[0].shape[1])
+
+    def _with_classes(self, reader: Reader, y: Any) -> Reader:
+        """Return the reader with the public label set, which is noted.
+
+        y: Labels in memory; None where they are elsewhere and the set must be listed.
+        """
+        declared = self._declared_labels
+        if y is None and declared == PUBLIC_LABELS:
+            raise MissingBoundsError(
+                "Records that are not in memory need their labels listed in the bounds."
+            )
+        if self.has_labels is False:
+            return reader
+        if self.has_labels is None and y is None and not declared:
+            self.classes_ = np.zeros(1, dtype=int)
+            return reader
+        bounds = Bounds(norm=1.0, labels=declared)
+        self.classes_ = bounds.clip_labels(np.asarray(declared) if y is None else y)[1]
+        if self.has_labels and len(self.classes_) < 2:
+            raise InvalidInputError(
+                "The label set has only one class; a classifier needs at least two."
+            )
+        return replace(reader, classes=self.classes_)
+
+    def _check_same(self, records: Records, reader: Reader) -> None:
+        """Refuse records that were made for another unit or relation."""
+        if records.relation is not Relation(self.relation):
+            raise InvalidInputError(
+                f"The records are for relation {str(records.relation)!r}, {type(self).__name__} "
+                f"has relation {str(self.relation)!r}."
+            )
+        if records.person != reader.person:
+            raise InvalidInputError(
+                "The records were made for other persons or another unit than unit "
+                f"{str(self.unit)!r} of {type(self).__name__}."
+            )
+
+    def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
+        """Say before the charge that an engine will be asked many times."""
+        if isinstance(records, PartitionedRecords) and records.is_remote and n_passes > MANY_PASSES:
+            warnings.warn(
+                f"This fit asks the engine {n_passes} times for a sum over all parts. {instead}",
+                stacklevel=4,
+            )
+
+    # Rows ---------------------------------------------------------------------------------------
+
+    def _keeps_tensors(self) -> bool:
+        """Return whether rows of another array library stay where they are."""
+        return False
+
+    def _checked_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return X; note its features, or compare them. No value of a cell raises."""
+        reader = self._reader
+        if reader.has_own(X):  # a table is asked for the columns of the bounds alone
+            if reset:
+                names = [each.name for each in self.bounds.features]  # type: ignore[union-attr]
+                if not self.reads_cells:
+                    self.n_features_in_ = reader.encoder.width
+                    self.__dict__.pop("feature_names_in_", None)
+                else:
+                    self.n_features_in_ = len(names)
+                    self.feature_names_in_ = np.array(names, dtype=object)
+            return X
+        # [Q5] zero rows are an error only where the number of rows is public
+        may_be_empty = reset and self._n_is_secret
+        if is_from_another_library(X) and self._keeps_tensors():
+            return checked_tensor(self, X, reset=reset, may_be_empty=may_be_empty)
+        X = to_numpy(X) if is_from_another_library(X) else X
+        n_features = reader.n_columns if reset else None
+        with warnings.catch_warnings():
+            if self.reads_cells:  # arrays of `table_rows` have no names, on purpose
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+            return checked_rows(
+                self, X, reset=reset, n_features=n_features, may_be_empty=may_be_empty
+            )
+
+    def _rows(self, X: Any) -> Any:
+        """Return records to predict as rows, read as those of the fit were."""
+        check_is_fitted(self)
+        return self._reader.rows(self._checked_rows(X, reset=False))
+
+    # What a fitted estimator tells --------------------------------------------------------------
+
+    def audit(self, *args: Any, **options: Any) -> AuditReport:
+        """Attack this estimator's own promise: a lower bound on epsilon, in seconds.
+
+        The estimator is fitted again and again on two neighbours made from its bounds, or only its
+        noise is drawn again where that is enough. No data are needed and no ledger is charged.
+
+        Parameters
+        ----------
+        *args, **options
+            See `sfumato.auditing.audit`.
+
+        Returns
+        -------
+        AuditReport
+            Its `consistent` is False where more was certified than is promised.
+        """
+        from sfumato.auditing import audit  # here, because audits import estimators
+
+        return audit(self, *args, **options)
+
+    def dp_events(self) -> list[Any]:
+        """Return the releases of the last fit as `dp_accounting` events."""
+        guarantee: Guarantee = self.guarantee_  # type: ignore[attr-defined]
+        return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        """Refuse a stored model whose attributes do not fit together."""
+
+
+PrivateEstimator.__doc__ = (PrivateEstimator.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
+
+
+class PrivateClassifier(ClassifierMixin, PrivateEstimator):
+    """Base of classifiers: predictions from `_scores`, one column for two classes or one each."""
+
+    has_labels: ClassVar[bool | None] = True
+    learned: ClassVar[Form] = {"classes_": labels("c")}
+
+    def _scores(self, rows: Any) -> Array:
+        """Return the scores of rows as `_rows` reads them."""
+        raise NotImplementedError
+
+    def _all_scores(self, X: Any) -> Array:
+        rows = self._rows(X)
+        starts = range(0, max(1, int(rows.shape[0])), SCORED_ROWS)
+        return np.concatenate([self._scores(rows[i : i + SCORED_ROWS]) for i in starts])
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores: of the second class for two classes, else one per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores.
+        """
+        scores = self._all_scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of the largest score.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        scores = self._all_scores(X)
+        one = scores.shape[1] == 1
+        places = (scores[:, 0] > 0).astype(int) if one else scores.argmax(axis=1)
+        return np.asarray(self.classes_[places])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each label, the softmax of the scores.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities.
+        """
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the log-probability of each label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms.
+        """
+        scores = self._all_scores(X)
+        if scores.shape[1] == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        return np.asarray(log_softmax(scores, axis=1))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        scores = sizes.get("s", sizes["c"])
+        if sizes["c"] < 2 or ("s" in sizes and scores != (1 if sizes["c"] == 2 else sizes["c"])):
+            raise refuse("classes_", "two labels or more, and as many scores as they ask for")
+
+
+def target_range(owner: Any) -> tuple[float, float]:
+    """Return the public range of a regressor's target: its parameter, or that of the bounds."""
+    given = owner.target_bounds
+    if given is None and isinstance(owner.bounds, TableBounds):
+        given = owner.bounds.target_range
+    if given is None:
+        raise MissingBoundsError(
+            f"{type(owner).__name__} needs 'target_bounds', the public range of the target; it is "
+            "never learned from data."
+        )
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidInputError("'target_bounds' must be two finite numbers, the lower first.")
+    return low, high
+
+
+class PrivateRegressor(RegressorMixin, PrivateEstimator):
+    """Base of regressors: a public range of the target, and intervals by the residual spread."""
+
+    residual_std_: float
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected target of rows."""
+        raise NotImplementedError
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Return intervals that hold about a share `coverage` of targets, by the residual spread.
+
+        They are as wide for all rows, and right where residuals are about normal.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+        coverage : float, default=0.9
+            The share.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Ends of the intervals, inside the public range.
+        """
+        from scipy.stats import norm  # here: a slow import
+
+        if not 0 < coverage < 1:
+            raise InvalidInputError(f"'coverage' must lie between 0 and 1. Got {coverage}.")
+        half = float(norm.ppf((1 + coverage) / 2)) * self.residual_std_
+        ends = self.predict(X)[:, None] + np.array([[-half, half]])
+        return np.asarray(np.clip(ends, *target_range(self)))
+
+
+def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `fit`: weights are refused, searches warned; a charge outlives an engine that fails."""
+
+    @functools.wraps(fit)
+    def guarded(self: Any, *args: Any, **options: Any) -> Any:
+        if "sample_weight" in options:
+            raise UnsupportedModeError(
+                f"{type(self).__name__} takes no 'sample_weight': a weight above 1 would let one "
+                "record move a sum further than was paid for, and one below 1 would still cost as "
+                "much. Give public weights of classes where the estimator has 'class_weight'."
+            )
+        say_in_searches()
+        try:
+            return fit(self, *args, **options)
+        except EngineError as error:
+            if error.receipt is not None and error.receipt.is_untouched:
+                self._paid = error.receipt, self.ledger  # a copy of a receipt is the receipt
+            raise
+
+    guarded.refuses_weights = True  # type: ignore[attr-defined]
+    return guarded

@@ -1,0 +1,201 @@
+"""The budget of one fit: declare releases with their shares, charge them together, then draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sfumato.accounting.calibrate import gaussian_mu_beside
+from sfumato.accounting.composition import epsilon_spent
+from sfumato.accounting.gaussian import mu_from_budget
+from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.exceptions import BudgetExceededError, InvalidInputError
+from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.mechanisms.base import Repeated, noise_status
+from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.laplace import LaplaceMechanism
+from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.sums.records import Records
+from sfumato.sums.statistics import Statistic
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law of noise: the mechanism of a sensitivity and of one step's parameter, mu or epsilon.
+
+    norm: The norm of the sensitivity.
+    per_mu: The parameter whose concentration is that of mu = 1, rho = 1/2: epsilon 1, or a bounded
+        range of 2.
+    """
+
+    mechanism: Callable[[float, float], Any]
+    norm: int | str = 2
+    per_mu: float = 1.0
+
+
+GAUSSIAN = Law(lambda sensitivity, mu: GaussianMechanism.from_mu(sensitivity=sensitivity, mu=mu))
+LAPLACE = Law(LaplaceMechanism, 1)
+CHOICE = Law(ExponentialMechanism, per_mu=2.0)
+
+
+@dataclass
+class Release:
+    """A declared release of `statistic`, drawn `count` times, each of `steps` steps of its law.
+
+    share: Of mu², or of epsilon where no release is Gaussian; None takes what the others leave.
+    """
+
+    law: Law
+    statistic: Statistic
+    share: float | None
+    count: int = 1
+    steps: int = 1
+    mechanism: Any = None
+
+    @property
+    def event(self) -> Any:
+        """What is paid."""
+        return (Repeated(self.mechanism, self.count) if self.count > 1 else self.mechanism).event()
+
+
+@dataclass
+class Budget:
+    """(epsilon, delta) of one fit.
+
+    Where some release is Gaussian, shares are of mu²: the other releases take theirs first, by
+    equal concentration (rho = mu²/2), and the Gaussian ones share the mu that is left beside them.
+    Where none is, shares are of epsilon, which adds up, and delta is not used.
+
+    facts: What the guarantee lists as public.
+    paid: What an earlier fit has paid for and not drawn, because its engine failed.
+    """
+
+    epsilon: float
+    delta: float
+    records: Records
+    ledger: Any = None
+    unit: str = "record"
+    owner: str = "The fit"
+    facts: tuple[str, ...] = ()
+    paid: Receipt | None = None
+    releases: list[Release] = field(default_factory=list)
+    receipt: Receipt | None = None
+
+    def gaussian(self, statistic: Statistic, share: float | None = None, count: int = 1) -> Release:
+        """Declare a sum with Gaussian noise, drawn `count` times."""
+        return self._declare(Release(GAUSSIAN, statistic, share, count))
+
+    def laplace(self, statistic: Statistic, share: float | None = None, count: int = 1) -> Release:
+        """Declare a sum with Laplace noise, drawn `count` times."""
+        return self._declare(Release(LAPLACE, statistic, share, count))
+
+    def choice(self, scores: Statistic, share: float | None = None) -> Release:
+        """Declare the choice of a candidate of high score, by the exponential mechanism."""
+        return self._declare(Release(CHOICE, scores, share))
+
+    def quantiles(self, counts: Statistic, n_levels: int, share: float | None = None) -> Release:
+        """Declare cuts of each column of `counts` into ``2**n_levels`` parts of equal counts."""
+        n = counts.shape[0]
+        law = Law(lambda s, e: QuantileMechanism(s, e, n, n_levels), "part", per_mu=2.0)
+        return self._declare(Release(law, counts, share, steps=n * n_levels))
+
+    def _declare(self, release: Release) -> Release:
+        self.releases.append(release)
+        return release
+
+    def charge(self) -> None:
+        """Calibrate every declared release, price them jointly and charge the ledger."""
+        relation = self.records.relation
+        sums = [r for r in self.releases if r.law is GAUSSIAN]
+        others = [r for r in self.releases if r.law is not GAUSSIAN]
+        whole = mu_from_budget(self.epsilon, self.delta) if sums else self.epsilon
+        for r, share in _shares(others):
+            n_steps = r.count * r.steps
+            if sums:  # [B1] the concentration of this share of mu²
+                each = r.law.per_mu * (whole * math.sqrt(share)) / math.sqrt(n_steps)
+            else:  # [B2] epsilons add up
+                each = whole * share / n_steps
+            r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic, r.law.norm), each)
+        if sums and others and math.isfinite(self.epsilon):  # [B3] mu that is left beside them
+            whole = gaussian_mu_beside(
+                tuple(r.event for r in others),
+                epsilon=self.epsilon,
+                delta=self.delta,
+                relation=relation,
+            )
+        for r, share in _shares(sums):  # [B4] squares of mu add up, however they are divided
+            each = whole * math.sqrt(share / r.count)
+            r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic), each)
+        for r in self.releases:  # what cannot be drawn is refused before the charge
+            getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
+        self.pay(*(r.event for r in self.releases))
+
+    def pay(self, *events: Any) -> None:
+        """Charge events that cost no more than the budget; nothing is drawn yet."""
+        relation = self.records.relation
+        cost = epsilon_spent(events, self.delta, relation, enough=self.epsilon)
+        if cost > self.epsilon:
+            raise BudgetExceededError(
+                f"{self.owner} needs epsilon={cost:g}, but epsilon={self.epsilon:g} was given. "
+                "Nothing was charged.",
+                spent=0.0,
+                asked=cost,
+                left=self.epsilon,
+            )
+        paid = self.paid
+        covers = (
+            paid is not None
+            and (paid.events, paid.unit, paid.relation) == (events, Unit(self.unit), relation)
+            and paid.is_untouched
+            and paid.is_of_this_process
+        )
+        if not covers:
+            paid = prepay(self.ledger, *events, unit=self.unit, relation=relation)
+        self.receipt = paid
+
+    def draw(
+        self,
+        release: Release,
+        records: Records | None = None,
+        statistic: Statistic | None = None,
+        *,
+        on_device: bool = False,
+    ) -> Any:
+        """Return one draw; records may be mapped, and the statistic be at other weights."""
+        source = self.records if records is None else records
+        method = source.release_there if on_device else source.release
+        return method(statistic or release.statistic, release.mechanism, self.receipt)
+
+    def noise(self, release: Release) -> float:
+        """Return the standard deviation of the noise on a drawn number."""
+        return math.sqrt(self.records.variance_of(release.mechanism))
+
+    def guarantee(self, *public: str) -> Guarantee:
+        """Return what is proved about all draws together."""
+        receipt = self.receipt
+        if receipt is None:
+            raise InvalidInputError("A guarantee is of what was charged: charge first.")
+        spent = epsilon_spent(receipt.events, self.delta, self.records.relation)
+        # Calibration stops a hair short of the budget; the round figure is true as well.
+        is_whole = self.epsilon * (1 - 1e-6) <= spent <= self.epsilon
+        return Guarantee(
+            epsilon=self.epsilon if is_whole else spent,
+            delta=self.delta,
+            unit=Unit(self.unit),
+            relation=Relation(self.records.relation),
+            public=(*self.facts, *public),
+            status=noise_status(),
+            events=receipt.events,
+        ).only_if(*receipt.conditions)
+
+
+def _shares(releases: list[Release]) -> list[tuple[Release, float]]:
+    """Return releases with their shares; those that name none divide the rest evenly."""
+    rest = 1.0 - sum(r.share for r in releases if r.share is not None)
+    n_open = sum(r.share is None for r in releases)
+    if rest < 0 or (n_open and not rest):
+        raise InvalidInputError("The shares of the releases add up to more than the budget.")
+    return [(r, rest / n_open if r.share is None else r.share) for r in releases]
