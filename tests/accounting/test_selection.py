@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -22,7 +26,8 @@ from sfumato.accounting import (
 from sfumato.accounting.profiles import profile_masses
 from sfumato.accounting.renyi import ORDERS, epsilon_from_renyi, renyi_divergence
 from sfumato.accounting.selection import (
-    run_probabilities,
+    cut_probability,
+    run_tails,
     selection_delta,
     selection_divergence,
     selection_epsilon,
@@ -58,6 +63,12 @@ LAWS = [
 
 def search(event: Any, runs: str, mean: float, shape: float, cut: int | None = None) -> Any:
     return SelectionEvent(((event,),), runs, mean, shape, cut)
+
+
+def run_probabilities(event: Any) -> np.ndarray:
+    """Return P(K = 1), P(K = 2), ... as far as they matter."""
+    tails = [Decimal(1), *run_tails(event, 100_000, 1e-20)]
+    return np.array([float(before - after) for before, after in itertools.pairwise(tails)])
 
 
 @pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
@@ -239,6 +250,86 @@ def test_a_cut_is_paid_for() -> None:
     ]
     assert prices[0] > prices[1] > prices[2] >= selection_epsilon(whole, 1e-5)
     assert selection_epsilon(search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 8), 1e-5) == math.inf
+
+
+HEAVY = [("negative_binomial", 5.0, -0.9), ("negative_binomial", 10.0, -0.8)]
+CUTS = [*LAWS, *HEAVY, ("negative_binomial", 3000.0, 0.5), ("negative_binomial", 40.0, 1e-9)]
+
+
+def series(runs: str, mean: float, shape: float, cut: int) -> mpmath.mpf:
+    """Return P(K > cut) to thirty digits, from the terms after the cut alone."""
+    with mpmath.workdps(50):
+        if runs == "poisson":
+            rate = mpmath.findroot(lambda m: m / (1 - mpmath.exp(-m)) - mean, mean)
+            return mpmath.gammainc(cut + 1, 0, rate, regularized=True) / (1 - mpmath.exp(-rate))
+        eta = mpmath.mpf(shape)
+
+        def gap(log: mpmath.mpf) -> mpmath.mpf:
+            gamma = mpmath.exp(log)
+            if eta == 0:
+                return (1 / gamma - 1) / -log - mean
+            return eta * (1 - gamma) / (gamma * (1 - mpmath.exp(eta * log))) - mean
+
+        log = mpmath.findroot(gap, (-35, -0.1), solver="anderson", tol=1e-20, maxsteps=500)
+        x, first = -mpmath.expm1(log), cut + 1
+        weight = -log if eta == 0 else mpmath.expm1(-eta * log) / eta
+        product = mpmath.gammaprod([first + eta], [1 + eta, first + 1])
+        term = x**first * product / weight
+        if x > 0.999:  # too many terms; their ratios are x (k + eta) / (k + 1)
+            return term * mpmath.hyp2f1(1, first + eta, first + 1, x)
+        total, k = mpmath.mpf(0), first
+        while term > total * mpmath.mpf(10) ** -40:
+            total += term
+            term *= x * (k + eta) / (k + 1)
+            k += 1
+        return total
+
+
+@pytest.mark.parametrize(("runs", "mean", "shape"), CUTS)
+@pytest.mark.parametrize("cut", [1, 30, 2000, 100_000])
+def test_the_tail_of_the_law_against_many_digits(runs, mean, shape, cut) -> None:
+    """Never below, and above by rounding only: of the law, of its parameter, of 64 bits."""
+    found = cut_probability(search(PureEvent(1.0), runs, mean, shape, cut))
+    exact = series(runs, mean, shape, cut)
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-9) + cut * 2.0**-63
+
+
+@pytest.mark.parametrize(("runs", "mean", "shape"), [LAWS[0], LAWS[4], HEAVY[1]])
+def test_the_number_of_runs_that_is_drawn_has_the_law(runs, mean, shape, seed: int) -> None:
+    """Six numbers of 20,000 draws, each beyond 5.5 deviations in one of 10⁷ runs."""
+    law = RunLaw(search(PureEvent(1.0), runs, mean, shape, 12))
+    with seeded(seed):
+        numbers = np.array([law.number() for _ in range(20_000)])
+    assert (numbers.min(), numbers.max()) == (1, 12)
+    for cut in (1, 2, 3, 5, 8, 11):
+        share = float(series(runs, mean, shape, cut))
+        error = math.sqrt(share * (1 - share) / 20_000)
+        assert abs(np.mean(numbers > cut) - share) < 5.5 * error
+
+
+def test_heavy_tails_are_refused_and_not_forgotten() -> None:
+    """Of a law that has 3e-6 beyond a hundred thousand runs, no cut may cost nothing."""
+    for runs, mean, shape in HEAVY:
+        law = search(GaussianEvent(1.0), runs, mean, shape)
+        assert series(runs, mean, shape, 100_000) > 1e-6
+        with pytest.raises(InvalidInputError, match="more than 100,000 runs"):
+            with_max_runs(law, 1e-6, 1.0)
+        with pytest.raises(InvalidInputError, match="must be cut"):
+            RunLaw(law).number()
+        cut = search(GaussianEvent(9.0), runs, mean, shape, 100_000)
+        assert selection_epsilon(cut, 1e-6) == math.inf
+    for mean, shape in ((100.0, -0.9), (1e9, 1.0), (1 + 1e-12, 0.0)):
+        with pytest.raises(InvalidInputError, match="mean_runs"):
+            with_max_runs(search(GaussianEvent(1.0), "negative_binomial", mean, shape), 1e-6, 1.0)
+
+
+def test_a_cut_costs_its_probability_on_both_sides() -> None:
+    """Delta of the cut law is above that of the whole one by (1 + exp(epsilon)) tau, no less."""
+    cut = search(GaussianEvent(7.0), "poisson", 5.0, 0.0, 12)
+    tau = float(series("poisson", 5.0, 0.0, 12))
+    for epsilon in (0.5, 1.0, 3.0):
+        more = selection_delta(cut, epsilon) - selection_delta(replace(cut, max_runs=None), epsilon)
+        assert more == pytest.approx((1 + math.exp(epsilon)) * tau, rel=1e-6)
 
 
 def test_of_many_options_the_worst_is_paid_for() -> None:

@@ -9,12 +9,14 @@ Proof: docs/guarantees/search.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from decimal import MAX_EMAX, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, ndtr
+from scipy.special import ndtr
 
 from sfumato.accounting.renyi import (
     ORDERS,
@@ -27,7 +29,7 @@ from sfumato.exceptions import InvalidInputError
 
 __all__ = [
     "cut_probability",
-    "run_probabilities",
+    "run_tails",
     "selection_delta",
     "selection_divergence",
     "selection_epsilon",
@@ -160,74 +162,70 @@ def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
     return low
 
 
-@lru_cache(maxsize=16)
-def run_probabilities(event: SelectionEvent) -> np.ndarray:
-    """Give ``P(K = 1), P(K = 2), ...``, the last one with all that is cut.
-
-    event: The law of K.
-    Returns: Probabilities, `max_runs` of them where that is set.
-    """
-    most = MOST_RUNS if event.max_runs is None else event.max_runs
-    logs = _log_probabilities(event, most)
-    probabilities = np.exp(logs)
-    probabilities[-1] += max(0.0, 1 - float(probabilities.sum()))
-    return np.asarray(probabilities / probabilities.sum())
-
-
 def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> SelectionEvent:
-    """Cut K where the rest costs a negligible share of delta.
+    """Return the same law, cut where the rest costs a negligible share of delta.
 
     event: The law of K.
     delta, epsilon: The budget of the whole search.
-    Returns: The same law, cut.
     """
-    allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, 700.0)))
-    logs = _log_probabilities(event, MOST_RUNS)
-    tails = np.exp(np.logaddexp.accumulate(logs[::-1])[::-1])  # P(K >= k)
-    short = np.flatnonzero(tails < allowed)
-    if not len(short):
+    allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, LARGEST_EXPONENT)))
+    tails = run_tails(event, MOST_RUNS, allowed)
+    if not tails or tails[-1] >= allowed:
         raise InvalidInputError(
             f"'mean_runs' {event.mean_runs:g} needs more than {MOST_RUNS:,} runs; ask for fewer."
         )
-    return replace(event, max_runs=int(max(short[0], 1)))
+    return replace(event, max_runs=len(tails))
 
 
 @lru_cache(maxsize=64)
 def cut_probability(event: SelectionEvent) -> float:
-    """Give ``P(K > max_runs)``, and more than doubles change the law of K.
-
-    event: The law of K.
-    Returns: The probability, rounded up; 0 where K is not cut.
-    """
+    """Return ``P(K > max_runs)``, and what 64 random bits change of the law; 0 if K is not cut."""
     if event.max_runs is None:
         return 0.0
-    logs = _log_probabilities(event, MOST_RUNS + event.max_runs)[event.max_runs :]
-    return float(np.exp(logsumexp(logs))) * (1 + 1e-9) + 1e-13
+    tails = run_tails(event, min(event.max_runs, MOST_RUNS))
+    return min(1.0, float(tails[-1]) * (1 + 1e-15) + len(tails) * 2.0**-64) if tails else 1.0
 
 
-@lru_cache(maxsize=16)
-def _logs(runs: str, mean: float, shape: float, most: int) -> np.ndarray:
-    k = np.arange(1, most + 1)
-    if runs == "poisson":
-        rate = _poisson_rate(mean)
-        logs = k * math.log(rate) - gammaln(k + 1) - rate - math.log(-math.expm1(-rate))
-        return np.asarray(logs)
-    gamma = _gamma(shape, mean)
-    if shape == 0:
-        return k * math.log1p(-gamma) - np.log(k) - math.log(-math.log(gamma))
-    # The product of (l + shape) / (l + 1) over l < k, up to a sign that cancels.
-    product = gammaln(k + shape) - gammaln(1 + shape) + math.log(abs(shape)) - gammaln(k + 1)
-    return np.asarray(k * math.log1p(-gamma) + product - math.log(abs(gamma**-shape - 1)))
+def run_tails(event: SelectionEvent, most: int, enough: float = 0.0) -> tuple[Decimal, ...]:
+    """Return ``P(K > 1), P(K > 2), ...``, exact to forty digits.
+
+    event: The law of K, not yet cut.
+    most: How many are returned at most.
+    enough: The first one below ends them.
+    Returns: None where the mean is beyond what is offered.
+    """
+    if event.mean_runs > MOST_RUNS:
+        return ()
+    return _tails(event.runs, float(event.mean_runs), float(event.shape), most, enough)
 
 
-def _log_probabilities(event: SelectionEvent, most: int) -> np.ndarray:
-    return _logs(event.runs, float(event.mean_runs), float(event.shape), most)
+@lru_cache(maxsize=8)
+def _tails(runs: str, mean: float, shape: float, most: int, enough: float) -> tuple[Decimal, ...]:
+    is_poisson, tails = runs == "poisson", []
+    with localcontext() as context:
+        # Of gamma^-shape - 1 as many digits are lost as a small shape has zeros.
+        context.prec, context.Emax = 60 + abs(Decimal(shape).adjusted()), MAX_EMAX
+        if is_poisson:
+            factor, eta = Decimal(_poisson_rate(mean)), None
+            chance = factor / (factor.exp() - 1)
+        else:
+            gamma, eta = Decimal(_gamma(shape, mean)), Decimal(shape)
+            factor = 1 - gamma
+            chance = factor * (eta / ((-eta * gamma.ln()).exp() - 1) if eta else -1 / gamma.ln())
+        tail = 1 - chance  # [V5] the probabilities add up to 1, so no series is broken off
+        for k in range(1, most + 1):
+            tails.append(tail)
+            if tail < enough:
+                break
+            chance *= factor / (k + 1) if eta is None else factor * (k + eta) / (k + 1)
+            tail -= chance
+    return tuple(tails)
 
 
 @lru_cache(maxsize=64)
 def _poisson_rate(mean: float) -> float:
     """Solve ``rate / (1 - exp(-rate)) = mean``."""
-    return float(brentq(lambda rate: rate / -math.expm1(-rate) - mean, 1e-12, mean + 1, xtol=1e-15))
+    return _solved(lambda rate: rate / -math.expm1(-rate) - mean, 1e-12, mean + 1, mean)
 
 
 @lru_cache(maxsize=64)
@@ -240,4 +238,10 @@ def _gamma(shape: float, mean: float) -> float:
             return (1 / gamma - 1) / -log_gamma - mean
         return shape * (1 - gamma) / (gamma * -math.expm1(shape * log_gamma)) - mean
 
-    return math.exp(brentq(gap, -40.0, -1e-9, xtol=1e-15))
+    return math.exp(_solved(gap, -40.0, -1e-9, mean))
+
+
+def _solved(gap: Callable[[float], float], low: float, high: float, mean: float) -> float:
+    if not gap(low) * gap(high) < 0:
+        raise InvalidInputError(f"No law of this kind is offered with 'mean_runs' {mean!r}.")
+    return float(brentq(gap, low, high, xtol=1e-15))

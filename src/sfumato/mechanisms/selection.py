@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.selection import run_probabilities
+from sfumato.accounting.selection import run_tails
 from sfumato.events import SelectionEvent
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import random_words
 
 __all__ = ["RunLaw"]
@@ -28,10 +31,14 @@ class RunLaw:
 
         Returns: K, from 1 to the cut of the law.
         """
-        # [V6] one uniform number and the distribution function of K
-        uniform = float(random_words(1)[0]) * 2.0**-64
-        steps = np.cumsum(run_probabilities(self.event))
-        return min(int(np.searchsorted(steps, uniform, side="right")), len(steps) - 1) + 1
+        # [V6] one uniform number and the distribution function of K; what is cut falls to the last
+        return 1 + bisect_right(self._steps, int(random_words(1)[0]))
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        if self.event.max_runs is None:
+            raise InvalidInputError("The law of the number of runs must be cut: set 'max_runs'.")
+        return [int((1 - tail) * 2**64) for tail in run_tails(self.event, self.event.max_runs)[:-1]]
 
     @staticmethod
     def choices(n_choices: int, count: int) -> NDArray[np.intp]:

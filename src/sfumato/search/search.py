@@ -330,8 +330,8 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     def _law(self) -> SelectionEvent:
         name, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
         law = SelectionEvent(((GaussianEvent(1.0),),), name, float(self.mean_runs), float(shape))
-        if not self.constant_time or math.isinf(self.epsilon):
-            return law if not self.constant_time else with_max_runs(law, 1e-6, 1.0)
+        if math.isinf(self.epsilon):
+            return with_max_runs(law, 1e-6, 1.0)
         return with_max_runs(law, float(self.delta), float(self.epsilon))
 
     def _check(self) -> None:
