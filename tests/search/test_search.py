@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sklearn.preprocessing import Normalizer
 from sfumato import (
     Bounds,
     Ledger,
+    PrivateAdditiveClassifier,
     PrivateDensity,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
@@ -85,6 +87,26 @@ def test_the_winner_is_stored_with_the_price_of_the_search(tmp_path: Path) -> No
         save(found, tmp_path / "model.sfumato")
     save(found.best_estimator_, tmp_path / "model.sfumato")
     assert load(tmp_path / "model.sfumato").guarantee_ == found.guarantee_
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_losing_runs_do_not_warn(n_jobs: int) -> None:
+    """A run warns by its own released counts; of runs that lose nothing may come out."""
+    X, y = rows()[0], np.full(300, "other")
+    model = PrivateAdditiveClassifier(
+        n_steps=3,
+        bounds=Bounds(lower=-1.0, upper=1.0, labels=["no", "yes"]),
+        epsilon=50.0,
+        delta=1e-4,
+    )
+    with pytest.warns(UserWarning, match="hardly any record"):
+        model.fit(X, y)
+    grid = {"n_steps": [3, 4]}
+    quiet = PrivateSearchCV(model, grid, mean_runs=2.0, epsilon=40.0, delta=1e-4, n_jobs=n_jobs)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        quiet.fit(X, y)
+    assert [str(each.message) for each in found] == []
 
 
 def test_it_refuses_before_the_first_draw() -> None:

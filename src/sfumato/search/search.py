@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -440,7 +441,9 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         def one(run: int) -> _Run:
             return self._run(plan, choices[run], *data)
 
-        with Progress(console=Console(stderr=True), disable=not self.verbose) as bar:
+        # What a losing run warns of, by its own releases, would be one more output.
+        quiet = warnings.catch_warnings(action="ignore")
+        with quiet, Progress(console=Console(stderr=True), disable=not self.verbose) as bar:
             # A share of all runs would tell how many they are, which is hidden.
             total = n_runs if self.constant_time else None
             task = bar.add_task("Searching", total=total, completed=len(scores))
