@@ -60,6 +60,7 @@ class PlaceCounts(Statistic):
     """
 
     columns: tuple[int, ...]
+    in_ball = 0  # a place is counted, or missing
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,6 +117,7 @@ class PlaceTree(Statistic):
     """
 
     columns: tuple[int, ...]
+    in_ball = 0  # a place is counted, or missing
 
     @property
     def shape(self) -> tuple[int, ...]:

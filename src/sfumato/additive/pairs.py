@@ -70,9 +70,14 @@ class HatSums(Statistic):
         """One sum per class."""
         return (self.n_classes, self.width)
 
+    @property
+    def in_ball(self) -> int:
+        """The hats."""
+        return self.width
+
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
         """Add up hats, class by class."""
-        hats = cut(rows[:, : self.width], ROW_BITS)
+        hats = np.maximum(cut(rows[:, : self.width], ROW_BITS), 0.0)
         if self.has_target:
             hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
             codes = (rows[:, -1] > 0).astype(np.intp)
@@ -154,6 +159,7 @@ class SideMeans(Statistic):
     """
 
     n_columns: int
+    in_ball = 0  # sides are counted, and targets clipped
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -403,6 +403,11 @@ class CurveSum(Statistic):
         """The coordinates, and the count where it is secret."""
         return (self.width + (self.weight > 0),)
 
+    @property
+    def in_ball(self) -> int:
+        """The coordinates."""
+        return self.width
+
     def add_up(self, rows: Any, codes: Any) -> Any:  # noqa: ARG002 - classes do not matter
         """Add up coordinates, and the constant."""
         total = cut(rows, CURVE_BITS).sum(axis=0)

@@ -30,6 +30,8 @@ RowScorer = Callable[[Any, Any, Any], Any]
 class ScoreSum(Statistic):
     """``sum s_i`` of numbers between 0 and 1; one record moves it by at most 1."""
 
+    in_ball = 0  # scores are clipped
+
     @property
     def shape(self) -> tuple[int, ...]:
         """One number."""

@@ -39,6 +39,7 @@ class CountTables(Statistic):
     sizes: tuple[int, ...]
     tables: tuple[tuple[int, ...], ...]
     n_classes: int = 1
+    in_ball = 0  # whatever a row holds, it is counted once in each table
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -52,7 +53,6 @@ class CountTables(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> NDArray[np.float64]:
         """Count the records of each cell of each table."""
-        # Whatever a row holds, it is counted once in each table.
         inside = np.clip(np.nan_to_num(to_numpy(rows)), 0, np.array(self.sizes) - 1)
         cells = inside.astype(np.intp).T
         classes = np.clip(codes, 0, self.n_classes - 1)

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
+from sfumato.kernels.arrays import (
+    Array,
+    is_from_another_library,
+    like,
+    namespace_of,
+    to_numpy,
+)
 from sfumato.objectives.losses import Loss, over_scores
 from sfumato.sums.grid import ROW_BITS, cut, nearest
 from sfumato.sums.maps import ROUNDING_MARGIN
@@ -79,6 +85,11 @@ class GradientSum(Statistic):
         return self.weights.shape
 
     @property
+    def in_ball(self) -> int:
+        """As many as a score has weights."""
+        return int(self.weights.shape[1])
+
+    @property
     def largest_term(self) -> float:
         """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
@@ -131,7 +142,7 @@ class GradientSum(Statistic):
         slopes *= _shrinkage(over_scores(slopes * slopes), limit)
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
-        return (nearest if is_rounded else cut)(slopes, self.slope_bits)
+        return _numbers((nearest if is_rounded else cut)(slopes, self.slope_bits))
 
     def term_sensitivity(self, relation: Relation) -> float:
         """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
@@ -160,6 +171,11 @@ class ResidualSum(Statistic):
     def shape(self) -> tuple[int, ...]:
         """That of the weights."""
         return self.weights.shape
+
+    @property
+    def in_ball(self) -> int:
+        """As many as a score has weights."""
+        return int(self.weights.shape[1])
 
     @property
     def largest_term(self) -> float:
@@ -212,6 +228,14 @@ def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int)
     """
     factors = joined.shrinkage(products, rows, slopes, size)
     return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
+
+
+def _numbers(slopes: Array) -> Array:
+    """Give slopes with zeros for what is no number, as weights that are none make them."""
+    if not is_from_another_library(slopes) and np.isfinite(slopes.sum()):  # as always; one pass
+        return slopes
+    xp = namespace_of(slopes)
+    return xp.where(xp.isfinite(slopes), slopes, xp.zeros_like(slopes))
 
 
 def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:

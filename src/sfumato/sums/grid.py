@@ -33,7 +33,9 @@ __all__ = [
     "QUANTUM",
     "ROW_BITS",
     "SecretSum",
+    "are_inside",
     "cut",
+    "cut_inside",
     "double_rounding",
     "nearest",
     "revealed",
@@ -70,6 +72,33 @@ def nearest(values: Array, bits: int) -> Array:
     return steps
 
 
+def are_inside(rows: Array, width: int) -> Array:
+    """Tell of each row whether its first `width` numbers are finite and of length 1 at most.
+
+    Lengths of multiples of ``2**-FINE_BITS`` are exact, and so is the answer. Of finer rows it is
+    the same among any others, and right once they are cut to ``2**-ROW_BITS``.
+    """
+    if is_from_another_library(rows):
+        first = rows[:, :width]
+        return namespace_of(rows).sum(first * first, axis=1) <= 1
+    first = np.ascontiguousarray(rows)[:, :width]  # in one order of memory
+    return np.einsum("ij,ij->i", first, first) <= 1
+
+
+@np.errstate(all="ignore")  # a warning would tell of a row
+def cut_inside(rows: Array, bits: int, width: int) -> Array:
+    """Cut rows to multiples of ``2**-bits``; those outside the unit ball become zero.
+
+    width: Numbers of a row that the ball is about; those beside them may be any.
+    """
+    on_grid = cut(rows, bits)
+    inside = are_inside(on_grid, width)
+    xp = namespace_of(on_grid)
+    if xp.all(inside):
+        return on_grid
+    return xp.where(inside[:, None], on_grid, xp.zeros_like(on_grid))
+
+
 def double_rounding(size: int, largest: float) -> float:
     """Norm by which exact sums of two neighbours can move apart as they become doubles.
 
@@ -101,16 +130,19 @@ class SecretSum:
     def add(self, partial: Array, n_rows: int) -> None:
         """Add the exact sum of the terms of a block of at most `BLOCK_ROWS` records.
 
-        All sums of blocks are of one array library, and so is the sum then.
+        All sums of blocks are of one array library, and so is the sum then. What is no sum of terms
+        below 2 is never cast: terms were looked at where they were formed.
         """
         if n_rows > BLOCK_ROWS:
             raise InvalidInputError(f"A block of more than {BLOCK_ROWS} records is not exact.")
+        xp = namespace_of(partial)
+        if self._units.size and not xp.max(xp.abs(partial)) <= 2 * n_rows:  # nor for NaN
+            raise InvalidInputError("A block is no sum of terms below 2.")
         self._count(n_rows)
         if self._in_window + n_rows > WINDOW_ROWS:
             self._carry()
         self._in_window += n_rows
         if is_from_another_library(partial):  # the sum stays on its device
-            xp = namespace_of(partial)
             terms = xp.astype(partial * (1 / QUANTUM), xp.int64)
             self._units = like(partial, self._units) + terms
             return

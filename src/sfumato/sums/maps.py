@@ -30,6 +30,7 @@ __all__ = [
     "Projected",
     "RowMap",
     "exact_projection",
+    "numbers_beside",
     "row_sums",
 ]
 
@@ -79,7 +80,8 @@ class MappedRows:
         return self.shape[0]
 
     def __getitem__(self, part: slice) -> Array:
-        return self._map(self._rows[part])
+        with np.errstate(all="ignore"):  # a warning would tell of a row
+            return self._map(self._rows[part])
 
 
 @dataclass(frozen=True)
@@ -390,6 +392,11 @@ class Beside:
             return self.row_map(rows)
         target = np.clip((rows[:, -1:] - self.centre) / self.scale, -FARTHEST, FARTHEST)
         return np.hstack([self.row_map(rows[:, :-1]), target])
+
+
+def numbers_beside(row_map: RowMap) -> int:
+    """Tell how many last numbers of a mapped row are no part of a point of the unit ball."""
+    return int(isinstance(row_map, Beside) and row_map.has_target)
 
 
 def exact_projection(rows: Array, basis: Array) -> Array:

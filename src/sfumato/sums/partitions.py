@@ -23,9 +23,9 @@ from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeEr
 from sfumato.guarantee import Relation
 from sfumato.sums.batches import BatchRecords
 from sfumato.sums.counts import CountTables
-from sfumato.sums.grid import ROW_BITS, SecretSum, cut
+from sfumato.sums.grid import ROW_BITS, SecretSum, cut_inside
 from sfumato.sums.identities import id_cells
-from sfumato.sums.maps import RowMap
+from sfumato.sums.maps import RowMap, numbers_beside
 from sfumato.sums.messages import SecretMessage, opened, sealed
 from sfumato.sums.persons import PersonSum, PersonUnit
 from sfumato.sums.records import ArrayRecords, Block, Records
@@ -239,11 +239,13 @@ class _Part:
     steps: tuple[RowMap, ...]
     width: int  # of the rows as they are read
     person: PersonUnit | None
+    in_ball: int = 0  # first numbers of kept rows, which lie in the unit ball
 
     def records(self, batches: Iterable[Any]) -> Records:
         found: Records
         if self.read is None:
             found = _BlockRecords(batches, self.width, self.person)
+            found._in_ball = self.in_ball
         elif self.person is None:
             rows = map(self.read, filter(_has_rows, batches))
             found = BatchRecords(lambda: rows, width=self.width, relation=SECRET_NUMBER)
@@ -291,21 +293,21 @@ class RowsKept:
 
     part: How batches become records.
     in_singles: Whether they are kept as `SingleRows`, on a coarser grid.
+    in_ball: First numbers of a row that are zero where they do not lie in the unit ball.
     """
 
     part: _Part
     in_singles: bool
+    in_ball: int
 
     def __call__(self, number: int, batches: Iterable[Any]) -> Iterator[KeptBlock]:  # noqa: ARG002
         """Map one part, block by block."""
+        bits = SINGLE_BITS if self.in_singles else ROW_BITS
         for rows, codes, sizes in self.part.records(batches)._blocks():
             size = cast("int", sizes)  # of all persons of the block: they are gathered
-            if self.in_singles:
-                held = SingleRows.of(cut(rows, SINGLE_BITS))
-                yield KeptBlock(held.rows, codes.astype(np.int32), size, held.longest)
-            else:
-                on_grid = cut(rows, ROW_BITS).astype(np.float32)
-                yield KeptBlock(on_grid, codes.astype(np.int32), size)
+            on_grid = cut_inside(rows, bits, self.in_ball)
+            longest = SingleRows.of(on_grid).longest if self.in_singles else None
+            yield KeptBlock(on_grid.astype(np.float32), codes.astype(np.int32), size, longest)
 
 
 class _BlockRecords(Records):
@@ -417,8 +419,11 @@ class PartitionedRecords(Records):
         return self._kept_as(in_singles=True)
 
     def _kept_as(self, *, in_singles: bool) -> Records:
-        kept = self._partitions.kept(RowsKept(self._part, in_singles))
-        return self._with(kept, _Part(None, (), self.width, self.person), self.width)
+        beside = numbers_beside(self._part.steps[-1]) if self._part.steps else 0
+        inside = self.width - beside
+        kept = self._partitions.kept(RowsKept(self._part, in_singles, inside))
+        part = _Part(None, (), self.width, self.person, inside)
+        return self._with(kept, part, self.width)
 
     def _with(self, partitions: Partitions, part: _Part, width: int) -> Self:
         other = copy(self)

@@ -28,10 +28,11 @@ from sfumato.sums.grid import (
     MOST_ROWS,
     ROW_BITS,
     SecretSum,
-    cut,
+    are_inside,
+    cut_inside,
     revealed,
 )
-from sfumato.sums.maps import MappedRows, RowMap
+from sfumato.sums.maps import MappedRows, RowMap, numbers_beside
 from sfumato.sums.persons import (
     MOST_PERSONS,
     Gathered,
@@ -77,6 +78,8 @@ class Records(ABC):
 
     # Whether exact sums are in one place, so that a mechanism can choose or cut by them.
     has_exact_sums: ClassVar[bool] = True
+    _in_ball = 0  # first numbers of a row that are known to lie in the unit ball: of kept rows
+    _beside = 0  # last numbers of a row that are no part of a point of the ball
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class Records(ABC):
         add_up: Callable[[Statistic], SecretSum | PersonSum],
     ) -> Any:
         needed = self.sensitivity(statistic, mechanism.norm)
-        if mechanism.sensitivity < needed:
+        if not mechanism.sensitivity >= needed:  # nor for NaN
             raise InvalidInputError(
                 f"The mechanism is made for sensitivity {mechanism.sensitivity:g}; "
                 f"{type(statistic).__name__} has {needed:g}."
@@ -223,7 +226,8 @@ class Records(ABC):
     def kept(self) -> Records:
         """Give the records with their maps computed once and kept, on the grid of sums.
 
-        Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them.
+        Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them;
+        rows outside the ball, which a target by `Beside` is no part of, become zero.
         Where memory is short, maps are computed on each pass as before, to the same numbers.
 
         Returns
@@ -236,8 +240,9 @@ class Records(ABC):
         parts: list[Array] = []
         numbers, sizes = [np.empty(0, dtype=np.intp)], [np.empty(0, dtype=np.uint16)]
         whole, filled = np.empty((self._count or 0, self.width), dtype=np.float32), 0
+        width = self.width - self._beside
         for block, codes, size in self._blocks():
-            on_grid = cut(block, ROW_BITS)
+            on_grid = cut_inside(block, ROW_BITS, width)
             if is_from_another_library(on_grid) or self._count is None:
                 parts.append(
                     on_grid if is_from_another_library(on_grid) else on_grid.astype(np.float32)
@@ -253,7 +258,9 @@ class Records(ABC):
         persons = self._persons_in_order
         if isinstance(persons, Scattered):
             persons = replace(persons, sizes=np.concatenate(sizes))
-        return ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
+        kept = ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
+        kept._in_ball, kept._beside = width, self._beside
+        return kept
 
     @property
     def is_gathered(self) -> bool:
@@ -300,7 +307,7 @@ class Records(ABC):
             for rows, codes, size in (
                 [block] if self.person is None else by_size(*block, self.person)
             ):
-                coarse = cut(rows, SINGLE_BITS)
+                coarse = cut_inside(rows, SINGLE_BITS, self.width)
                 if not is_from_another_library(coarse):
                     yield SingleRows.of(coarse), codes, size
                 elif self.person is None:  # classes go along, and not on each pass
@@ -331,7 +338,7 @@ class Records(ABC):
             if n_pending + codes.shape[0] > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 n_pending = 0
-            partial = fetched(statistic.add_up(_readable(rows, statistic), codes))
+            partial = fetched(self._added(statistic, rows, codes))
             pending = pending + partial if n_pending else partial
             n_pending += codes.shape[0]
         total.add(pending, n_pending)
@@ -340,20 +347,40 @@ class Records(ABC):
 
     def _sum_over_persons(self, statistic: Statistic, unit: PersonUnit) -> SecretSum | PersonSum:
         """Add up persons: blocks hold whole numbers of persons, or rows that need no others."""
-        if statistic.joined_sensitivity(self.relation, unit) is not None and not self.is_gathered:
+        is_joined = statistic.joined_sensitivity(self.relation, unit) is not None
+        if is_joined and not self.is_gathered:
             raise InvalidInputError(
                 "Rows of a person must lie side by side to be bounded together."
             )
         total = PersonSum(statistic.shape)
         for rows, codes, sizes in self._blocks():
             for part, numbers, size in by_size(_readable(rows, statistic), codes, sizes, unit):
-                partial = to_numpy(statistic.add_up_persons(part, numbers, size))
+                together = size if is_joined else None
+                partial = to_numpy(self._added(statistic, part, numbers, together))
                 total.add(partial, len(numbers), size if unit.averages else 1)
         if not unit.averages:
             return total.added()
         if self.public_persons is not None and total.n_persons != self.public_persons:
             raise InvalidInputError("The number of persons changed while they were read.")
         return total
+
+    @np.errstate(all="ignore")  # a warning would tell of a record
+    def _added(
+        self, statistic: Statistic, rows: Any, codes: Codes, size: int | None = None
+    ) -> Array:
+        """Add up a block; a term that is not finite, or longer than declared, is zero.
+
+        size: Rows of each person, where hers are bounded together.
+        """
+        rows = _readable(rows, statistic)
+        if statistic.in_ball > self._in_ball:
+            inside = are_inside(rows, statistic.in_ball)
+            if not namespace_of(inside).all(inside):  # [U1] each row by itself
+                if size is None:
+                    rows, codes = rows[inside], codes[to_numpy(inside)]
+                else:  # they stay side by side: joint terms of a row of zeros are zero
+                    rows = cut_inside(rows, ROW_BITS, statistic.in_ball)
+        return _finite_sum(statistic, rows, codes, size)
 
     def _check_complete(self, total: SecretSum) -> None:
         """Refuse a sum over fewer or more records than are declared, before noise is drawn."""
@@ -495,6 +522,7 @@ class _MappedRecords(Records):
     def __init__(self, records: Records, row_map: RowMap) -> None:
         super().__init__(row_map.width, records.relation, _public(records), records.person)
         self._records, self._map = records, row_map
+        self._beside = numbers_beside(row_map)
 
     @property
     def _persons_in_order(self) -> Gathered | Scattered | None:
@@ -513,13 +541,16 @@ class _MappedRecords(Records):
 
     def _blocks(self) -> Iterator[Block]:
         for rows, codes, size in self._records._blocks():
-            yield self._map(rows), codes, size
+            with np.errstate(all="ignore"):
+                mapped = self._map(rows)
+            yield mapped, codes, size
 
 
 class _KeptBlocks(Records):
     def __init__(self, read: Callable[[], Iterator[Block]], records: Records) -> None:
         super().__init__(records.width, records.relation, _public(records), records.person)
         self._kept = read
+        self._in_ball = records.width
         self._gathered = records._persons_in_order
 
     @property
@@ -548,6 +579,23 @@ def cached_rows(width: int) -> int:
     """Rows of a block: as many as stay in the cache, in whole parts of `SingleRows`."""
     parts = max(1, CACHED_NUMBERS // (PART * max(width, 1)))
     return min(CACHED_ROWS, PART * parts)
+
+
+def _finite_sum(statistic: Statistic, rows: Any, codes: Codes, size: int | None) -> Array:
+    """Add up a block; where that is no number, its halves, and nothing for one term."""
+    if size is None:
+        total = statistic.add_up(rows, codes)
+    else:
+        total = statistic.add_up_persons(rows, codes, size)
+    xp, n_rows, one = namespace_of(total), codes.shape[0], size or 1
+    if xp.isfinite(xp.sum(total)):  # as always; one pass over the sum
+        return total
+    if n_rows <= one:  # [U2] each term by itself
+        return xp.zeros_like(total)
+    middle = n_rows // one // 2 * one
+    halves = slice(middle), slice(middle, None)
+    first, second = (_finite_sum(statistic, rows[half], codes[half], size) for half in halves)
+    return first + second
 
 
 def _readable(rows: Array, statistic: Statistic) -> Array:

@@ -29,6 +29,7 @@ BASE = 2.0**8  # ... larger ones are written with two digits of this base
 # OpenBLAS makes products of so few multiplications as they lie in memory, without a copy of the
 # rows: with few scores that takes half of the time.
 SMALL_PRODUCT, LEAST_TOGETHER = 10**6, 8
+LARGEST = 2.0**100  # weights, so that scores do not overflow in single precision
 FEW = 0.25  # share of columns that are multiplied in double precision beside the others
 ROUNDING_MARGIN = 2.0**-20  # more than lengths are off by that are computed in doubles, ...
 SINGLE_MARGIN = 2.0**-10  # ... and in single precision
@@ -59,6 +60,10 @@ class SingleRows:
         squares = np.add.reduceat(rows * rows, range(0, len(rows), PART)) if len(rows) else rows[:0]
         longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + ROUNDING_MARGIN)
         return cls(rows.astype(np.float32), longest)
+
+    def __getitem__(self, part: slice) -> Self:
+        """Give some of the rows."""
+        return self.of(self.doubles()[part])
 
     def doubles(self) -> Doubles:
         """Give the rows in double precision.
@@ -159,11 +164,12 @@ class ScoreWeights:
 
     With weights of length ``2**e`` at most it is ``2**(e + SINGLE_BITS - 24)``.
 
-    weights (n_scores, width): Finite weights.
+    weights (n_scores, width): Weights; what is no number counts as 0, beyond 2**100 as that.
     rounded (n_scores, width): The weights on the grid.
     """
 
     def __init__(self, weights: Doubles) -> None:
+        weights = np.clip(np.nan_to_num(weights), -LARGEST, LARGEST)
         exponent = math.frexp(_longest(weights))[1]
         while True:
             step = 2.0 ** (exponent + SINGLE_BITS - MANTISSA)

@@ -45,6 +45,14 @@ class Statistic(ABC):
         """Shape of the sum."""
 
     @property
+    @abstractmethod
+    def in_ball(self) -> int:
+        """How many first numbers of a row must lie in the unit ball, or its term is zero.
+
+        0 where terms are bounded whatever a row holds.
+        """
+
+    @property
     def largest_term(self) -> float:
         """Largest magnitude of a term of one record, in one coordinate; below 2."""
         return 1.0
@@ -205,6 +213,7 @@ class ClassCounts(Statistic):
     """
 
     n_classes: int
+    in_ball = 0  # rows are not read
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -241,6 +250,11 @@ class MeanAndSquares(Statistic):
         """The numbers of a row and two more."""
         return (self.width + 2,)
 
+    @property
+    def in_ball(self) -> int:
+        """All."""
+        return self.width
+
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up rows, squared lengths and ones."""
         on_grid = cut(rows, ROW_BITS)
@@ -272,6 +286,11 @@ class SecondMoment(Statistic):
     def shape(self) -> tuple[int, ...]:
         """Square."""
         return (self.width, self.width)
+
+    @property
+    def in_ball(self) -> int:
+        """All."""
+        return self.width
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up products."""
@@ -345,6 +364,11 @@ class ClassMoments(Statistic):
     def shape(self) -> tuple[int, ...]:
         """One square matrix per group."""
         return (self.n_groups, self.width + 1, self.width + 1)
+
+    @property
+    def in_ball(self) -> int:
+        """All."""
+        return self.width
 
     def add_up(self, rows: Array, codes: Codes) -> Array:
         """Add up products, group by group."""

@@ -1,0 +1,351 @@
+"""A term that is not finite, or longer than its statistic declares, is zero: on every route."""
+
+from __future__ import annotations
+
+import itertools
+import pkgutil
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import sfumato
+from sfumato.accounting.receipt import prepay
+from sfumato.additive.calibration import ScoreAndTarget
+from sfumato.additive.columns import PublicColumns
+from sfumato.additive.fit import AdditiveScores
+from sfumato.additive.hats import HatRows
+from sfumato.additive.knots import PlaceCounts, PlaceTree
+from sfumato.additive.pairs import HatSums, PairRows, SideMeans
+from sfumato.engines.tables import LocalParts
+from sfumato.exceptions import InvalidInputError
+from sfumato.functions.mean_curve import CurveSum
+from sfumato.guarantee import Relation
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.objectives.losses import loss_named
+from sfumato.search.scores import ScoreSum
+from sfumato.sums import (
+    ArrayRecords,
+    BatchRecords,
+    ClassCounts,
+    ClassMoments,
+    CountTables,
+    MeanAndSquares,
+    Records,
+    SecondMoment,
+    Statistic,
+)
+from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.grid import BLOCK_ROWS, SecretSum
+from sfumato.sums.maps import Beside
+from sfumato.sums.partitions import PartitionedRecords
+from sfumato.sums.persons import Joined, PersonUnit
+from sfumato.sums.records import _as_doubles
+from sfumato.sums.statistics import Parts
+from sfumato.tables.bounds import Bounds
+
+WIDTH, CLASSES, OTHERS, MOST = 3, 2, 9, 3
+ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
+NO_NUMBERS = (np.nan, np.inf, -np.inf, 1e300)
+TWO, THREE = (loss_named("softmax", classes, huber_width=0.5) for classes in (2, 3))
+HINGE = loss_named("hinge", 3, huber_width=0.5)
+
+
+def gradients() -> Iterator[GradientSum]:
+    losses = (TWO, THREE, HINGE)
+    for loss, weight in itertools.chain(
+        itertools.product(losses, (1.0, np.nan)), zip(losses, NO_NUMBERS[1:], strict=True)
+    ):
+        weights = np.full((loss.n_scores, WIDTH), 0.5)
+        weights[0, 0] = weight
+        yield GradientSum(loss, 0.25, weights)
+    yield GradientSum(TWO, 1.5, np.ones((1, WIDTH)), (0.5, 1.0), slope_bits=8)
+
+
+def class_moments() -> Iterator[ClassMoments]:
+    yield ClassMoments(CLASSES, WIDTH, constant=0.5)
+    for number in (0.0, *NO_NUMBERS):
+        means, axes = np.zeros((CLASSES, WIDTH)), np.ones((CLASSES, WIDTH, 2))
+        means[0, 0] = axes[0, 1, 0] = number
+        yield ClassMoments(CLASSES, WIDTH, parts=Parts(means, axes))
+
+
+# Every statistic with honest and with hostile public numbers, and the numbers beside its rows.
+STATISTICS: dict[type[Statistic], tuple[list[Statistic], int]] = {
+    ClassCounts: ([ClassCounts(CLASSES)], 0),
+    MeanAndSquares: ([MeanAndSquares(WIDTH)], 0),
+    SecondMoment: ([SecondMoment(WIDTH)], 0),
+    ClassMoments: (list(class_moments()), 0),
+    CountTables: ([CountTables((2, 3, 4), ((0,), (1, 2)), CLASSES)], 0),
+    GradientSum: (list(gradients()), 0),
+    ResidualSum: ([ResidualSum(0.5, np.array([[w, 1.0, 0.0]])) for w in (1.0, *NO_NUMBERS)], 1),
+    PlaceCounts: ([PlaceCounts((0, 2))], 0),
+    PlaceTree: ([PlaceTree((0, 2))], 0),
+    HatSums: ([HatSums(CLASSES, WIDTH, has_target=True)], 1),
+    SideMeans: ([SideMeans(WIDTH)], 1),
+    ScoreSum: ([ScoreSum()], 0),
+    CurveSum: ([CurveSum(WIDTH), CurveSum(WIDTH, weight=0.5)], 0),
+}
+CASES = [
+    pytest.param(statistic, beside, id=f"{kind.__name__}-{number}")
+    for kind, (listed, beside) in STATISTICS.items()
+    for number, statistic in enumerate(listed)
+]
+
+
+def test_every_statistic_is_listed() -> None:
+    for module in pkgutil.walk_packages(sfumato.__path__, "sfumato."):
+        if "federated.flower" not in module.name and not module.name.endswith("__main__"):
+            import_module(module.name)
+    kinds, found = [Statistic], set()
+    while kinds:
+        kinds += (below := kinds.pop().__subclasses__())
+        found |= {each for each in below if each.__module__.startswith("sfumato.")}
+    assert found == set(STATISTICS)
+
+
+def test_a_statistic_must_say_which_rows_it_can_add_up() -> None:
+    class Unsaid(SecondMoment):
+        in_ball = Statistic.in_ball
+
+    with pytest.raises(TypeError, match="in_ball"):
+        Unsaid(WIDTH)
+
+
+@dataclass(frozen=True)
+class Same:
+    """A map that leaves rows as they are."""
+
+    width: int
+
+    def __call__(self, rows: Any) -> Any:
+        return np.array(rows)
+
+
+def in_memory(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
+    return ArrayRecords(rows, codes, relation=ADD)
+
+
+def mapped(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
+    kept = ArrayRecords(rows, codes, relation=ADD)
+    return kept.mapped(Beside(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
+
+
+def in_batches(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
+    def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, len(rows), 4):
+            yield rows[start : start + 4], codes[start : start + 4]
+
+    return BatchRecords(read, width=rows.shape[1], relation=ADD)
+
+
+def in_parts(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
+    halves = [[(rows[part], codes[part])] for part in (slice(5), slice(5, None))]
+    parts = LocalParts([half.__iter__ for half in halves], rows.shape[1])
+    found = PartitionedRecords(parts, tuple, width=rows.shape[1], relation=ADD)
+    return found.mapped(Beside(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
+
+
+ROUTES: dict[str, Callable[[np.ndarray, np.ndarray, int], Records]] = {
+    "memory": in_memory,
+    "batches": in_batches,
+    "mapped": mapped,
+    "kept": lambda *given: mapped(*given).kept(),
+    "parts": in_parts,
+    "parts kept": lambda *given: in_parts(*given).kept(),
+}
+IN_SINGLES = {
+    "singles": lambda *given: mapped(*given).kept_in_singles(),
+    "parts in singles": lambda *given: in_parts(*given).kept_in_singles(),
+}
+
+
+def odd_rows(beside: int) -> list[np.ndarray]:
+    """Rows no honest map gives, and a few that it does, at the edge of the ball."""
+    points = [np.eye(WIDTH)[0], -np.eye(WIDTH)[1], np.zeros(WIDTH), np.full(WIDTH, 0.5)]
+    points += [np.full(WIDTH, 1.0), np.array([1.0, 2.0**-18, 0.0]), np.full(WIDTH, -40.0)]
+    for number, place in itertools.product(NO_NUMBERS, (0, WIDTH - 1)):
+        points.append(np.where(np.arange(WIDTH) == place, number, 0.25))
+    targets = (0.5, -0.5, *NO_NUMBERS) if beside else (None,)
+    return [
+        row if target is None else np.append(row, target)
+        for row, target in itertools.product(points, targets)
+    ]
+
+
+def honest(n_rows: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(7)
+    rows = Bounds(norm=0.9).clip(np.abs(generator.normal(size=(n_rows, width))))
+    return rows, generator.integers(0, CLASSES, n_rows).astype(np.intp)
+
+
+def distances(statistic: Statistic, beside: int, route: Callable[..., Records]) -> dict[Any, float]:
+    """The farthest that a record at any place moves a sum, by relation and norm."""
+    rows, codes = honest(OTHERS, WIDTH + beside)
+
+    def summed(row: np.ndarray | None, place: int, code: int) -> np.ndarray:
+        numbers = rows if row is None else np.insert(rows, place, row, axis=0)
+        labels = codes if row is None else np.insert(codes, place, code)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return _as_doubles(route(numbers, labels, beside)._sum(statistic)).ravel()
+
+    places = itertools.cycle([(0, 0), (OTHERS // 2, 1), (OTHERS, 1), (3, 0)])
+    terms = [summed(row, *place) for row, place in zip(odd_rows(beside), places, strict=False)]
+    apart = {ADD: np.array(terms) - summed(None, 0, 0)}
+    some = terms[:: 1 + len(terms) // 40]
+    apart[REPLACE] = np.array([a - b for a, b in itertools.combinations(some, 2)])
+    return {
+        (relation, norm): np.linalg.norm(moved, ord=norm, axis=1).max()
+        for relation, moved in apart.items()
+        for norm in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(("statistic", "beside"), CASES)
+def test_no_record_moves_a_sum_further_than_declared(statistic: Statistic, beside: int) -> None:
+    routes = ROUTES | (IN_SINGLES if statistic.takes_singles else {})
+    if statistic is not STATISTICS[type(statistic)][0][0]:  # the same routes, hostile numbers
+        routes = {name: route for name, route in routes.items() if name in ("memory", "singles")}
+    if isinstance(statistic, CountTables | ScoreSum | PlaceCounts | PlaceTree | SideMeans):
+        routes = {name: route for name, route in routes.items() if "kept" not in name}
+    for name, route in routes.items():
+        for (relation, norm), moved in distances(statistic, beside, route).items():
+            declared = statistic.sensitivity(relation, OTHERS + 1, norm)
+            assert moved <= declared * (1 + 1e-12), (name, relation, norm, moved, declared)
+
+
+@pytest.mark.parametrize("way", ["average", "sum"])
+@pytest.mark.parametrize(("statistic", "beside"), CASES)
+def test_no_person_moves_a_sum_further_than_declared(
+    statistic: Statistic, beside: int, way: str
+) -> None:
+    unit = PersonUnit(MOST, way)
+    if isinstance(statistic, GradientSum | ResidualSum):
+        longest = statistic.max_gradient_norm
+        statistic = replace(statistic, joined=Joined.usual(unit, longest))
+    rows, codes = honest(5, WIDTH + beside)
+    ids = [*"aabcc"]
+
+    def summed(new: list[np.ndarray], kept: bool) -> np.ndarray:
+        records: Records = ArrayRecords.of_persons(
+            np.vstack([rows, *new]) if new else rows,
+            np.append(codes, np.zeros(len(new), dtype=np.intp)),
+            groups=[*ids, *["new"] * len(new)],
+            unit=unit,
+            relation=ADD,
+        ).mapped(Beside(Same(WIDTH), bool(beside), scale=1 / 64))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return _as_doubles((records.kept() if kept else records)._sum(statistic)).ravel()
+
+    declared = unit.sensitivity(statistic, ADD, 10)
+    of_balls = bool(statistic.in_ball)
+    for kept in (False, True)[: 1 + of_balls]:
+        without = summed([], kept)
+        odd = odd_rows(beside)
+        some = (odd[place : place + MOST] for place in range(0, len(odd), MOST))
+        for new in (*([row] * MOST for row in odd), *some):
+            assert np.linalg.norm(summed([*new], kept) - without) <= declared * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("statistic", "beside"), CASES)
+def test_a_zero_term_is_as_near_as_any_other(statistic: Statistic, beside: int) -> None:
+    """So replacing a record by one whose term is zero is covered, in every norm."""
+    for norm in (1, 2, "part"):
+        added, replaced = (statistic.sensitivity(each, 10, norm) for each in (ADD, REPLACE))
+        assert added <= replaced
+
+
+def test_terms_of_rows_outside_the_ball_are_zero_and_no_others() -> None:
+    rows, codes = honest(20, WIDTH)
+    with np.errstate(over="ignore"):
+        odd = np.array([row for row in odd_rows(0) if not (row**2).sum() <= 1])
+    for statistic in (SecondMoment(WIDTH), MeanAndSquares(WIDTH), CurveSum(WIDTH, 0.5)):
+        alone = ArrayRecords(rows, codes, relation=ADD)._sum(statistic)
+        together = ArrayRecords(np.vstack([odd, rows]), relation=ADD)._sum(statistic)
+        assert np.array_equal(together.integers(), alone.integers())
+        assert together.n_rows == len(odd) + len(rows)
+
+
+def test_rows_of_an_accelerator_are_looked_at_too() -> None:
+    rows, codes = honest(20, WIDTH)
+    odd = np.vstack([odd_rows(0), rows])
+    labels = np.append(np.zeros(len(odd) - 20, dtype=np.intp), codes)
+    for statistic in (SecondMoment(WIDTH), *gradients()):
+        there = ArrayRecords(array_api_strict.asarray(odd), labels, relation=ADD)
+        here = ArrayRecords(odd, labels, relation=ADD)
+        assert there._sum(statistic) == here._sum(statistic)
+        assert there.kept_in_singles()._sum(SecondMoment(WIDTH)) == here.kept_in_singles()._sum(
+            SecondMoment(WIDTH)
+        )
+
+
+def test_a_term_that_is_no_number_is_zero_whatever_the_statistic() -> None:
+    """A statistic that looks at nothing itself: others of the block keep their terms."""
+
+    class Roots(SecondMoment):
+        in_ball = 0
+        seen: ClassVar[list[int]] = []
+
+        def add_up(self, rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
+            self.seen.append(len(rows))
+            return np.full(self.shape, np.sqrt(rows[:, 0]).sum())
+
+    roots = np.full(1000, 0.25)
+    roots[[3, 500, 999]] = -1.0
+    statistic = Roots(1)
+    records = ArrayRecords(roots[:, None], relation=ADD)
+    assert _as_doubles(records._sum(statistic)) == 997 * 0.5
+    assert len(statistic.seen) < 100  # by halves, not row by row
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e300, 2.5, -2.5])
+def test_a_sum_is_never_cast_that_is_no_sum_of_terms(number: float) -> None:
+    for total, n_rows in ((SecretSum((2, 2)), 1), (SecretSum((2, 2)), BLOCK_ROWS)):
+        with pytest.raises(InvalidInputError, match="no sum of terms"):
+            total.add(np.array([[0.0, 1.0], [number * n_rows, 0.0]]), n_rows)
+        assert total.n_rows == 0
+        total.add(np.full((2, 2), -2.0 * n_rows), n_rows)
+
+
+@pytest.mark.parametrize("name", ["intercept", "coef"])
+@pytest.mark.parametrize("number", NO_NUMBERS)
+def test_hostile_scores_move_a_released_sum_no_further(name: str, number: float) -> None:
+    """The attack of a coordinator that sends an intercept that is no number."""
+    columns = PublicColumns.of(Bounds(lower=0.0, upper=1.0), ("a", "b"))
+    rows = PairRows(
+        HatRows(columns, np.array([[0.0, 1.0]] * 2)), np.zeros(4), np.empty((0, 2), int)
+    )
+    numbers = {"coef": np.ones((1, 4)), "intercept": np.zeros(1)}
+    numbers[name].flat[0] = number
+    nothing = np.empty(0)
+    scores = AdditiveScores(
+        rows, **numbers, factor=nothing, means=nothing, covariance=nothing, counts=nothing
+    )
+    cells = np.random.default_rng(1).uniform(size=(8, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        totals = [
+            _as_doubles(
+                ArrayRecords(part, relation=ADD)
+                .mapped(ScoreAndTarget(scores, 0.0, 1.0))
+                ._sum(SecondMoment(3))
+            )
+            for part in (cells, cells[1:])
+        ]
+    assert np.linalg.norm(totals[0] - totals[1]) <= 1
+
+
+def test_noise_for_a_sensitivity_that_is_no_number_is_refused() -> None:
+    records = ArrayRecords(honest(5, WIDTH)[0], relation=ADD)
+    mechanism = GaussianMechanism.from_mu(sensitivity=2.0, mu=1.0)
+    receipt = prepay(None, mechanism.event(), unit="record", relation=ADD)
+    with pytest.raises(InvalidInputError, match="sensitivity"):
+        records.release(ClassMoments(CLASSES, WIDTH, constant=np.nan), mechanism, receipt)
+    assert receipt.unused()
