@@ -71,6 +71,6 @@ def unknown_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
     """
     if isinstance(columns, int):
         return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
-    types = ["double" if schema is None else schema.field(name).type for name in columns]
+    types = ["null" if schema is None else schema.field(name).type for name in columns]
     missing = [arrow().array([None], kind) for kind in types]
     return arrow().table(dict(zip(columns, missing, strict=True)))
