@@ -1,0 +1,1 @@
+"""Golden releases: what every private estimator charges, adds up, releases and learns."""
