@@ -29,7 +29,7 @@ import threading
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,10 @@ def _changes(node: Any, *, is_chosen: bool, words: list[str]) -> Iterator[tuple[
             if isinstance(node, ast.Raise) or _is_text(child) or _is_listing(child):
                 continue
             yield from _changes(child, is_chosen=is_chosen, words=words)
+
+
+def _is_def(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef)
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -287,39 +291,55 @@ def _hash(path: Path) -> str:
 
 
 def chosen_tests(mutant: Mutant, tests: dict[str, Any], seconds: float) -> list[str]:
-    """Choose tests that run the line, quick ones first and test files in turn."""
+    """Choose tests that run the line, or its function or file, quick ones first."""
     tree = ast.parse((ROOT / mutant.file).read_text())
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    inside = any(f.body[0].lineno <= mutant.line <= f.end_lineno for f in functions)
-    covering = defaultdict(list)
-    for name, test in tests.items():
-        lines = test["lines"].get(mutant.file, ())
-        if (mutant.line in lines) if inside else lines:
-            covering[name.partition("::")[0]].append((test["seconds"], name))
+    functions = [range(n.body[0].lineno, n.end_lineno + 1) for n in ast.walk(tree) if _is_def(n)]
+    around = [lines for lines in functions if mutant.line in lines]
+    for wanted in ({mutant.line}, set(min(around, key=len)) if around else None):
+        covering = defaultdict(list)
+        for name, test in tests.items():
+            lines = test["lines"].get(mutant.file, ())
+            if lines and (not around or wanted & set(lines)):
+                covering[name.partition("::")[0]].append((test["seconds"], name))
+        if covering:
+            break
+    # Tests named like the file, or its package, are about it; each file of tests costs an import.
+    stem, package = f"test_{Path(mutant.file).stem}.py", Path(mutant.file).parent.name
+    files = sorted(
+        covering,
+        key=lambda file: (
+            not file.endswith(stem),
+            f"/{package}/" not in file,
+            -len(covering[file]),
+        ),
+    )
     ranked = []
-    for each in covering.values():
-        ranked += [(rank, *pair) for rank, pair in enumerate(sorted(each))]
+    for file in files[: 2 + int(seconds / 4)]:
+        ranked += [(rank, *pair) for rank, pair in enumerate(sorted(covering[file]))]
     chosen, spent = [], 0.0
     for _, cost, name in sorted(ranked):
         if not chosen or spent + cost <= seconds:
             chosen.append(name)
             spent += cost
-    return chosen
+    return sorted(chosen, key=lambda name: files.index(name.partition("::")[0]))
 
 
 # One mutant in one child -------------------------------------------------------------------------
 
 
-def forked(jobs: list[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
+def forked(jobs: Iterable[Any], width: int, seconds: float) -> Iterator[tuple[Any, int]]:
     """Run functions in forked children, `width` at a time, of some CPU seconds each.
 
     A busy machine is waited for, thirty times as long. Gives exit codes, -SIGXCPU for a timeout.
     """
     running: dict[int, tuple[Any, float]] = {}
-    waiting = list(reversed(jobs))
-    while waiting or running:
-        while waiting and len(running) < width:
-            name, job = waiting.pop()
+    waiting, is_open = iter(jobs), True
+    while is_open or running:
+        while is_open and len(running) < width:
+            name, job = next(waiting, (None, None))
+            if job is None:
+                is_open = False
+                break
             sys.stdout.flush()
             pid = os.fork()
             if pid == 0:
@@ -401,11 +421,10 @@ def results_of(
 ) -> Iterator[dict[str, Any]]:
     """Try mutants on a few quick tests, which kill most; what lives on meets more of them."""
     for seconds in arguments.seconds:
-        jobs, living = [], []
-        for mutant in mutants:
-            names = chosen_tests(mutant, tests, seconds)
-            jobs.append(((mutant, len(names)), functools.partial(tried, mutant, names)))
-        for (mutant, n_tests), code in forked(jobs, arguments.jobs, 30 + 6 * seconds):
+        chosen = ((mutant, chosen_tests(mutant, tests, seconds)) for mutant in mutants)
+        jobs = (((m, len(names)), functools.partial(tried, m, names)) for m, names in chosen)
+        living = []
+        for (mutant, n_tests), code in forked(jobs, arguments.jobs, 8 + 1.5 * seconds):
             status = VERDICTS.get(code, "killed")
             if status == "survived" and seconds != arguments.seconds[-1]:
                 living.append(mutant)
