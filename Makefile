@@ -10,7 +10,7 @@ ONE_MORE = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Tests start many processes: none of them should compile again what another one has compiled.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench bench-quick coverage clean
+.PHONY: help demo test test-everything check test-torch test-browser test-servers test-spark test-oldest lint repin format docs docs-check linkcheck bench bench-quick coverage house clean
 help:
 	@echo "make demo    train a private classifier on embedded data, write sfumato-report.html"
 	@echo "make test    all that needs Python alone    make lint  formatting, rules, types"
@@ -118,6 +118,10 @@ bench-quick: $(STAMPS)/test
 coverage: $(STAMPS)/test $(STAMPS)/coverage
 	$(ONE_THREAD) $(BIN)/python -m pytest -n auto --dist loadgroup --cov \
 	  -m "not torch and not browser and not servers"
+
+# How large the house is, and how far a fit walks through it, next to what is allowed.
+house: $(STAMPS)/core
+	$(BIN)/python tools/house.py
 
 clean:
 	rm -rf $(VENV) docs/_build build dist

@@ -35,7 +35,6 @@ BENCHMARKS = {
     "hospital": (["bench_hospital"], False, False, "1"),
     "opacus": (["bench_opacus"], False, False, "1"),
     "budget-saved": (["bench_budget_saved"], False, False, "1"),
-    "house": (["bench_house"], False, False, "1"),
     "moments": (["bench_moments"], True, False, None),
     "hull-sizes": (["bench_hulls", "sizes"], False, False, "1"),
     "hull-oracle": (["bench_hulls", "oracle"], True, False, "1"),

@@ -62,28 +62,6 @@ def _budget_saved(numbers: dict[str, Any]) -> str:
     )
 
 
-def _house(numbers: dict[str, Any]) -> str:
-    counted = ["functions", "files", "rooms", "changes of room"]
-    flows = rows_of(
-        ["flow", *counted], [[r["what"], *(r[k] for k in counted)] for r in numbers["flows"]]
-    )
-    imports = rows_of(
-        ["import", "CPU seconds"], [[r["what"], r["cpu_s"]] for r in numbers["imports"]]
-    )
-    tries = rows_of(
-        ["tried", *(r["what"] for r in numbers["flows"])],
-        [[f"in code: {r['what']}", *r["changes of room"].values()] for r in numbers["tries"]]
-        + [
-            [
-                f"one room: {what}",
-                *(r["changes if some rooms were one"][what] for r in numbers["flows"]),
-            ]
-            for what in numbers["flows"][0]["changes if some rooms were one"]
-        ],
-    )
-    return f"{flows}\n\nChanges of room, tried otherwise:\n\n{tries}\n\n{imports}"
-
-
 def _quick_runs(numbers: dict[str, Any]) -> str:
     rows = numbers["rows"]
     counts = Counter(r["ended"].partition(",")[0] for r in rows)
@@ -135,7 +113,6 @@ SECTIONS: Sections = {
     "budget_saved": ("Budget no longer thrown away", _budget_saved),
     "moments_mnist": ("Private Gaussian classifier, MNIST", _moments),
     "tables_passes": ("A table larger than memory", _tables),
-    "house": ("How far a reader walks, and what an import costs", _house),
     "coverage": ("What the tests run", _coverage),
     "quarter_hour": ("The first quarter of an hour", _quarter_hour),
     "quick_runs": ("A quick run of every benchmark", _quick_runs),
