@@ -17,6 +17,7 @@ from sfumato.mechanisms.base import Repeated, noise_status
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
+from sfumato.mechanisms.process import SLACK, GaussianProcessMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Statistic
@@ -34,9 +35,11 @@ class Law:
     mechanism: Callable[[float, float], Any]
     norm: int | str = 2
     per_mu: float = 1.0
+    is_gaussian: bool = False
 
 
-GAUSSIAN = Law(lambda sensitivity, mu: GaussianMechanism.from_mu(sensitivity=sensitivity, mu=mu))
+GAUSSIAN = Law(lambda s, mu: GaussianMechanism.from_mu(sensitivity=s, mu=mu), is_gaussian=True)
+PROCESS = Law(lambda s, mu: GaussianProcessMechanism(s * (1 + SLACK), 1 / mu), is_gaussian=True)
 LAPLACE = Law(LaplaceMechanism, 1)
 CHOICE = Law(ExponentialMechanism, per_mu=2.0)
 
@@ -88,6 +91,10 @@ class Budget:
         """Declare a sum with Gaussian noise, drawn `count` times."""
         return self._declare(Release(GAUSSIAN, statistic, share, count))
 
+    def process(self, statistic: Statistic, share: float | None = None) -> Release:
+        """Declare coordinates of a function with Gaussian process noise."""
+        return self._declare(Release(PROCESS, statistic, share))
+
     def laplace(self, statistic: Statistic, share: float | None = None, count: int = 1) -> Release:
         """Declare a sum with Laplace noise, drawn `count` times."""
         return self._declare(Release(LAPLACE, statistic, share, count))
@@ -109,8 +116,8 @@ class Budget:
     def charge(self) -> None:
         """Calibrate every declared release, price them jointly and charge the ledger."""
         relation = self.records.relation
-        sums = [r for r in self.releases if r.law is GAUSSIAN]
-        others = [r for r in self.releases if r.law is not GAUSSIAN]
+        sums = [r for r in self.releases if r.law.is_gaussian]
+        others = [r for r in self.releases if not r.law.is_gaussian]
         whole = mu_from_budget(self.epsilon, self.delta) if sums else self.epsilon
         for r, share in _shares(others):
             n_steps = r.count * r.steps
