@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -346,6 +347,29 @@ def test_other_releases_are_not_served() -> None:
             assert not other.submit(is_served).result()
     with drawn_ahead(Order(GAUSSIAN, 2.0**30, 16, 2)):  # too few to hand from thread to thread
         assert not is_served(size=16)
+
+
+@pytest.mark.usefixtures("fresh_words")
+def test_a_forked_child_draws_its_own_noise() -> None:
+    """What was drawn ahead before the fork is in the memory of both."""
+    with drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 2)):
+        for waiting in sampling._waiting.get()._drawn[GAUSSIAN, 2.0**30, SIZE]:
+            waiting.result()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, rounded_noise(GAUSSIAN, 2.0**30, SIZE)[:100].tobytes())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as answer:
+            theirs = np.frombuffer(answer.read())
+        assert os.waitpid(child, 0)[1] == 0
+        assert is_served()
+        ours = rounded_noise(GAUSSIAN, 2.0**30, SIZE)[:100]
+    assert len(theirs) == 100
+    assert not np.isin(theirs, ours).any()  # by chance in one of 10⁵ runs
 
 
 def test_seeded_noise_is_drawn_in_its_order() -> None:

@@ -162,7 +162,7 @@ class _Waiting:
     """Noise that is drawn ahead, in a queue of bounded size."""
 
     def __init__(self, pool: ThreadPoolExecutor, orders: list[Order]) -> None:
-        self._pool = pool
+        self._pool, self._pid = pool, os.getpid()
         self._missing = (order for order in orders for _ in range(order.count))
         self._bytes = 0
         self._drawn: dict[Any, deque[_Draws]] = {order.key: deque() for order in orders}
@@ -178,7 +178,9 @@ class _Waiting:
             self._drawn[order.key].append(_Draws(self._pool, *order.key))
 
     def serves(self, law: Law, scale: float, size: int) -> bool:
-        return bool(self._drawn.get((law, scale, size))) and not is_seeded()
+        # A forked child holds the same noise as its parent, so it draws its own.
+        is_ours = self._pid == os.getpid() and not is_seeded()
+        return is_ours and bool(self._drawn.get((law, scale, size)))
 
     def next(self, law: Law, scale: float, size: int) -> NDArray[np.float64]:
         drawn = self._drawn[law, scale, size].popleft()
