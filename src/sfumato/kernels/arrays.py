@@ -32,6 +32,7 @@ __all__ = [
     "to_numpy",
 ]
 
+NUMPY = array_api_compat.array_namespace(np.empty(0))
 Array = Any  # an array of any array-API library; the standard gives no common class
 Cuts = list[tuple[int, int]]
 # Rows of a block of the Cholesky factorisation: of few rows, of many, and on an accelerator, which
@@ -48,12 +49,12 @@ LARGEST, LARGEST_SINGLE = 2.0**200, 2.0**24
 
 def is_from_another_library(x: object) -> bool:
     """Tell whether `x` is an array of a library other than NumPy, say a PyTorch tensor."""
-    return array_api_compat.is_array_api_obj(x) and not isinstance(x, np.ndarray | np.generic)
+    return not isinstance(x, np.ndarray | np.generic) and array_api_compat.is_array_api_obj(x)
 
 
 def namespace_of(x: object) -> Any:
     """Give the array-API namespace of `x`; anything that is no foreign array counts as NumPy."""
-    return array_api_compat.array_namespace(x if is_from_another_library(x) else np.empty(0))
+    return array_api_compat.array_namespace(x) if is_from_another_library(x) else NUMPY
 
 
 def is_accelerated(x: object) -> bool:

@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import (
-    Array,
-    is_from_another_library,
-    like,
-    namespace_of,
-    to_numpy,
-)
+from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
 from sfumato.objectives.losses import Loss, over_scores
 from sfumato.sums.grid import ROW_BITS, cut, nearest
 from sfumato.sums.maps import ROUNDING_MARGIN
@@ -139,10 +133,13 @@ class GradientSum(Statistic):
         is_rounded = lengthened < self.max_gradient_norm / 2
         limit = self.max_gradient_norm - lengthened * is_rounded
         slopes = self.loss.slopes_of(scores, codes)
-        slopes *= _shrinkage(over_scores(slopes * slopes), limit)
+        squares = over_scores(slopes * slopes)
+        if not math.isfinite(namespace_of(squares).sum(squares)):  # of weights that are no numbers
+            slopes, squares = (_or_zeros(each, squares) for each in (slopes, squares))
+        slopes *= _shrinkage(squares, limit)
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
-        return _numbers((nearest if is_rounded else cut)(slopes, self.slope_bits))
+        return (nearest if is_rounded else cut)(slopes, self.slope_bits)
 
     def term_sensitivity(self, relation: Relation) -> float:
         """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
@@ -230,12 +227,10 @@ def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int)
     return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 
 
-def _numbers(slopes: Array) -> Array:
-    """Give slopes with zeros for what is no number, as weights that are none make them."""
-    if not is_from_another_library(slopes) and np.isfinite(slopes.sum()):  # as always; one pass
-        return slopes
-    xp = namespace_of(slopes)
-    return xp.where(xp.isfinite(slopes), slopes, xp.zeros_like(slopes))
+def _or_zeros(values: Array, squares: Array) -> Array:
+    """Give zeros for the rows whose squares are no finite number."""
+    xp = namespace_of(values)
+    return xp.where(xp.isfinite(squares), values, xp.zeros_like(values))
 
 
 def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -375,7 +376,7 @@ class Records(ABC):
         rows = _readable(rows, statistic)
         if statistic.in_ball > self._in_ball:
             inside = are_inside(rows, statistic.in_ball)
-            if not namespace_of(inside).all(inside):  # [U1] each row by itself
+            if not namespace_of(inside).all(inside):  # [J1] each row by itself
                 if size is None:
                     rows, codes = rows[inside], codes[to_numpy(inside)]
                 else:  # they stay side by side: joint terms of a row of zeros are zero
@@ -588,9 +589,9 @@ def _finite_sum(statistic: Statistic, rows: Any, codes: Codes, size: int | None)
     else:
         total = statistic.add_up_persons(rows, codes, size)
     xp, n_rows, one = namespace_of(total), codes.shape[0], size or 1
-    if xp.isfinite(xp.sum(total)):  # as always; one pass over the sum
+    if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
         return total
-    if n_rows <= one:  # [U2] each term by itself
+    if n_rows <= one:  # [J2] each term by itself
         return xp.zeros_like(total)
     middle = n_rows // one // 2 * one
     halves = slice(middle), slice(middle, None)

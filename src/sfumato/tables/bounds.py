@@ -251,7 +251,10 @@ class Bounds:
         rows = np.array(as_rows(X, self.n_features), dtype=np.float64, order="C")
         n_features = rows.shape[1]
         self.require_features()
-        rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)  # [Q3] row by row
+        with np.errstate(over="ignore", invalid="ignore"):
+            are_finite = math.isfinite(rows.sum())  # one pass; if not, it may be one of them
+        if not are_finite:
+            rows[~np.isfinite(rows).all(axis=1)] = self.default_row(n_features)  # [Q3] row by row
         box = self.box(n_features)
         if box is not None:
             np.clip(rows, box[0], box[1], out=rows)
