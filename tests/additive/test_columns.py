@@ -11,7 +11,7 @@ import pytest
 from sfumato import PrivateAdditiveClassifier, TableBounds
 from sfumato.additive.columns import PublicColumns
 from sfumato.additive.plotting import plot_explanation
-from sfumato.report.explanations import curve_picture
+from sfumato.report.charts import column_curve
 
 TABLE = {
     "smoker": {"type": "bool", "lower": 0, "upper": 1},
@@ -57,7 +57,7 @@ def test_truth_values_have_no_knots_and_dates_are_drawn_as_dates(
     assert not curves["smoker"].is_number
     dates = curves["admitted.time"].to_dict()["values"]
     assert dates[0] == "2020-01-01"
-    assert ">2020-01-01<" in curve_picture(curves["admitted.time"], key="k")
+    assert ">2020-01-01<" in column_curve(curves["admitted.time"], key="k")
     (axis,) = [a for a in plot_explanation(explanation).axes if a.get_title() == "admitted.time"]
     ticks = [axis.xaxis.get_major_formatter()(place) for place in axis.get_xticks()]
     assert any(tick.startswith("202") for tick in ticks)

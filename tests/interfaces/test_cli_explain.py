@@ -47,7 +47,7 @@ def test_what_cannot_be_explained_is_refused(model: str) -> None:
 
 def test_a_report_explains_without_raw_rows(model: str) -> None:
     Path("patients.csv").unlink()  # nothing but released numbers is there to be read
-    for form in ("html", "md", "json"):
+    for form in ("html", "json"):
         done("report", model, "-o", f"report.{form}")
     page = Path("report.html").read_text()
     text = Reader(page).plain
@@ -56,6 +56,6 @@ def test_a_report_explains_without_raw_rows(model: str) -> None:
     curves = sfumato.load(model).explain().curves
     assert page.count("<polygon") == sum(curve.is_number for curve in curves)
     names = {curve.name for curve in curves}
-    assert all(name in text and name in Path("report.md").read_text() for name in names)
+    assert all(name in text for name in names)
     record = json.loads(Path("report.json").read_text())["results"][0]["explanation"]
     assert {each["name"] for each in record["curves"]} == names

@@ -79,14 +79,13 @@ def test_an_interrupted_run_says_what_it_cost(
     assert f"'ward' was charged epsilon {spent:.4g}" in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("suffix", [".html", ".md"])
-def test_a_report_shows_both_ends_of_every_declared_range(folder: Path, suffix: str) -> None:
+def test_a_report_shows_both_ends_of_every_declared_range(folder: Path) -> None:
     Path("patients.toml").write_text(
         Path("patients.toml").read_text().replace("lower = 18", "lower = 0")
     )
     assert fitted("--epsilon", 1, "--delta", 1e-5).exit_code == 0
-    done("report", "model.sfumato", "-o", f"report{suffix}")
-    told = Path(f"report{suffix}").read_text()
+    done("report", "model.sfumato", "-o", "report.html")
+    told = Path("report.html").read_text()
     for name, ends in ranges(Path("patients.toml")).items():
         assert f"{ends[0]:.10g} to {ends[1]:.10g}" in told, name
     assert "0 to 100" in told  # a bound of 0 was left out before

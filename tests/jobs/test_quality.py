@@ -64,7 +64,7 @@ def test_distances_from_raw_rows_are_those_of_a_cross_table() -> None:
     assert copies[0] >= 0.5  # a table handed out as it is shows
 
 
-@pytest.mark.parametrize("suffix", [".html", ".md", ".json"])
+@pytest.mark.parametrize("suffix", [".html", ".json"])
 def test_raw_rows_are_marked_in_every_form(suffix: str, tmp_path: Path) -> None:
     model, rows = made()
     path = tmp_path / f"page{suffix}"

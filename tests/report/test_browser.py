@@ -82,7 +82,7 @@ def colours(png: bytes) -> int:
 def test_no_chart_is_empty(page: Any) -> None:
     found = page.query_selector_all("svg:not(.officer svg)")
     charts = [chart for chart in found if chart.is_visible()]
-    assert len(charts) == 1 + 3 + 2  # curve, marginals, audit
+    assert len(charts) == 1 + 3 + 3  # curve, marginals, audit
     for chart in charts:
         box = chart.bounding_box()
         assert box["width"] > 200

@@ -11,7 +11,8 @@ from sfumato import Guarantee, Ledger
 from sfumato.events import GaussianEvent, PureEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
-from sfumato.report.bars import BOTTOM, TOP, paired_bars, roc_curves
+from sfumato.report.charts import BOTTOM, TOP, paired_bars, roc_curves
+from sfumato.report.parts import Roc
 from sfumato.report.words import LIMITS, RAW
 from tests.report.test_report import Reader, an_audit, forms
 
@@ -43,14 +44,12 @@ def test_every_sensitive_part_is_marked(part) -> None:
     report = Report("Wards", [PROVED], **part)
     found = forms(report)
     assert RAW in found["html"]
-    assert RAW in found["markdown"]
 
 
-def test_every_form_but_json_says_what_is_not_protected() -> None:
+def test_the_page_says_what_is_not_protected() -> None:
     found = forms(Report("Wards", [PROVED]))
     for limit in LIMITS:
         assert limit in found["html"]
-        assert limit in found["markdown"]
 
 
 def test_the_guarantee_stands_first_and_large() -> None:
@@ -83,9 +82,8 @@ def test_the_ledger_shows_every_release_with_its_time(extract: LedgerExtract) ->
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", extract.lines[0][0])
     assert extract.spent + extract.left == pytest.approx(4.0)
     found = forms(Report("Wards", [PROVED], ledger=extract))
-    for form in ("html", "markdown"):
-        assert "noise multiplier 3.5" in found[form]
-        assert "epsilon 4 at delta 1e-05" in found[form]
+    assert "noise multiplier 3.5" in found["html"]
+    assert "epsilon 4 at delta 1e-05" in found["html"]
     assert extract.head in found["html"]
     assert json.loads(found["json"])["ledger"]["lines"][0][1] == "gaussian"
 
@@ -103,10 +101,10 @@ def test_the_curve_holds_the_released_model_too() -> None:
     page = Report(
         "Wards", [PROVED], ceiling={"accuracy": 0.95}, curve={"accuracy": points}
     ).to_html()
-    *_, wide, _ = re.findall(r"<svg.*?key.*?</svg>|<svg.*?</svg>", page, flags=re.DOTALL)
-    assert "at other budgets: 0.5 at epsilon 0.3, 0.9 at epsilon 3" in wide
-    assert "model: 0.8 at epsilon 1" in wide
-    assert 'class="ceiling"' in wide
+    *_, drawn = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert "at other budgets: 0.5 at epsilon 0.3, 0.9 at epsilon 3" in drawn
+    assert "model: 0.8 at epsilon 1" in drawn
+    assert 'class="ceiling"' in drawn
 
 
 @pytest.mark.parametrize("curve", [{"a": [1.0]}, {"a": [(1.0, float("nan"))]}, [1.0], {"a": 3}])
@@ -138,10 +136,15 @@ def test_many_bars_name_only_the_ends() -> None:
 
 
 def test_roc_curves_start_and_end_in_the_corners() -> None:
-    drawn = roc_curves([("attack", (0.0, 0.2, 1.0), (0.0, 0.7, 1.0))], key="k")
+    attack = Roc("attack", (0.0, 0.1, 1.0), (0.0, 0.7, 1.0))
+    corners = re.search(r'polyline class="line".*?points="(.*?)"', roc_curves([attack], key="k"))
+    assert corners is not None
+    assert corners[1].split() == ["44.0,300.0", "72.0,104.0", "324.0,20.0"]
+    drawn = roc_curves([attack], key="k", decades=2)
     corners = re.search(r'polyline class="line".*?points="(.*?)"', drawn)
     assert corners is not None
-    assert corners[1].split() == ["20.0,320.0", "80.0,110.0", "320.0,20.0"]
+    assert corners[1].split()[::2] == ["44.0,300.0", "324.0,20.0"]
+    assert corners[1].split()[1].startswith("184.0,")  # a tenth is half of two decades
 
 
 def test_the_distance_of_marginals_is_the_total_variation() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +17,10 @@ from sfumato.auditing.one_run import OneRun
 from sfumato.auditing.reidentification import Reidentification
 from sfumato.auditing.two_point import TwoPoint
 from sfumato.guarantee import Guarantee
-from sfumato.report import svg
-from sfumato.report.chart import number
-from sfumato.report.parts import Audit
-from sfumato.report.report import Report, Result
-from sfumato.report.writing import write_form
+from sfumato.report import Audit, Report, Result
+from sfumato.report.pages import write_form
 
-__all__ = ["AuditReport", "epsilon_bars", "log_roc"]
+__all__ = ["AuditReport"]
 
 BINS = 40
 REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
@@ -169,21 +165,6 @@ class AuditReport:
         """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
-    def to_markdown(self) -> str:
-        """Give the report as Markdown.
-
-        Returns
-        -------
-        str
-            The text.
-        """
-        rows = [f"| {name} | {number(value)} |" for name, value in self._figures()]
-        table = ["| figure | value |", "|---|---:|", *rows, ""] if rows else []
-        promise = [] if self.guarantee is None else [f"> {self.guarantee}", ""]
-        notes = [f"- {note}" for note in self.notes]
-        lines = [f"# {self.title}", "", self.verdict, "", *promise, *table, *notes]
-        return "\n".join(lines).rstrip() + "\n"
-
     def to_html(self) -> str:
         """Give the report as one self-contained page: no script, no network, light and dark.
 
@@ -193,37 +174,18 @@ class AuditReport:
             The page.
         """
         results = () if self.guarantee is None else (Result(self.title, self.guarantee),)
-        whole = Report(
-            self.title, results, audit=Audit.from_dict(self.to_dict()), when=self.when
-        ).to_html()
-        body, next_part, rest = whole.partition('<section aria-labelledby="guarantees">')
-        if not next_part:
-            body, next_part, rest = whole.rpartition("</main>")
-        return body + self._pictures() + next_part + rest
-
-    def _pictures(self) -> str:
-        drawn = [log_roc(attack.observation, *_thinned(attack)) for attack in self._attacks()]
-        if self.two_point is not None:
-            bound = self.two_point.bound
-            drawn.append(epsilon_bars(bound.claimed, bound.epsilon, bound.largest, bound.method))
-        if not drawn:
-            return ""
-        figures = "".join(f"<figure>{picture}</figure>" for picture in drawn)
-        head = '<h2 id="audit-pictures">Where it matters: low false alarms, and epsilon</h2>'
-        return (
-            f'<section aria-labelledby="audit-pictures">{head}<div class="gallery">{figures}'
-            "</div></section>"
-        )
+        audit = Audit.from_dict(self.to_dict())
+        return Report(self.title, results, audit=audit, when=self.when).to_html()
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, in the form that the suffix names: .html, .md or .json.
+        """Write the report, in the form that the suffix names: .html or .json.
 
         Parameters
         ----------
         path : path-like
             The file to write; its suffix names the form.
         """
-        write_form(path, {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json})
+        write_form(path, {".html": self.to_html, ".json": self.to_json})
 
 
 def _roc(attack: MembershipAttack) -> dict[str, Any]:
@@ -259,69 +221,3 @@ def _histogram(score: MembershipScore) -> dict[str, Any]:
         "members": counts[0],
         "non_members": counts[1],
     }
-
-
-# Pictures of an audit as SVG: a ROC curve on logarithmic axes, epsilon promised and certified -----
-
-SIDE = 300.0
-LEFT, TOP = 44.0, 22.0
-
-
-def log_roc(name: str, false: Sequence[float], true: Sequence[float], *, decades: int = 4) -> str:
-    """Draw true against false positive rate, both on logarithmic axes; dashed: guessing."""
-    least = 10.0**-decades
-    bottom, right = TOP + SIDE, LEFT + SIDE
-
-    def place(x: float, y: float) -> str:
-        across, up = (1 + math.log10(max(v, least)) / decades for v in (x, y))
-        return f"{LEFT + SIDE * across:.1f},{bottom - SIDE * up:.1f}"
-
-    ticks = []
-    for power in range(decades + 1):
-        at = SIDE * power / decades
-        label = number(10.0 ** (power - decades))
-        ticks += [
-            svg.text(LEFT + at, bottom + 16, label, "tick", anchor="middle"),
-            svg.text(LEFT - 6, bottom - at + 4, label, "tick", anchor="end"),
-        ]
-    corners = " ".join(place(x, y) for x, y in zip(false, true, strict=True) if x >= least or y > 0)
-    told = f"{name}: true positive rate against false positive rate, logarithmic axes"
-    return "\n".join(
-        [
-            svg.opening(told, (int(right) + 20, int(bottom) + 40)),
-            f'<rect class="frame" x="{LEFT}" y="{TOP}" width="{SIDE}" height="{SIDE}"/>',
-            f'<line class="ceiling" x1="{LEFT}" y1="{bottom}" x2="{right}" y2="{TOP}"/>',
-            *ticks,
-            f'<polyline class="line" points="{corners}"/>',
-            svg.text(0, 12, "true positive rate", "axis-name", anchor="start"),
-            svg.text(right, bottom + 34, "false positive rate", "axis-name", anchor="end"),
-            "</svg>",
-        ]
-    )
-
-
-def epsilon_bars(promised: float | None, certified: float, largest: float, method: str) -> str:
-    """Draw epsilon promised, certified at least, and the most that could have been certified."""
-    bars = [
-        ("promised", promised, "bar-outline"),
-        ("certified at least", certified, "bar"),
-        ("could be certified", largest, "bar-outline"),
-    ]
-    finite = [value for _, value, _ in bars if value is not None and math.isfinite(value)]
-    unit = 190.0 / max(*finite, 1e-9) if len(finite) > 1 else 190.0
-    parts = []
-    for i, (name, value, style) in enumerate(bars):
-        if value is None:
-            continue
-        y = 26.0 + 30 * i
-        width = unit * min(value, max(finite, default=1.0))
-        parts += [
-            svg.text(118, y + 14, name, "tick", anchor="end"),
-            f'<rect class="{style}" x="126" y="{y}" width="{width:.1f}" height="18"/>',
-            svg.text(132 + width, y + 14, number(value, ".3g"), "label", anchor="start"),
-        ]
-    told = ", ".join(f"{name} {number(value)}" for name, value, _ in bars if value is not None)
-    how = ", converted as for Gaussian noise" if method == "gaussian" else ""
-    opening = svg.opening(f"Epsilon{how}: {told}", (380, 124))
-    name = svg.text(0, 12, f"epsilon (ε){how}", "axis-name", anchor="start")
-    return "\n".join([opening, name, *parts, "</svg>"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.report.parts import Marginal
+from sfumato.report import Marginal
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 

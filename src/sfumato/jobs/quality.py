@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from html import escape
-from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
@@ -22,9 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sfumato.exceptions import InvalidInputError
 from sfumato.fabrication.fabricator import Fabricator
 from sfumato.fabrication.table_cells import TableCells
-from sfumato.report.bars import paired_bars, square_matrix
-from sfumato.report.parts import Marginal
-from sfumato.report.writing import write_form
+from sfumato.report import Marginal, charts
+from sfumato.report.pages import render, write_form
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
@@ -95,13 +92,12 @@ class Quality:
         return {"mark": mark, "one_way": self.one_way, "two_way": self.two_way, **asdict(self)}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a page (.html), Markdown (.md) or JSON (.json).
+        """Write a page (.html) or JSON (.json).
 
         path: The file, written aside and renamed.
         """
         forms = {
             ".html": self._page,
-            ".md": lambda: "\n".join(self._lines()),
             ".json": lambda: json.dumps(self.to_dict(), indent=2) + "\n",
         }
         write_form(path, forms)
@@ -123,78 +119,23 @@ class Quality:
             found += [(f"{learner}, learned from {rows}", f"{s:.4f}") for rows, s in scores.items()]
         return found + [(name, f"{share:.4f}") for name, share in self.copies.items()]
 
-    def _lines(self) -> list[str]:
-        mark = SENSITIVE if self.sensitive else FREE
-        lines = ["# Quality of fabricated rows", "", f"**{mark}**", "", self.promise, ""]
-        lines += ["| figure | value |", "|---|---:|"]
-        lines += [f"| {name} | {value} |" for name, value in self.figures()]
-        lines += ["", "| column | distance |", "|---|---:|"]
-        lines += [f"| {each.column} | {each.distance:.4f} |" for each in self.marginals]
-        worst = sorted(self.pairs, key=lambda each: -each.distance)[:20]
-        lines += ["", "| pair | distance |", "|---|---:|"]
-        return [*lines, *(f"| {' × '.join(p.columns)} | {p.distance:.4f} |" for p in worst), ""]
-
     def _page(self) -> str:
-        mark = SENSITIVE if self.sensitive else FREE
-        names = ("raw" if self.sensitive else "released", "fabricated")
-        style = "warning" if self.sensitive else "calm"
-        pictures = "".join(
-            f"<figure>{bars}</figure>"
-            for bars in (
-                paired_bars(
-                    f"{each.column}: distance {each.distance:.3f}",
-                    each.labels,
-                    each.real,
-                    each.fabricated,
-                    names=names,
-                    key=f"column-{number}",
-                )
-                for number, each in enumerate(self.marginals)
-            )
-        )
-        worst = sorted(self.pairs, key=lambda each: -each.distance)[:20]
-        pairs = [(" × ".join(p.columns), f"{p.distance:.4f}") for p in worst]
-        body = [
-            '<header><p class="kicker">Fabricated rows</p><h1>Quality</h1></header>',
-            f'<p class="{style}">{escape(mark)}</p>',
-            f"<p>{escape(self.promise)}</p>",
-            _table(("figure", "value"), self.figures()),
-            f"<section><h2>Columns</h2><p>Filled: {names[0]}; outline: {names[1]}. Cells of "
-            "numbers with a long range contain about equally many records; they are "
-            f'drawn equally wide.</p><div class="gallery">{pictures}</div></section>',
-            "<section><h2>Pairs of columns</h2><p>The darker, the further from the "
-            f"{names[0]} rows; empty where nothing was released of a pair. A number is in percent."
-            f'</p><div class="gallery">{self._matrices()}</div></section>',
-            "<section><h2>Pairs that are furthest</h2>",
-            _table(("pair", "distance"), pairs),
-            "</section>",
-        ]
-        frame, css = (
-            (files("sfumato.report") / f"page.{kind}").read_text() for kind in ("html", "css")
-        )
-        return frame.format(title="Quality of fabricated rows", style=css, body="\n".join(body))
-
-    def _matrices(self) -> str:
-        """Draw the distances of pairs, and by how much their correlations are off."""
-        columns = [each.column for each in self.marginals]
         off = {p.columns: abs(p.correlation - p.reference_correlation) for p in self.pairs}
-        measures = (
-            ("Two-way distance", {p.columns: p.distance for p in self.pairs}),
-            ("Correlation off by", off),
+        measures = {
+            "Two-way distance": {p.columns: p.distance for p in self.pairs},
+            "Correlation off by": off,
+        }
+        worst = sorted(self.pairs, key=lambda each: -each.distance)[:20]
+        return render(
+            "quality.html",
+            title="Quality of fabricated rows",
+            quality=self,
+            mark=SENSITIVE if self.sensitive else FREE,
+            columns=[each.column for each in self.marginals],
+            matrices=list(measures.items()) if self.pairs else [],
+            worst=[(" × ".join(p.columns), f"{p.distance:.4f}") for p in worst],
+            draw=charts,
         )
-        return "".join(
-            f"<figure>{square_matrix(title, columns, values, key=f'pairs-{number}')}</figure>"
-            for number, (title, values) in enumerate(measures)
-            if values
-        )
-
-
-def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
-    cells = "".join(f'<tr><td>{escape(a)}</td><td class="n">{escape(b)}</td></tr>' for a, b in rows)
-    return (
-        f'<table><thead><tr><th>{head[0]}</th><th class="n">{head[1]}</th></tr></thead>'
-        f"<tbody>{cells}</tbody></table>"
-    )
 
 
 # Measuring ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Optional parts of a report: the ledger's releases, marginals of fabricated rows, an audit."""
+"""Parts of a report: ledger, marginals of fabricated rows, an audit, parties, who signs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from sfumato.events import Event, flatten
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Unit
 from sfumato.report.words import event_rows
-
-__all__ = ["Audit", "Histogram", "LedgerExtract", "Marginal", "Roc", "events_key"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class LedgerExtract:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the extract as plain JSON values.
+        """Return the extract as plain JSON values.
 
         Returns
         -------
@@ -116,7 +114,7 @@ def events_key(events: Sequence[Event]) -> str:
 
 
 def _odds(budget: DatasetBudget) -> dict[str, float] | None:
-    """Give the odds against all charges together; None where nothing was charged yet."""
+    """Return the odds against all charges together; None where nothing was charged yet."""
     total, events = budget.total, budget.events()
     if not events or total.unit is Unit.ENTRY:
         return None
@@ -159,7 +157,7 @@ class Marginal:
         return sum(abs(a - b) for a, b in pairs) / 2
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the shares as plain JSON values.
+        """Return the shares as plain JSON values.
 
         Returns
         -------
@@ -244,7 +242,7 @@ class Audit:
             ) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the audit as plain JSON values.
+        """Return the audit as plain JSON values.
 
         Returns
         -------
@@ -283,3 +281,72 @@ def _numbers(values: Sequence[Any], low: float, high: float) -> tuple[float, ...
     if not all(math.isfinite(value) and low <= value <= high for value in found):
         raise ValueError("a number out of range")
     return found
+
+
+PARTY_HEADS = ("Party", "Rows", "Sums", "Megabytes sent", "Epsilon paid", "Seen of it alone")
+
+
+def parties_of(federation: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
+    """Return what the coordinator of a federation could see, and a line for each party.
+
+    federation: What `Federation.to_dict` gives, or the file ``federation.json`` holds.
+    """
+    try:
+        trust, colluding = str(federation["trust"]), int(federation["colluding"])
+        epsilon = federation["total"]["epsilon"]
+        paid = "infinite" if epsilon is None else f"{float(epsilon):.4g}"
+        sums = federation["sums"]
+        lines: list[tuple[str, ...]] = []
+        for name, party in federation["parties"].items():
+            own = [each for each in sums if name in each["included"]]
+            seen = str(own[0]["seen"]) if own and trust != "secure" else "nothing"
+            rows = "secret" if party["rows"] is None else str(party["rows"])
+            sent = f"{sum(int(each['sent']) for each in own) / 2**20:.2f}"
+            lines.append((str(name), rows, f"{len(own)} of {len(sums)}", sent, paid, seen))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InvalidInputError(
+            "'federation' must be what Federation.to_dict gives, or the content of a "
+            "federation.json about sums."
+        ) from None
+    if trust == "secure":
+        return (
+            "The coordinator saw the noisy total of each sum and nothing else about any party, "
+            f"even if {colluding} of the parties had worked with it.",
+            lines,
+        )
+    return "The coordinator saw each party's sums, every one with all of its noise.", lines
+
+
+@dataclass(frozen=True)
+class Office:
+    """Who answers for the data, as the signature block names them.
+
+    Parameters
+    ----------
+    controller : str, optional
+        Who decides on the data.
+    prepared_by : str, optional
+        Who made the report.
+    confirmed_by : str, optional
+        Who confirmed what is declared public.
+    retention : str, optional
+        How long releases are kept.
+    n_records : int, optional
+        The number of records, where it is public.
+    """
+
+    controller: str | None = None
+    prepared_by: str | None = None
+    confirmed_by: str | None = None
+    retention: str | None = None
+    n_records: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the names as plain JSON values.
+
+        Returns
+        -------
+        dict
+            Plain values.
+        """
+        return asdict(self)

@@ -100,9 +100,8 @@ def plan(
     """
     _check(n_rows=n_rows, n_columns=n_columns)
     mu = mu_from_budget(float(epsilon), float(delta))
-    attacker = Guarantee(
-        epsilon, delta, relation=relation, events=(GaussianEvent(1 / mu),)
-    ).attacker
+    events = (GaussianEvent(1 / mu),)
+    attacker = Guarantee(epsilon, delta, relation=Relation(relation), events=events).attacker
     noise = _mean_change(n_columns, relation) / (n_rows * mu)
     return Plan(
         n_rows=n_rows,

@@ -18,16 +18,20 @@ from typing import Any
 from sfumato.additive.explanation import Explanation
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Guarantee, Status
-from sfumato.report.chart import Point, drawable
-from sfumato.report.federation import Parties
-from sfumato.report.markdown import markdown
-from sfumato.report.officer import Office
-from sfumato.report.page import page
-from sfumato.report.parts import Audit, LedgerExtract, Marginal, events_key
-from sfumato.report.words import protection
-from sfumato.report.writing import write_form
+from sfumato.report import charts, words
+from sfumato.report.charts import Point
+from sfumato.report.pages import render, write_form
+from sfumato.report.parts import (
+    PARTY_HEADS,
+    Audit,
+    LedgerExtract,
+    Marginal,
+    Office,
+    events_key,
+    parties_of,
+)
 
-__all__ = ["Report", "Result"]
+GREEN, AMBER = 3.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Result:
         object.__setattr__(self, "metrics", _figures("metrics", self.metrics))
         object.__setattr__(self, "notes", _sentences(self.notes))
         if self.federation is not None:
-            Parties.of(self.federation)  # refuses what cannot be drawn
+            parties_of(self.federation)  # refuses what cannot be shown
         declared = {str(name): str(value) for name, value in dict(self.declared).items()}
         object.__setattr__(self, "declared", MappingProxyType(declared))
 
@@ -97,7 +101,7 @@ class Result:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the row as plain JSON values.
+        """Return the row as plain JSON values.
 
         Returns
         -------
@@ -163,8 +167,8 @@ class Report:
     >>> report = Report("Heart data", [row], ceiling={"accuracy": 0.95})
     >>> report.warnings
     ()
-    >>> print(report.to_markdown().splitlines()[0])
-    # Heart data
+    >>> "Heart data" in report.to_html()
+    True
     """
 
     title: str
@@ -209,7 +213,7 @@ class Report:
         return tuple(dict.fromkeys(name for row in rows for name in row))
 
     def points(self, metric: str) -> dict[str, list[Point]]:
-        """Give the results that can be drawn, by what their epsilon protects.
+        """Return the results that can be drawn, by what their epsilon protects.
 
         Parameters
         ----------
@@ -224,9 +228,9 @@ class Report:
         groups: dict[str, list[Point]] = {}
         for result in self.results:
             epsilon, value = result.guarantee.epsilon, result.metrics.get(metric, math.nan)
-            if epsilon is not None and drawable(epsilon) and drawable(value):
+            if epsilon is not None and _drawable(epsilon) and _drawable(value):
                 point = Point(result.name, epsilon, value, proved=result.warning is None)
-                groups.setdefault(protection(result.guarantee), []).append(point)
+                groups.setdefault(words.protection(result.guarantee), []).append(point)
         return groups
 
     def together(self) -> Guarantee | None:
@@ -247,7 +251,7 @@ class Report:
             return None
 
     def to_json(self) -> str:
-        """Give the report as JSON; infinite and missing numbers are strings.
+        """Return the report as JSON; infinite and missing numbers are strings.
 
         Returns
         -------
@@ -283,35 +287,115 @@ class Report:
     def _ceiling(self) -> dict[str, float | str]:
         return {name: _json_number(value) for name, value in self.ceiling.items()}
 
-    def to_markdown(self) -> str:
-        """Give the report as Markdown with tables.
-
-        Returns
-        -------
-        str
-            The text.
-        """
-        return markdown(self)
-
     def to_html(self) -> str:
-        """Give the report as one self-contained page: no script, no network, light and dark.
+        """Return the report as one self-contained page: no script, no network, light and dark.
 
         Returns
         -------
         str
             The page.
         """
-        return page(self)
+        total = self._total()
+        guarantees = [result.guarantee for result in self.results]
+        declared: dict[tuple[str, str], int] = {}  # where a fact is stated first
+        for i, result in enumerate(self.results):
+            for fact in result.declared.items():
+                declared.setdefault(fact, i)
+        return render(
+            "report.html",
+            title=self.title,
+            report=self,
+            total=total,
+            colour=total and signal(guarantees, total["epsilon"], total["delta"], self.office),
+            units=list(dict.fromkeys(map(words.protected_unit, guarantees))),
+            files={result.key: result.file or result.name for result in self.results},
+            declared=list(declared.items())[:24],
+            parties=[parties_of(r.federation) for r in self.results if r.federation is not None],
+            party_heads=PARTY_HEADS,
+            charts=self._charts(),
+            curves=self._curves(),
+            draw=charts,
+        )
+
+    def _curves(self) -> list[tuple[str, list[Point], float | None]]:
+        """The released model among those that were made for the picture."""
+        return [
+            (
+                metric,
+                [Point("at other budgets", epsilon, value) for epsilon, value in values]
+                + [point for own in self.points(metric).values() for point in own],
+                self.ceiling.get(metric),
+            )
+            for metric, values in self.curve.items()
+        ]
+
+    def _charts(self) -> list[tuple[Any, str, bool]]:
+        """Draw one chart a metric, and one a unit and relation: other epsilons do not compare."""
+        drawn: list[tuple[Any, str, bool]] = []
+        for metric in self.metric_names:
+            if metric in self.curve:  # drawn there, with these points in it
+                continue
+            ceiling = self.ceiling.get(metric)
+            if ceiling is not None and not _drawable(ceiling):
+                ceiling = None
+            for protection, points in self.points(metric).items():
+                options: dict[str, Any] = {"metric": metric, "ceiling": ceiling}
+                chart = charts.against_epsilon(points, key=f"chart-{len(drawn)}", **options)
+                drawn.append((chart, protection, all(point.proved for point in points)))
+        return drawn
+
+    def _total(self) -> dict[str, Any] | None:
+        """What all releases cost together, and where in the JSON that is stated."""
+        if not self.results:
+            return None
+        guarantee, ledger = self.together(), self.ledger
+        epsilon: float | None
+        odds: Mapping[str, Any]
+        places: tuple[str, ...]
+        if ledger is not None and ledger.attacker is not None:
+            places = "ledger.spent", "ledger.delta", "ledger.attacker"
+            epsilon, delta, odds = ledger.spent, ledger.delta, ledger.attacker
+        else:
+            places = "together.epsilon", "together.delta", "attacker"
+            if guarantee is None:
+                costs = [result.guarantee.epsilon for result in self.results]
+                known = [math.inf if cost is None else cost for cost in costs]
+                worst = known.index(max(known))
+                guarantee, start = self.results[worst].guarantee, f"results.{worst}"
+                places = tuple(
+                    f"{start}.{n}" for n in ("guarantee.epsilon", "guarantee.delta", "attacker")
+                )
+            epsilon, delta, odds = guarantee.epsilon, guarantee.delta, guarantee.attacker.to_dict()
+        found = {"epsilon": epsilon, "delta": delta, "odds": odds}
+        return found | {f"{n}_place": p for n, p in zip(found, places, strict=True)}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, in the form that the suffix names: .html, .md or .json.
+        """Write the report, in the form that the suffix names: .html or .json.
 
         Parameters
         ----------
         path : path-like
             The file to write; its suffix names the form.
         """
-        write_form(path, {".html": self.to_html, ".md": self.to_markdown, ".json": self.to_json})
+        write_form(path, {".html": self.to_html, ".json": self.to_json})
+
+
+def signal(
+    guarantees: Sequence[Guarantee], epsilon: float | None, delta: float, office: Office | None
+) -> str:
+    """Return the colour of all releases together, by the rule that the page states."""
+    n_records = None if office is None else office.n_records
+    if epsilon is None or not all(g.is_private for g in guarantees):
+        return "red"
+    if epsilon > AMBER or (n_records and delta > 1 / n_records):
+        return "red"
+    conditional = any(g.status is not Status.PROVED for g in guarantees)
+    return "amber" if epsilon > GREEN or conditional else "green"
+
+
+def _drawable(value: float) -> bool:
+    """Tell whether a number can be drawn: not infinite or missing, and no scale overflows."""
+    return abs(value) < 1e100
 
 
 def _figures(name: str, values: Mapping[str, Any]) -> Mapping[str, float]:

@@ -1,37 +1,17 @@
-"""Words and numbers of a report, which its page and its Markdown share."""
+"""Words and numbers of a report."""
 
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.accounting.attacker import percent
 from sfumato.events import flatten
 from sfumato.guarantee import Guarantee, Relation, Unit, rounded_up
-from sfumato.report.chart import aligned, number
 
 if TYPE_CHECKING:
     from sfumato.report.report import Report
-
-__all__ = [
-    "COVERAGE",
-    "LIMITS",
-    "RAW",
-    "RELATIONS",
-    "coverage",
-    "event_rows",
-    "facts",
-    "figure_names",
-    "figures",
-    "loss_facts",
-    "protected_unit",
-    "protection",
-    "sensitive_figures",
-    "standing",
-    "together_sentence",
-    "unbroken",
-]
 
 COVERAGE = (
     "A guarantee covers what was released, not the metrics: those, and the figures without "
@@ -56,13 +36,36 @@ MARKED = "A guarantee covers what was released. What was measured on rows is mar
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+def aligned(values: Sequence[float | None]) -> list[str]:
+    """Return a column of numbers with one count of decimals; infinity as ∞, a gap as a dash."""
+    texts = [f"{v:.4g}" for v in values if v is not None and math.isfinite(v)]
+    places = max((len(t.partition(".")[2]) for t in texts), default=0)
+    form = ".4g" if any("e" in t for t in texts) else f".{places}f"
+    return [number(v, form) for v in values]
+
+
+def number(value: float | None, form: str = ".4g") -> str:
+    """Return one number to four digits; infinity as ∞, a gap as a dash."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return format(value, form).replace("-", "−")
+
+
+def at_epsilon(guarantee: Guarantee) -> str:
+    """Return the words that tell results of one name apart."""
+    epsilon = guarantee.epsilon
+    return "" if epsilon is None or math.isinf(epsilon) else f" at epsilon {number(epsilon)}"
+
+
 def coverage(report: Report) -> str:
     """Say what no guarantee covers, and where it stands."""
     return MARKED if report.sensitive_metrics else COVERAGE
 
 
 def figures(report: Report) -> list[list[str]]:
-    """Give the numbers of the table: epsilon, delta and metrics of each result, then the ceiling.
+    """Return the numbers of the table: epsilon, delta and metrics of each result, then the ceiling.
 
     The row of the ceiling is there only if the report has one, and metrics only where they may
     stand there.
@@ -78,12 +81,12 @@ def figures(report: Report) -> list[list[str]]:
 
 
 def figure_names(report: Report) -> list[str]:
-    """Give the heads of `figures`."""
+    """Return the heads of `figures`."""
     return ["ε", "δ", *(() if report.sensitive_metrics else report.metric_names)]
 
 
 def sensitive_figures(report: Report) -> list[list[str]]:
-    """Give name and metrics of each result, then those without privacy, if they are sensitive."""
+    """Return name and metrics of each result, then those without privacy, if they are sensitive."""
     if not (report.sensitive_metrics and report.metric_names):
         return []
     names = [*(result.name for result in report.results), "Without privacy"]
@@ -106,7 +109,7 @@ def _scientific(value: float) -> str:
 
 
 def facts(guarantee: Guarantee) -> list[tuple[str, str]]:
-    """Give the figures of a guarantee as pairs of name and text."""
+    """Return the figures of a guarantee as pairs of name and text."""
     epsilon = "none proved" if guarantee.epsilon is None else _epsilon(guarantee.epsilon)
     found = [("Epsilon", epsilon)]
     if guarantee.claimed_epsilon is not None:
@@ -157,7 +160,7 @@ def _rounded_up(probability: float) -> str:
 
 
 def standing(guarantee: Guarantee) -> str:
-    """Give the status in a word; an infinite epsilon is never called proved."""
+    """Return the status in a word; an infinite epsilon is never called proved."""
     infinite = guarantee.epsilon is not None and math.isinf(guarantee.epsilon)
     return "no privacy" if infinite else str(guarantee.status)
 
@@ -189,7 +192,7 @@ def protected_unit(guarantee: Guarantee) -> str:
 
 
 def event_rows(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Give kind, parameters and count of every different event."""
+    """Return kind, parameters and count of every different event."""
     rows = []
     for event, count in flatten(guarantee.events).items():
         values = {k: v for k, v in event.to_dict().items() if k != "kind"}
@@ -225,8 +228,3 @@ def together_sentence(report: Report) -> str | None:
 def protection(guarantee: Guarantee) -> str:
     """Say what an epsilon protects; only epsilons of one protection compare."""
     return f"{protected_unit(guarantee)}; {relation_words(guarantee).partition(';')[0]}"
-
-
-def unbroken(text: str) -> str:
-    """Keep a browser from breaking the line after the minus sign of 1e-05."""
-    return re.sub(r"[0-9.]+e-[0-9]+", r'<span class="number">\g<0></span>', text)

@@ -24,7 +24,7 @@ from sfumato.interfaces.cli.options import Json
 from sfumato.interfaces.cli.predict import ModelPath
 from sfumato.jobs.pipeline import table_for
 from sfumato.private import PrivateEstimator
-from sfumato.report.chart import number
+from sfumato.report.words import number
 from sfumato.storage.models import load
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
@@ -49,7 +49,7 @@ def audit(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of the certified bound.")] = 0.99,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A report: .html, .md or .json.")
+        Path | None, typer.Option("--output", "-o", help="A report: .html or .json.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -62,7 +62,7 @@ def audit(
     """
     with plain_errors():
         if output is not None:
-            ready_to_write(output, ".html", ".md", ".json")
+            ready_to_write(output, ".html", ".json")
         if (members is None) != (non_members is None):
             raise InvalidInputError("Give '--members' and '--non-members' together.")
         loaded = load(model)

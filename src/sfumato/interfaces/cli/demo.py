@@ -30,7 +30,7 @@ def demo(
     """
     console = Console()
     with plain_errors():
-        ready_to_write(output, ".html", ".md", ".json")
+        ready_to_write(output, ".html", ".json")
         report = _run(console)
         report.write(output)
     if as_json:

@@ -77,7 +77,7 @@ def _ranges(bounds: TableBounds) -> dict[str, tuple[float, float]]:
     found = {}
     for column in bounds.used:
         record = column.to_record()
-        ends = record.get("lower"), record.get("upper")
-        if all(isinstance(end, int | float) for end in ends):
-            found[column.name] = float(ends[0]), float(ends[1])
+        lower, upper = record.get("lower"), record.get("upper")
+        if isinstance(lower, int | float) and isinstance(upper, int | float):
+            found[column.name] = float(lower), float(upper)
     return found

@@ -30,7 +30,7 @@ def quality(
     model: Annotated[Path, typer.Argument(help="The fabricator (.sfumato).")],
     fabricated: Annotated[Path, typer.Argument(help="The fabricated table.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page: .html, .md or .json.")
+        Path | None, typer.Option("--output", "-o", help="The page: .html or .json.")
     ] = None,
     sensitive: Annotated[
         Path | None,
@@ -44,7 +44,7 @@ def quality(
     """
     with plain_errors():
         if output is not None:
-            ready_to_write(output, ".html", ".md", ".json")
+            ready_to_write(output, ".html", ".json")
         fabricator = load(model)
         if not isinstance(fabricator, Fabricator):
             raise InvalidInputError(f"'{model}' contains no Fabricator.")

@@ -31,9 +31,7 @@ def report(
         list[Path],
         typer.Argument(metavar="FILE...", help="Models (.sfumato) and fabricated tables."),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The report: .html, .md or .json.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report: .html or .json.")],
     title: Annotated[str, typer.Option(help="What was done, in your words.")] = "Privacy report",
     ledger: options.LedgerPath = None,
     dataset: options.Dataset = None,
@@ -71,7 +69,7 @@ def report(
     Example: sfumato report model.sfumato private.parquet --ledger budget.db -o report.html
     """
     with plain_errors():
-        ready_to_write(output, ".html", ".md", ".json")
+        ready_to_write(output, ".html", ".json")
         if not sensitive and any((audit, test, train)):
             raise InvalidInputError(
                 "'--audit', '--test' and '--train' put figures of raw rows into the report: add "

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sfumato.report import svg
-from sfumato.report.chart import number
-from sfumato.report.explanations import curve_picture
+from sfumato.report.charts import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    box,
+    column_curve,
+    cut,
+    path,
+    picture,
+    rule,
+    text,
+)
+from sfumato.report.words import number
 from sfumato.storage.models import load
 from sfumato.tables.files import TableFile
 
 __all__ = ["drawn"]
 
-WIDTH, HEIGHT = 340, 190
-LEFT, RIGHT, TOP, BOTTOM = 8.0, 332.0, 26.0, 160.0
 MOST_COLUMNS = 6
 
 
@@ -34,7 +42,7 @@ def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
         explanation = load(folder / "model.sfumato").explain()
         curves = explanation.curves[:MOST_COLUMNS]
         return [
-            curve_picture(one, key=f"c{release['id']}{place}") for place, one in enumerate(curves)
+            column_curve(one, key=f"c{release['id']}{place}") for place, one in enumerate(curves)
         ]
     return []
 
@@ -58,19 +66,15 @@ def _line(x: np.ndarray, y: np.ndarray, names: list[str], identity: str) -> str:
         for a, b in list(zip(x, y, strict=True))[:: max(len(x) // 10, 1)]
     )
     title = f"{names[1]} of {names[0]}"
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True))
-    return "".join(
-        [
-            svg.opening(title, (WIDTH, HEIGHT), told, f"g{identity}"),
-            svg.text(LEFT, 14, svg.cut(title, 40), "axis-name"),
-            svg.text(RIGHT, 14, f"up to {number(high, '.3g')}", "tick", anchor="end"),
-            svg.rule(LEFT, BOTTOM, RIGHT, BOTTOM, "base"),
-            f'<polyline class="line" points="{points}"/>',
-            svg.text(LEFT, BOTTOM + 18, number(float(x[0]), ".4g"), "tick"),
-            svg.text(RIGHT, BOTTOM + 18, number(float(x[-1]), ".4g"), "tick", anchor="end"),
-            "</svg>",
-        ]
-    )
+    marks = [
+        text(LEFT, 14, cut(title, 40), "axis-name"),
+        text(RIGHT, 14, f"up to {number(high, '.3g')}", anchor="end"),
+        rule(LEFT, BOTTOM, RIGHT, BOTTOM, "base"),
+        path(zip(across, down, strict=True)),
+        text(LEFT, BOTTOM + 18, number(float(x[0]))),
+        text(RIGHT, BOTTOM + 18, number(float(x[-1])), anchor="end"),
+    ]
+    return picture(title, told, marks, key=f"g{identity}")
 
 
 def _squares(values: list[np.ndarray], names: list[str], identity: str) -> str:
@@ -81,12 +85,10 @@ def _squares(values: list[np.ndarray], names: list[str], identity: str) -> str:
     across = LEFT + np.searchsorted(xs, x) * width
     down = BOTTOM - (np.searchsorted(ys, y) + 1) * height
     title = f"{names[2]} of {names[0]} (across) and {names[1]} (up)"
-    cells = "".join(
-        f'<rect class="cell" x="{a:.1f}" y="{b:.1f}" width="{width:.2f}" height="{height:.2f}" '
-        f'fill-opacity="{share:.2f}"/>'
+    marks = [text(LEFT, 14, cut(title, 50), "axis-name")]
+    marks += [
+        box(a, b, width, height, "cell", share)
         for a, b, share in zip(across, down, shares, strict=True)
         if share > 0.005
-    )
-    opened = svg.opening(title, (WIDTH, HEIGHT), f"Darker is denser: {title}", f"g{identity}")
-    label = svg.text(LEFT, 14, svg.cut(escape(title), 50), "axis-name")
-    return f"{opened}{label}{cells}</svg>"
+    ]
+    return picture(title, f"Darker is denser: {title}", marks, key=f"g{identity}")
