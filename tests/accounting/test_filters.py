@@ -14,7 +14,7 @@ from scipy.stats import norm, poisson
 
 from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.distributions import pld_epsilon
-from sfumato.accounting.filters import Cost, PrivacyFilter
+from sfumato.accounting.filters import Cost, PrivacyFilter, _mu
 from sfumato.accounting.gaussian import delta_from_mu, mu_from_budget
 from sfumato.events import (
     ApproximateEvent,
@@ -229,3 +229,10 @@ def test_a_cut_search_fails_on_both_sides_of_the_inequality(epsilon: float, max_
     cost = PrivacyFilter("renyi", epsilon, 1e-3).cost([event])
     least = (1 + math.exp(epsilon)) * tau
     assert least <= float(cost.failure) <= least * (1 + 1e-6) + 1e-10
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**12))
+def test_mu_of_a_sum_is_rounded_up(above: int, below: int) -> None:
+    amount = Fraction(above, below)
+    assert amount <= Fraction(_mu(Cost(amount))) ** 2 <= amount * Fraction(1 + 1e-14)
+    assert _mu(Cost()) == 0.0

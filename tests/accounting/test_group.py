@@ -165,3 +165,12 @@ def test_k_entries_with_atoms_stay_below_the_group_curve(size: int) -> None:
         events = [group_event(EntryEvent(epsilon, delta, 1.0), size)]
         assert pld_delta(flatten(events), asked) >= truth - 1e-3
         assert group_epsilon([EntryEvent(epsilon, delta, 1.0)], size, 1.5 * delta) == math.inf
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_repeated_events_are_grouped_one_by_one(event: Event) -> None:
+    try:
+        one = group_event(event, 3)
+    except UnsupportedEventError:
+        return
+    assert group_event(RepeatedEvent(event, 5), 3) == RepeatedEvent(one, 5)

@@ -48,7 +48,7 @@ from sfumato.events import (
     event_from_dict,
 )
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedEventError
-from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.selection import RunLaw
 
 LAWS = [
@@ -422,3 +422,14 @@ def test_a_search_is_cut_where_both_sides_cost_a_hundredth_of_delta() -> None:
         allowed = 1e-2 * 1e-5 / (1 + math.exp(epsilon))
         assert 0.75 ** int(cut.max_runs) < allowed
         assert 0.75 ** (int(cut.max_runs) - 2) >= allowed
+
+
+@pytest.mark.parametrize(("runs", "mean", "shape"), LAWS)
+@pytest.mark.parametrize("max_runs", [1, 2, 9])
+def test_no_more_runs_are_drawn_than_the_law_allows(
+    runs: str, mean: float, shape: float, max_runs: int
+) -> None:
+    event = search(GaussianEvent(1.0), runs, mean, shape, max_runs)
+    for word, number in ((0, 1), (2**64 - 1, max_runs)):
+        with drawing_from(lambda count, word=word: np.full(count, word, dtype=np.uint64)):
+            assert RunLaw(event).number() == number

@@ -129,3 +129,14 @@ def test_what_has_no_noise_fits_nowhere():
 def test_entry_bounds_do_not_mix():
     with pytest.raises(InvalidInputError, match="entry bounds"):
         added([EntryEvent(0.1, 0.0, 1.0), EntryEvent(0.1, 0.0, 2.0)])
+
+
+def test_no_charge_adds_nothing():
+    nothing = Spending.none(SCALE)
+    assert (nothing.epsilon, nothing.delta, nothing.mu_squared, nothing.rho) == (0, 0, 0, 0)
+    assert nothing.price(DELTA, 2.0) == 0.0
+    for event in KINDS:
+        one = Spending.of([event], SCALE)
+        for total in (nothing.plus(one, SCALE), one.plus(nothing, SCALE)):
+            for field in ("epsilon", "delta", "mu_squared", "rho"):
+                assert getattr(total, field) == getattr(one, field)

@@ -216,10 +216,12 @@ def test_widths_must_be_positive() -> None:
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("width", [0.5, 2.0, 20.0])
-def test_a_changed_label_moves_two_sums_of_bumps(relation: str, width: float) -> None:
+@pytest.mark.parametrize(("bandwidth", "width"), [(1.0, 0.5), (0.4, 0.8), (3.0, 60.0)])
+def test_a_changed_label_moves_two_sums_of_bumps(
+    relation: str, bandwidth: float, width: float
+) -> None:
     """In a narrow box a changed label moves the sums farther than any change of the row."""
-    space = SobolevSpace(np.array([1.0]), Domain(Bounds(lower=0.0, upper=width), 1))
+    space = SobolevSpace(np.array([bandwidth]), Domain(Bounds(lower=0.0, upper=width), 1))
     first, second = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
     rows = np.linspace(0, width, 41)[:, None]
     moved = []
@@ -232,3 +234,11 @@ def test_a_changed_label_moves_two_sums_of_bumps(relation: str, width: float) ->
         moved += [np.linalg.norm(here - there) for there in others]
     bound = space.sensitivity(relation, 2)
     assert 0.97 * bound <= max(moved) <= bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_long_features_move_a_minimiser_in_proportion(relation: str) -> None:
+    words = {"lipschitz": 0.7, "regularization": 0.3, "n_rows": 9}
+    one = minimiser_sensitivity(relation, feature_norm=1.0, **words)
+    assert minimiser_sensitivity(relation, feature_norm=3.0, **words) == pytest.approx(3 * one)
+    assert one == pytest.approx(0.7 / (0.3 * 9) / (1 if relation == "replace_one" else 2))

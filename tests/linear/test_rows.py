@@ -106,3 +106,16 @@ def test_whitening_flattens_what_stands_above_the_noise(rng):
     floor = whitening_projection(moment, 4, 1e7)  # nothing stands above that
     np.testing.assert_allclose(floor.T @ floor, np.eye(4), atol=0.1)
     assert whitening_projection(moment, 2, 0.0).shape == (4, 2)
+
+
+@pytest.mark.parametrize("constant", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("radius", [0.7, 2.0])
+def test_weights_of_rows_are_weights_before_the_map(constant: float, radius: float) -> None:
+    """``w.a = (B w).z`` and the constant, for rows that are not scaled back."""
+    rng = np.random.default_rng(0)
+    projection = np.linalg.qr(rng.normal(size=(4, 2)))[0]
+    rows = LinearRows(4, True, projection, constant=constant, radius=radius)
+    z = rng.normal(size=(5, 4)) * 0.05
+    weights = rng.normal(size=3)
+    expected = z @ (rows.weights_before @ weights[:-1]) + rows.height * weights[-1]
+    np.testing.assert_allclose(rows(z) @ weights, expected, atol=2e-5)

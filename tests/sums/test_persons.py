@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -441,3 +442,12 @@ def test_what_is_declared_about_persons() -> None:
         Bounds(norm=1.0, per_person="median")
     with pytest.raises(MissingBoundsError):
         Bounds(person_rows=3)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 9])
+def test_the_usual_joint_bound_is_that_of_orthogonal_terms(rows: int) -> None:
+    """k terms of length 3: √k times as long in sum, and 1/√k times in the mean."""
+    assert Joined.usual(None, 3.0) is None
+    for way, length in (("sum", 3.0 * math.sqrt(rows)), ("average", 3.0 / math.sqrt(rows))):
+        joined = Joined.usual(PersonUnit(rows, way), 3.0)
+        assert joined is None if rows == 1 else joined.bound == pytest.approx(length)
