@@ -360,6 +360,17 @@ def test_every_choice_of_a_pair_is_paid_for(kind: type, monkeypatch: pytest.Monk
     assert len(released(case, script, case.value)[1]) == n_choices
 
 
+def test_pairs_are_chosen_by_their_distance_from_the_reference() -> None:
+    """Cells above and below a reference count alike, and what is taken off is taken off."""
+    references = tuple(np.array([5.0, 5.0, 0.4, 0.6]) for _ in range(4))
+    tables = [[5, 5, 0, 1], [7, 3, 0, 1], [2, 5, 1, 1], [9, 9, 2, 1]]
+    candidates, penalties = ((0, 1), (1, 2), (2, 3), (3, 4)), (0.0, 0.0, 0.0, 8.0)
+    mechanism = SecondParentsMechanism(1.0, math.inf, 4, candidates, references, penalties)
+    np.testing.assert_array_equal(
+        mechanism._scores([np.array(each, dtype=float) for each in tables]), [0, 4, 4, 2]
+    )
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.name))
 def test_what_is_drawn_is_what_is_paid(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert paid_exactly(case, Script(monkeypatch))

@@ -217,3 +217,20 @@ def test_quantiles_keep_the_errors_that_the_bound_counts_on(seed: int) -> None:
         ):
             true = inverse(law, EXACT.mpf(u))
             assert abs(true - x) <= allowed / 2 * true
+
+
+@pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize("off", [-1, 1])
+@pytest.mark.parametrize("scale", [0.7, 3.0, 2.0**20])
+def test_a_guess_that_is_off_by_a_cell_is_put_right(law: Law, off: int, scale: float) -> None:
+    """Doubles may land in the next cell, on either side; thresholds decide."""
+
+    def guess(u: np.ndarray) -> np.ndarray:
+        return np.maximum(law.inverse_survival(u) + off / scale, 0.0)
+
+    for bits in np.random.default_rng(0).integers(2**40, 2**63, 20):
+        u = (int(bits) + 0.5) * 2.0**-63
+        truth = float(np.rint(law.inverse_survival(np.array([u]))[0] * scale))
+        with sampling._exact.workprec(400):
+            found = sampling._cell_of(Law(guess, law.survival), scale, int(bits) << 64, 127)
+        assert found == truth
