@@ -25,7 +25,9 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.private import PrivateEstimator
+from sfumato.search.scores import row_scores, scorer_for
 from tests.test_common import INSTANCES
+from tests.test_odd_records import Strange
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 
@@ -136,8 +138,20 @@ def test_a_score_is_charged_before_it_is_drawn(tmp_path) -> None:
 def test_odd_labels_are_wrong_and_no_error() -> None:
     X, _ = rows(4)
     model = LogisticRegression().fit(X, [0, 1, 0, 1])
-    labels = [pd.NA, "text", np.array([1, 2]), None]
+    labels = [pd.NA, "text", np.array([1, 2]), Strange()]
     assert release_score(model, X, labels, epsilon=np.inf).value == 0
+
+
+def test_one_odd_label_makes_no_other_wrong() -> None:
+    """NumPy writes all labels as texts beside a text, and as doubles beside a missing one."""
+    X, _ = rows(40)
+    model = LogisticRegression().fit(X, [0, 1] * 20)
+    truth = model.predict(X).tolist()
+    for odd in ("odd", None, np.nan, 1j):
+        spoilt = [*truth[:-1], odd]
+        for labels in (np.array(spoilt), spoilt, pd.Series(spoilt)):
+            assert release_score(model, X, labels, epsilon=np.inf).value == 39 / 40
+            assert row_scores(scorer_for(model, None), model, X, labels).sum() == 39
 
 
 def test_what_is_refused() -> None:

@@ -34,11 +34,12 @@ from sfumato.sums.grid import FINE_BITS, cut
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import SecondMoment
+from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers
 from sfumato.tables.frames import is_table
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["ReleasedScore", "release_score", "say_in_scores", "say_in_searches"]
+__all__ = ["ReleasedScore", "are_right", "release_score", "say_in_scores", "say_in_searches"]
 
 Array = NDArray[np.float64]
 
@@ -219,7 +220,7 @@ def release_score(
             sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=delta
         ).for_size(statistic.size)
     else:
-        right = np.array([_is_same(*pair) for pair in zip(truth, predicted, strict=True)], bool)
+        right = are_right(predicted, truth)
         records = ArrayRecords(right[:, None].astype(np.float64), relation=relation)
         statistic = CountTables((2,), ((0,),))
         mechanism = LaplaceMechanism.calibrate(  # [U1] a record is counted once
@@ -242,12 +243,12 @@ def _target_of(model: Any, X: Any, y: Any) -> Any:
     return y
 
 
-def _is_same(label: Any, predicted: Any) -> bool:
-    """Compare two labels; a cell that cannot be compared is another label and never an error."""
-    try:
-        return bool(label == predicted)
-    except (TypeError, ValueError):
-        return False
+def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which predictions are the labels beside them, as a fit compares labels; none raises."""
+    if not len(predicted):
+        return np.zeros(0, dtype=bool)
+    labels, places = np.unique(predicted, return_inverse=True)
+    return label_places(labels, truth) == places
 
 
 def _range_of(model: Any, given: tuple[float, float] | None) -> tuple[float, float]:

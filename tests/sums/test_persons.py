@@ -329,15 +329,23 @@ def test_a_missing_id_makes_no_two_persons_one() -> None:
         assert not any(bytes(person_digests(odd)[4]))
 
 
-def test_ids_that_were_rounded_are_refused() -> None:
+@pytest.mark.parametrize("n_long", range(7))
+def test_a_double_too_long_is_no_id_however_many_there_are(n_long: int) -> None:
     """pandas makes doubles of whole numbers beside a missing one, and some of them are one then."""
     long = [10**16 + number for number in range(6)]
     assert len(set(person_codes(pd.Series(long)))) == 6
-    with pytest.raises(InvalidInputError, match="Int64"):
-        person_codes(pd.Series([*long, None]))
     assert len(set(person_codes(pd.Series([*long, None], dtype="Int64")))) == 7
-    few = pd.Series([1.0, 2.0, 3.0, 1e300, np.inf, -np.inf, None])  # no single ID is an error
-    assert person_codes(few).tolist() == [0, 1, 2, 3, -1, -1, -1]
+    ids = np.array([*long[:n_long], *range(6 - n_long)], dtype=np.float64)
+    expected = [-1] * n_long + list(range(6 - n_long))
+    for column in (ids, pd.Series(ids), pa.array(ids), pl.Series(ids), ids.tolist()):
+        assert person_codes(column).tolist() == expected
+        assert [any(bytes(each)) for each in person_digests(column)] == [c >= 0 for c in expected]
+
+
+def test_the_longest_double_that_is_an_id() -> None:
+    ends = [2.0**53 - 1, 2.0**53, -(2.0**53), "9007199254740993.0", "9" * 400 + ".0"]
+    assert person_codes(ends).tolist() == [0, -1, -1, -1, -1]
+    assert person_codes([2**53 - 1, 2.0**53 - 1]).tolist() == [0, 0]
 
 
 def times_as_ids(ticks: list[int | None]) -> list[object]:

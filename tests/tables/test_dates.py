@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from sfumato import TableBounds
 from sfumato.tables.columns import as_numbers, codes_of
 from sfumato.tables.dates import PARTS, part_of
+from sfumato.tables.files import TableFile, write_table
 
 TEXTS = ["2020-03-01 10:30:00", "1950-12-31 23:59:59", "2021-07-05 00:00:00", "2022-02-02"]
 NAIVE = pd.Series(pd.to_datetime(TEXTS, format="ISO8601"))
@@ -93,3 +96,34 @@ def test_a_date_beyond_all_calendars_changes_no_other(unit: str) -> None:
         far.cast("int64").cast(pa.duration(unit)), dtype=pd.ArrowDtype(pa.duration(unit))
     )
     assert np.isnan(as_numbers(spans, "f")).all()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "feather"])
+def test_dates_that_are_written_in_their_own_way_are_read_from_files(
+    tmp_path: Path, suffix: str
+) -> None:
+    fact = {"parts": ["year"], "lower": "1900-01-01", "upper": "2100-01-01", "format": "%d.%m.%Y"}
+    bounds = TableBounds.from_dict({"day": fact})
+    expected = [1950.0, 2020.0, np.nan]
+    written = pa.table({"day": ["31.12.1950", "01.02.2020", "2020-01-01"]})
+    stored = pa.table({"day": pa.array([-6941, 18293, None], "int32").cast(pa.date32())})
+    for table in [written, stored] if suffix in ("parquet", "feather") else [written]:
+        write_table(table, tmp_path / f"rows.{suffix}")
+        read = TableFile(tmp_path / f"rows.{suffix}", bounds.types()).read()
+        np.testing.assert_array_equal(bounds.cells(read)[:, 0], expected)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "feather"])
+@pytest.mark.parametrize("declared", ["date32[day]", "timestamp[s]"])
+def test_a_year_that_python_does_not_know_is_a_date_like_others(
+    tmp_path: Path, suffix: str, declared: str
+) -> None:
+    """One such cell was an error of its own."""
+    fact = {"type": declared, "parts": ["year"], "lower": "1900-01-01", "upper": "2100-01-01"}
+    bounds = TableBounds.from_dict({"day": fact})
+    days = ["2020-01-31", "0000-01-01", "-0001-01-01", "9999-12-31", "10000-01-01", "1950-01-01"]
+    write_table(pa.table({"day": days}), tmp_path / f"rows.{suffix}")
+    read = TableFile(tmp_path / f"rows.{suffix}", bounds.types()).read()
+    for table in (read, pa.table({"day": days}), pd.DataFrame({"day": days})):
+        years = bounds.cells(table)[:, 0]
+        assert years[[0, 1, 3, 5]].tolist() == [2020, 1900, 2100, 1950]

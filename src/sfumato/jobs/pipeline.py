@@ -30,7 +30,7 @@ from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.moments.record_engine import is_one_release_enough
 from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.columns import arrow, arrow_kind, codes_of, read_as
+from sfumato.tables.columns import arrow, arrow_kind, codes_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
@@ -250,8 +250,8 @@ def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
         return bounds  # parts need listed labels, and say so
     found: set[Any] = set()
     for batch in source.batches([target.name]):
-        column = read_as(batch[target.name], target.type)
-        found |= {each for each in column.unique().to_pylist() if each == each} - {None}
+        column = target.read(batch[target.name]).unique()
+        found |= {each for each in column.to_pylist() if each == each} - {None}
     labels = tuple(sorted(Bounds(labels=tuple(found)).labels))
     return replace(bounds, target=replace(target, labels=labels))
 

@@ -14,10 +14,11 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.kernels.arrays import Array, to_numpy
 from sfumato.private import PrivateEstimator
+from sfumato.scores import are_right
 from sfumato.sums.grid import cut
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
-from sfumato.tables.cells import as_cells
+from sfumato.tables.cells import as_cells, as_numbers
 from sfumato.tables.frames import columns_of, is_table
 
 __all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "score_records", "scorer_for"]
@@ -101,32 +102,17 @@ def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any
     )
 
 
-def _right(model: Any, X: Any, y: Any) -> list[float]:
+def _right(model: Any, X: Any, y: Any) -> NDArray[np.bool_]:
     """Whether the label is right, row by row; a cell that cannot be compared is wrong."""
-    return [float(_equal(a, b)) for a, b in zip(model.predict(X), as_cells(y), strict=True)]
-
-
-def _equal(label: Any, cell: Any) -> bool:
-    try:
-        return bool(label == cell)
-    except Exception:  # whatever a cell is, it raises nothing
-        return False
+    return are_right(np.asarray(model.predict(X)), as_cells(y))
 
 
 def _near(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
     """``1 - (error / range)²``, both inside the public range of the target."""
     step = getattr(model, "steps", [(None, model)])[-1][1]
     lower, upper = step.target_bounds
-    cells = np.array([_number(cell, lower) for cell in as_cells(y)])
+    cells = np.nan_to_num(as_numbers(as_cells(y)), nan=lower, posinf=lower, neginf=lower)
     error = (np.clip(model.predict(X), lower, upper) - np.clip(cells, lower, upper)) / (
         upper - lower
     )
     return np.asarray(1 - error**2)
-
-
-def _number(cell: Any, default: float) -> float:
-    try:
-        value = float(cell)
-    except (TypeError, ValueError, OverflowError):
-        return float(default)
-    return value if np.isfinite(value) else float(default)

@@ -586,8 +586,10 @@ def taken(values: Any, rows: NDArray[np.intp]) -> Any:
         return None
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    if hasattr(values, "take") and hasattr(values, "schema") and hasattr(values, "num_rows"):
+    if type(values).__module__.startswith("pyarrow"):
         return values.take(rows)
-    if hasattr(values, "select") and hasattr(values, "height"):
+    if type(values).__module__.startswith("polars"):
         return values[rows.tolist()]
+    if isinstance(values, list | tuple):  # one odd record is no array with the others
+        return [values[row] for row in rows.tolist()]
     return np.asarray(values)[rows]

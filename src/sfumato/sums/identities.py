@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import date
 from decimal import Decimal
 from hashlib import blake2b
@@ -14,12 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of
+from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of, on_arrow
+from sfumato.tables.columns import plain, read_as
 
 __all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
 
 KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
 MOST_DIGITS = 400  # of a decimal that is written out
+LONG = 2.0**53  # from here on several whole numbers are one in floating point
 WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
 NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
 
@@ -47,9 +48,9 @@ def person_codes(groups: Any) -> Codes:
     """Number the persons of a column of IDs; -1 where none is given.
 
     IDs are equal as numbers, or as texts: 7, 7.0 and "7" are one ID, whatever else stands in the
-    column. None, NaN, empty text and what cannot be hashed is no ID. No cell raises. Whole numbers
-    stay whole beside a missing one. Columns of doubles whose whole numbers are too long to be told
-    apart are refused.
+    column. None, NaN, empty text and what cannot be hashed is no ID, nor is a number in floating
+    point from 2**53 on: there, several whole numbers are one. No cell raises. Whole numbers stay
+    whole beside a missing one.
 
     groups (n,): IDs.
     """
@@ -137,36 +138,14 @@ def id_cells(groups: Any) -> NDArray[Any]:
         cells = cells[:, 0]
     if cells.ndim != 1:
         raise InvalidInputError(f"'groups' must be one column of IDs. Got {cells.ndim} dimensions.")
-    if cells.dtype.kind == "f":
-        _refuse_rounded(cells)
     return cells
-
-
-def _refuse_rounded(cells: NDArray[Any]) -> None:
-    """Refuse long numbers in floating point: some of them are one, and one missing ID makes them.
-
-    No few records are an error: most of the column must be long.
-    """
-    n_given = np.count_nonzero(np.isfinite(cells))
-    n_long = np.count_nonzero(np.abs(cells) >= 2.0 ** (np.finfo(cells.dtype).nmant + 1))
-    if 2 * (n_long - np.count_nonzero(np.isinf(cells))) > n_given:
-        raise InvalidInputError(
-            "IDs with so many digits are rounded in a column of floating-point numbers, so that "
-            "different persons become one. Give them as text, or as whole numbers: in "
-            "pandas dtype 'Int64', which also allows missing ones."
-        )
 
 
 def _as_given(groups: Any) -> Any:
     """Give cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
-    if hasattr(getattr(groups, "dtype", None), "pyarrow_dtype"):  # of pandas on Arrow
-        groups = pa.array(groups)
-    if hasattr(groups, "to_pylist"):  # of Arrow
-        return _of_arrow(groups)
-    if hasattr(groups, "null_count"):  # of polars
-        is_time = groups.dtype.is_temporal()  # a missing time is one of NumPy's too
-        is_whole = groups.null_count() == 0 and not groups.dtype.is_nested()
-        return groups.to_numpy() if is_time or is_whole else groups.to_list()
+    groups = on_arrow(groups)
+    if hasattr(groups, "to_pylist"):
+        return _of_arrow(plain(groups))
     if hasattr(getattr(groups, "cat", groups), "categories"):  # of pandas
         shell = getattr(groups, "cat", groups)
         known = [*shell.categories.to_numpy(dtype=object), None]
@@ -178,15 +157,14 @@ def _as_given(groups: Any) -> Any:
 
 
 def _of_arrow(groups: Any) -> Any:
-    if pa.types.is_dictionary(groups.type):
-        groups = groups.cast(groups.type.value_type)
-    if pa.types.is_time(groups.type):
-        groups = groups.cast(f"int{groups.type.bit_width}")
-    is_interval = pa.types.is_interval(groups.type)
-    is_time = pa.types.is_temporal(groups.type) and not is_interval  # NumPy has missing ones too
-    is_plain = pa.types.is_primitive(groups.type) or pa.types.is_string(groups.type)
-    if not is_time and (groups.null_count > 0 or is_interval or not is_plain):
-        return groups.to_pylist()
+    """Return numbers, texts and times of NumPy, which Python can hold; of others none is an ID."""
+    types, kind = pa.types, groups.type
+    if types.is_time(kind):
+        groups = groups.cast(f"int{kind.bit_width}")
+    if types.is_nested(kind) or types.is_interval(kind):
+        return [None] * len(groups)
+    if types.is_decimal(kind) or (types.is_integer(groups.type) and groups.null_count):
+        groups = read_as(groups, "string")
     chunks = groups.chunks if hasattr(groups, "chunks") else [groups]
     parts = [each.to_numpy(zero_copy_only=False) for each in chunks]
     return np.concatenate(parts) if parts else np.empty(0, dtype=object)
@@ -257,7 +235,7 @@ def _identity(cell: Any) -> int | float | str | None:
         if isinstance(cell, Decimal) and abs(cell.adjusted()) > MOST_DIGITS:
             return str(cell)  # written out it would fill the memory
         if isinstance(cell, Decimal):
-            return int(cell) if cell == cell.to_integral_value() else float(cell)
+            return int(cell) if cell == cell.to_integral_value() else _whole(float(cell))
         is_time = isinstance(cell, date | np.datetime64 | np.timedelta64)
         text = _time_text(cell) if is_time else str(cell)
         return None if cell is None or text.lower() in NOT_GIVEN else text
@@ -265,7 +243,7 @@ def _identity(cell: Any) -> int | float | str | None:
         return None
 
 
-def _as_number(text: str) -> int | float | str:
+def _as_number(text: str) -> int | float | str | None:
     """A number is one ID however it is written; leading zeros make a text."""
     digits = text[1:] if text[:1] == "-" else text
     if digits.isascii() and digits.isdigit() and (digits[0] != "0" or digits == "0"):
@@ -273,12 +251,12 @@ def _as_number(text: str) -> int | float | str:
     whole, point, part = digits.partition(".")
     is_plain = point and whole.isascii() and whole.isdigit() and part.isascii() and part.isdigit()
     if is_plain and (whole[0] != "0" or whole == "0"):
-        return _whole(float(text)) or 0
+        return _whole(float(text))
     return text
 
 
 def _whole(number: float) -> int | float | None:
-    if not math.isfinite(number):
+    if not abs(number) < LONG:
         return None
     return int(number) if number.is_integer() else number
 

@@ -43,6 +43,7 @@ __all__ = [
     "checked_column",
     "checked_rows",
     "checked_tensor",
+    "on_arrow",
     "real_text",
 ]
 
@@ -144,12 +145,8 @@ def _cell(column: Any, place: int) -> Any:
 
 def _array_of(column: Any) -> NDArray[Any]:
     """Give a column as NumPy does; as objects where it cannot, because of one cell or a type."""
-    kind: Any = getattr(column, "type", None)
-    if hasattr(kind, "value_type") and hasattr(kind, "index_type"):  # a dictionary of Arrow, ...
-        # ... of which NumPy takes a missing cell for the last value that is known.
-        column = column.cast(kind.value_type)
     try:
-        return np.asarray(column)
+        return np.asarray(on_arrow(column))
     except MemoryError:
         raise
     except Exception:
@@ -157,6 +154,23 @@ def _array_of(column: Any) -> NDArray[Any]:
         for place, cell in enumerate(cells_of(column)):
             cells[place] = cell
         return cells
+
+
+def on_arrow(column: Any) -> Any:
+    """Return a column on Arrow as it is stored; libraries fail at cells that Python cannot hold.
+
+    Of a dictionary NumPy would take a missing cell for the last value that is known.
+    """
+    dtype = getattr(column, "dtype", None)
+    if hasattr(column, "to_arrow") and str(dtype) != "Object":  # of polars
+        column = column.to_arrow()
+    elif hasattr(dtype, "pyarrow_dtype"):  # of pandas
+        column = getattr(column, "array", column).__arrow_array__()
+    kind: Any = getattr(column, "type", None)
+    while hasattr(kind, "storage_type") or hasattr(kind, "index_type"):
+        column = column.cast(getattr(kind, "storage_type", None) or kind.value_type)
+        kind = column.type
+    return column
 
 
 def as_rows(X: Any, n_features: int | None = None) -> Array:

@@ -32,6 +32,7 @@ __all__ = [
     "as_numbers",
     "codes_of",
     "is_text",
+    "plain",
     "read_as",
     "text_of",
     "texts",
@@ -48,15 +49,13 @@ KINDS = {
     "double": "f",
 }
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
-TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
-WORDS = {"true": 1, "false": 0}
+TRUTHS = (("true", "1", "1.0"), ("false", "0", "0.0"))
+WORDS = {"true": "1", "false": "0"}
 UNITS = ("s", "ms", "us", "ns")  # of times; Parquet has no seconds and keeps milliseconds
 TIMES = ("date", "time", "duration", "period", "interval")
 BLANKS = " \t\n\r\v\f"
-# Texts that certainly are whole numbers of 64 bits or numbers, texts that may be some, and those
-# that are, written out.
-CERTAINLY = {"i": r"^-?[0-9]{1,18}$", "f": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}
-PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan|true|false))"
+# Texts that may be numbers, and those that are, written out.
+PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 MOST_DIGITS = 400  # of a whole number that is written out
 
@@ -233,11 +232,10 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     """Read each cell of a column of Arrow as the type of this name, or as missing.
 
     Raises only if the column as a whole holds neither numbers nor texts, such as one of lists.
+    No cell becomes a value of Python but texts and numbers: others, it may not be able to hold.
     """
     types = arrow("types")
-    column = _plain(column)
-    if is_text(column.type):
-        column = _decoded(column)
+    column = plain(column)
     wanted, stored = type_of(declared), column.type
     if stored == wanted:
         return column
@@ -249,7 +247,7 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
-        column = _each(column, text_of, arrow().string())
+        column = _each(column.cast("string"), lambda cells: _written(cells, Decimal))
     elif (
         not types.is_string(stored)
         and not arrow_kind(str(stored))
@@ -260,19 +258,26 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     return _READERS.get(kind, _as_other)(column, wanted)  # [Z1] each cell by itself
 
 
-def _plain(column: Any) -> Any:
-    """Give cells of a type that Arrow computes with, the same cells."""
-    types, kind = arrow("types"), column.type
-    if isinstance(kind, arrow().BaseExtensionType):
-        return _plain(column.cast(kind.storage_type))
+def plain(column: Any) -> Any:
+    """Return the same cells of a type that Arrow computes with; bytes as the texts that they are.
+
+    One complex number makes a library write all numbers of its column as such, ``(1.5+0j)``.
+    """
+    pa, types, compute, kind = arrow(), arrow("types"), arrow("compute"), column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(column.cast(kind.storage_type))
     if types.is_dictionary(kind):
-        return _plain(column.cast(kind.value_type))
+        return plain(column.cast(kind.value_type))
     if types.is_run_end_encoded(kind):
-        return _plain(arrow("compute").run_end_decode(column))
+        return plain(compute.run_end_decode(column))
     if types.is_float16(kind):
         return column.cast("float32")
-    if types.is_decimal(kind) and kind.bit_width < 128:
-        return column.cast(arrow().decimal128(kind.precision, kind.scale))
+    if not is_text(kind):
+        return column
+    # As bytes first: what is said to be a text need not be one.
+    column = _cast(column.cast("binary"), pa.string())
+    if compute.any(compute.match_substring(column, "0j")).as_py():
+        return _each(column, lambda cells: texts([real_text(cell) for cell in cells.to_pylist()]))
     return column
 
 
@@ -291,47 +296,39 @@ def is_text(stored: Any) -> bool:
     return any(getattr(types, f"is_{each}")(stored) for each in (*asked, "fixed_size_binary"))
 
 
-def _decoded(column: Any) -> Any:
-    """Give texts of any kind as plain ones; bytes that are no UTF-8 are missing.
-
-    One complex number makes a library write all numbers of its column as such, ``(1.5+0j)``.
-    """
-    compute = arrow("compute")
-    try:
-        column = column.cast("string")
-    except arrow().ArrowException:
-        column = texts([text_of(cell) for cell in column.cast("large_binary").to_pylist()])
-    if not compute.any(compute.match_substring(column, "0j")).as_py():
-        return column
-    return _each(column, real_text, arrow().string())
-
-
 def _as_floats(column: Any, wanted: Any) -> Any:
     if arrow("types").is_string(column.type):
-        column = _parsed(column, "f", arrow().float64(), _number)
+        column = _parsed(column, arrow().float64(), _cast)
     return column.cast(wanted, safe=False)
 
 
 def _as_whole_numbers(column: Any, wanted: Any) -> Any:
     if not arrow("types").is_string(column.type):
         return _in_range(column, wanted)
-    return _parsed(column, "i", wanted, _whole_number)
+    return _parsed(column, wanted, _whole_numbers)
 
 
 def _as_truths(column: Any, wanted: Any) -> Any:
+    compute, none = arrow("compute"), arrow().scalar(None, wanted)
     if arrow("types").is_string(column.type):
-        return _each(column, lambda text: TRUTHS.get(text.strip(BLANKS).lower()), wanted)
-    return _each(column, {1: True, 0: False}.get, wanted)
+        column = compute.utf8_lower(compute.ascii_trim_whitespace(column))
+        is_true, is_false = (
+            compute.is_in(column, value_set=arrow().array(words)) for words in TRUTHS
+        )
+    else:
+        column = column.cast("float64", safe=False)
+        is_true, is_false = (compute.equal(column, number) for number in (1.0, 0.0))
+    return compute.if_else(is_true, True, compute.if_else(is_false, False, none))
 
 
 def _as_other(column: Any, wanted: Any) -> Any:
     """Read texts, or what texts can be cast to, such as dates."""
     types = arrow("types")
     if types.is_floating(column.type):
-        column = _each(column, text_of, arrow().string())
+        column = _each(column, _written)
     if not types.is_string(column.type):
         column = column.cast("string")
-    return column if wanted == column.type else _each(column, _caster(wanted), wanted)
+    return column if wanted == column.type else _each(column, lambda cells: _cast(cells, wanted))
 
 
 _READERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -342,67 +339,70 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _parsed(column: Any, kind: str, wanted: Any, read: Callable[[str, Any], Any]) -> Any:
+def _parsed(column: Any, wanted: Any, read: Callable[[Any, Any], Any]) -> Any:
     """Read texts as numbers: all at once if Arrow can, else each by itself, with the same result.
 
-    What Arrow makes of a text alone is the rule; the two patterns only save time.
+    What Arrow makes of a text alone is the rule; the pattern only saves time. Truth values are
+    numbers too, as they are where a column holds nothing else.
     """
     pa, compute = arrow(), arrow("compute")
     with contextlib.suppress(pa.ArrowException):
         return column.cast(wanted)
     column = compute.ascii_trim_whitespace(column)
-    with contextlib.suppress(pa.ArrowException):
-        return column.cast(wanted)
-    nothing = pa.scalar(None, pa.string())
-    certain = compute.match_substring_regex(column, CERTAINLY[kind])
-    sure = compute.if_else(certain, column, nothing).cast("int64" if kind == "i" else "float64")
-    doubtful = compute.and_not(compute.match_substring_regex(column, PERHAPS), certain)
-    others = _each(
-        compute.if_else(doubtful, column, nothing), lambda text: read(text, wanted), wanted
-    )
-    return compute.coalesce(sure if sure.type == wanted else _in_range(sure, wanted), others)
+    for word, number in WORDS.items():
+        column = compute.replace_substring_regex(column, f"(?i)^{word}$", number)
+    doubtful = compute.match_substring_regex(column, PERHAPS)
+    column = compute.if_else(doubtful, column, pa.scalar(None, pa.string()))
+    return _each(column, lambda cells: read(cells, wanted))
 
 
-def _each(column: Any, read: Callable[[Any], Any], wanted: Any) -> Any:
+def _each(column: Any, read: Callable[[Any], Any]) -> Any:
     """Read every different value of a column once."""
     compute = arrow("compute")
     distinct = compute.unique(column).drop_null()
-    values = arrow().array([read(value) for value in distinct.to_pylist()], wanted)
-    return values.take(compute.index_in(column, value_set=distinct))
+    return read(distinct).take(compute.index_in(column, value_set=distinct))
 
 
-def _cast(text: str, wanted: Any) -> Any:
+def _cast(cells: Any, wanted: Any) -> Any:
+    """Cast inside of Arrow; a cell that cannot be cast alone is missing."""
     try:
-        return arrow().scalar(text).cast(wanted).as_py()
+        return cells.cast(wanted)
     except arrow().ArrowException:
-        return None
+        if len(cells) == 1:
+            return arrow().nulls(1, wanted)
+        halves = (cells.slice(0, len(cells) // 2), cells.slice(len(cells) // 2))
+        chunks = [each for half in halves for each in _chunks(_cast(half, wanted))]
+        return arrow().concat_arrays(chunks)
 
 
-def _number(text: str, wanted: Any) -> float | None:
-    """Read a number; a truth value is one too, as it is where a column holds nothing else."""
-    found: float | None = WORDS.get(text.lower(), _cast(text, wanted))
-    return found
+def _chunks(column: Any) -> Any:
+    return column.chunks if hasattr(column, "chunks") else [column]
 
 
-def _caster(wanted: Any) -> Callable[[str], Any]:
-    return lambda text: _cast(text, wanted)
+def _written(cells: Any, number: Callable[[Any], Any] = float) -> Any:
+    """Write numbers as texts."""
+    return texts([text_of(number(cell)) for cell in cells.to_pylist()])
 
 
-def _whole_number(text: str, wanted: Any) -> int | None:
-    """Read a whole number exactly, also one that is written with a point or an exponent."""
-    found: int | None = WORDS.get(text.lower(), _cast(text, wanted))
-    if found is not None or not DECIMAL.fullmatch(text):
-        return found
+def _whole_numbers(cells: Any, wanted: Any) -> Any:
+    """Read whole numbers exactly, also those that are written with a point or an exponent."""
+    pa, found = arrow(), _cast(cells, wanted)
+    limits = np.iinfo(str(wanted))
+    others = pa.array([_whole_number(cell, limits) for cell in cells.to_pylist()], wanted)
+    return arrow("compute").coalesce(found, others)
+
+
+def _whole_number(text: str, limits: np.iinfo[Any]) -> int | None:
     try:
-        number = Decimal(text)
+        number = Decimal(text if DECIMAL.fullmatch(text) else "NaN")
     except ArithmeticError:  # an exponent of twenty digits
         return None
-    if number.adjusted() > 20 or number != number.to_integral_value():
+    if not number.is_finite() or number.adjusted() > 20 or number != number.to_integral_value():
         return None
-    limits = np.iinfo(str(wanted))
-    inside = int(number) if limits.min <= int(number) <= limits.max else None
     is_last = float(number) == float(limits.max) > limits.max  # see `_in_range`
-    return int(limits.max) if is_last else inside
+    if is_last or limits.min <= number <= limits.max:
+        return int(limits.max) if is_last else int(number)
+    return None
 
 
 def _in_range(column: Any, wanted: Any) -> Any:

@@ -21,7 +21,7 @@ from sfumato.tables.columns import (
     arrow,
     arrow_kind,
     as_column,
-    is_text,
+    plain,
     read_as,
     text_of,
     texts,
@@ -70,14 +70,13 @@ def part_of(
 
 def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
     """Give seconds of wall-clock time; each cell by itself."""
-    types, compute, plain = arrow("types"), arrow("compute"), arrow().timestamp("s")
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    types, compute, seconds = arrow("types"), arrow("compute"), arrow().timestamp("s")
+    column = plain(column)
     stored = column.type
     if types.is_null(stored):
-        return arrow().nulls(len(column), plain)
-    if is_text(stored):
-        return _of_texts(read_as(column, "string", place), format_of)
+        return arrow().nulls(len(column), seconds)
+    if types.is_string(stored):
+        return _of_texts(column, format_of)
     if types.is_timestamp(stored) and stored.tz is not None:
         zone = getattr(type_of(declared), "tz", None) or stored.tz
         column = compute.local_timestamp(column.cast(arrow().timestamp(stored.unit, tz=zone)))
@@ -87,7 +86,7 @@ def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
         raise InvalidInputError(f"{place} is of type {kind} and cannot be read as dates.")
     if types.is_timestamp(column.type):  # a cast would cut towards 1970
         column = compute.floor_temporal(column, unit="second")
-    return column.cast(plain, safe=False)
+    return column.cast(seconds, safe=False)
 
 
 def _of_texts(column: Any, format_of: str) -> Any:

@@ -350,9 +350,13 @@ class Target:
         if self.labels is None:
             return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
         if self.labels == PUBLIC_LABELS:
-            return np.asarray(read_as(as_column(column), self.type).to_pylist(), dtype=object)
+            return np.asarray(self.read(as_column(column)).to_pylist(), dtype=object)
         known = np.asarray(sorted(Bounds(labels=self.labels).labels))
         return np.asarray(known[np.maximum(codes_of(column, known.tolist()), 0)])  # [Z2]
+
+    def read(self, column: Any) -> Any:
+        """Read a column of Arrow as labels: numbers, truth values, and texts for all else."""
+        return read_as(column, self.type if arrow_kind(self.type) else "string")
 
     def to_record(self) -> dict[str, Any]:
         """Give what `from_record` reads."""

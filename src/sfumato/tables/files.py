@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from sfumato.exceptions import InvalidInputError
 from sfumato.storage.atomic_file import atomic_write
 from sfumato.tables import checksums
-from sfumato.tables.columns import arrow, read_as, type_of
+from sfumato.tables.columns import arrow, is_text, read_as, type_of
 from sfumato.tables.lines import (
     OTHER_FORMATS,
     common_numbers,
@@ -52,6 +52,7 @@ LONGEST_HEADER = 2**22
 SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
+BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
 
 
@@ -87,8 +88,8 @@ class TableFile:
         behind a colon, ``hospital.duckdb:patients``.
     types : mapping of str to str, optional
         Declared types of columns, by their Arrow names. Every cell of such a column is read as
-        its type, by itself: one that is not is missing. Without declared types, those of a text
-        file are read off its cells.
+        its type, by itself: one that is not is missing. A stored date stays one where a text is
+        declared. Without declared types, those of a text file are read off its cells.
     text : TextFormat, optional
         How a CSV is written; by default with commas (tabs for ``.tsv``), points and UTF-8.
     guess : bool, default=True
@@ -169,7 +170,7 @@ class TableFile:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Give the rows in tables of at most some ten thousand rows, read one at a time."""
         names = self.schema.names if columns is None else list(columns)
-        self.require(names)
+        self.require_readable(names)  # a fact about types, before any cell is read
         with self._reported():
             for batch in self._arrow_batches(names):
                 if len(batch):
@@ -282,12 +283,12 @@ class TableFile:
                 batches = file.iter_batches(
                     BATCH_ROWS, row_groups=[group], columns=names, use_threads=False
                 )
-                yield from (table.from_batches([_valid(batch)]) for batch in batches)
+                yield from map(_checked, batches)
         elif self.format == "feather":
             with arrow().OSFile(str(self.path)) as source:
                 reader = arrow("ipc").open_file(source)
                 for number in range(reader.num_record_batches):
-                    yield table.from_batches([_valid(reader.get_batch(number))])
+                    yield _checked(reader.get_batch(number).select(names))
         elif self.format == "store":
             yield from self._store.batches(names)
         elif self._is_small:
@@ -376,7 +377,10 @@ class TableFile:
         for index, field in enumerate(table.schema):
             usual = plain_type(self.schema.field(field.name).type)
             declared = self.types.get(field.name, usual)
-            if declared != str(field.type):  # of whatever type, as long as nobody wants another
+            # Of whatever type, as long as nobody wants another: but a text may be none, and a date
+            # is one already where others are read from texts.
+            is_date = declared == "string" and arrow("types").is_temporal(field.type)
+            if (declared != str(field.type) and not is_date) or is_text(field.type):
                 place = f"The column {field.name!r} of '{self.path}'"
                 column = read_as(table.column(index), declared, place)
                 table = table.set_column(index, field.name, column)
@@ -419,29 +423,28 @@ def _with_groups(table: Any, text: TextFormat) -> Any:
     return table
 
 
-def _valid(batch: Any) -> Any:
-    """Give a batch whose buffers hold what their types need, or raise; texts may be bytes then.
-
-    A text that is no UTF-8 is the matter of its cell; a place outside its buffer is damage.
-    """
-    try:
-        batch.validate(full=True)
-    except arrow().ArrowException:
-        columns = [_with_bytes(column) for column in batch.columns]
-        batch = arrow().RecordBatch.from_arrays(columns, names=batch.schema.names)
-        batch.validate(full=True)
-    return batch
+def _checked(batch: Any) -> Any:
+    """Return a batch whose buffers hold what their types need, or raise: the file is damaged."""
+    for column in batch.columns:
+        _check_buffers(column)
+    return arrow().Table.from_batches([batch])
 
 
-def _with_bytes(column: Any) -> Any:
-    """Take texts for bytes, without a look at them."""
-    pa = arrow()
-    bytes_of = {"string": pa.binary(), "large_string": pa.large_binary()}
-    if arrow("types").is_dictionary(column.type):
-        values = _with_bytes(column.dictionary)
-        return pa.DictionaryArray.from_arrays(column.indices, values, safe=False)
-    wanted = bytes_of.get(str(column.type))
-    return column if wanted is None else column.view(wanted)
+def _check_buffers(column: Any) -> None:
+    """Look at places and lengths alone: what stands in a cell is a matter of that cell."""
+    pa, types, kind = arrow(), arrow("types"), column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        _check_buffers(column.storage)
+    elif types.is_dictionary(kind):
+        _check_buffers(column.dictionary)
+        pa.DictionaryArray.from_arrays(column.indices, pa.nulls(len(column.dictionary)))
+    elif types.is_run_end_encoded(kind):
+        _check_buffers(column.values)
+        pa.RunEndEncodedArray.from_arrays(column.run_ends, pa.nulls(len(column.values)))
+    elif str(kind) in BYTES_OF:
+        column.view(getattr(pa, BYTES_OF[str(kind)])()).validate(full=True)
+    else:
+        column.validate(full=types.is_nested(kind) or is_text(kind))
 
 
 def _too_wide(path: Path, n_columns: int) -> str:

@@ -242,7 +242,8 @@ class TableBounds:
         dict of str to str
             Arrow's names of the types, by column.
         """
-        found = {column.name: column.type for column in self.used}
+        # A date that is written in its own way is a text until `part_of` reads it.
+        found = {each.name: "string" if each.format else each.type for each in self.used}
         if self.person is not None:
             found[self.person] = "string"  # as they are written: 007 is not 7
         return found if self.target is None else {**found, self.target.name: self.target.type}
