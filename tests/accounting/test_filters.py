@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from scipy.stats import norm, poisson
 
 from sfumato.accounting.bounded_range import bounded_range_delta
 from sfumato.accounting.distributions import pld_epsilon
-from sfumato.accounting.filters import Cost, PrivacyFilter, _mu
+from sfumato.accounting.filters import Cost, PrivacyFilter, _binary_mu, _mu
 from sfumato.accounting.gaussian import delta_from_mu, mu_from_budget
 from sfumato.events import (
     ApproximateEvent,
@@ -236,3 +237,12 @@ def test_mu_of_a_sum_is_rounded_up(above: int, below: int) -> None:
     amount = Fraction(above, below)
     assert amount <= Fraction(_mu(Cost(amount))) ** 2 <= amount * Fraction(1 + 1e-14)
     assert _mu(Cost()) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-4, 0.1, 1.0, 7.0, 30.0])
+def test_mu_of_an_answer_is_rounded_up(epsilon: float) -> None:
+    """``2 Phi⁻¹(1 / (1 + e^-eps))`` to thirty digits."""
+    with mpmath.workdps(40):
+        tail = 1 / (1 + mpmath.exp(epsilon))
+        exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * tail)
+        assert exact <= _binary_mu(epsilon) <= exact * (1 + 1e-11) + 2e-15

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism, GaussianShareMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 
@@ -76,3 +77,10 @@ def test_gamma_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[0] * mechanism._step(SIZE) == pytest.approx(1 / rate, rel=1e-12)
     least = 2 * 2.0**-15 * 2.0 / 3.0 * 2**7
     assert least <= asked[1] * steps[0] <= least * ROUNDING
+
+
+def test_long_linear_terms_are_refused_where_epsilon_is_small_alone() -> None:
+    """The norm of 40,000 numbers is too long to be drawn at epsilon 0.01, and not at 100."""
+    GammaObjectiveMechanism(2.0, 0.0, 3.0, epsilon=100.0, size=40_000)
+    with pytest.raises(InvalidInputError, match="too little"):
+        GammaObjectiveMechanism(2.0, 0.0, 3.0, epsilon=0.01, size=40_000)

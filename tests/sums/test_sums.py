@@ -219,3 +219,13 @@ def test_an_empty_set_of_records_is_a_neighbour_like_any_other() -> None:
     for statistic in STATISTICS:
         assert not revealed(nothing._sum(statistic)).any()
     assert nothing.kept().width == WIDTH
+
+
+@pytest.mark.parametrize("batches", [[], [np.empty((0, 2))]], ids=["none", "an empty one"])
+def test_no_rows_are_kept_as_no_rows(batches: list[np.ndarray]) -> None:
+    records = BatchRecords(
+        lambda: ((each, None) for each in batches), width=2, relation="add_or_remove_one"
+    )
+    silent = GaussianMechanism(records.sensitivity(SecondMoment(2)), 0.0)
+    released = records.kept().release(SecondMoment(2), silent, prepay(None, silent.event()))
+    np.testing.assert_array_equal(released, np.zeros((2, 2)))
