@@ -18,6 +18,7 @@ import pytest
 
 from sfumato.additive.knots import PlaceCounts
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.guarantee import Relation
 from sfumato.objectives.losses import loss_named
 from sfumato.sums import (
     ArrayRecords,
@@ -29,7 +30,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.gradients import GradientSum
+from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.maps import Clipped
@@ -459,3 +460,14 @@ def test_the_usual_joint_bound_is_that_of_orthogonal_terms(rows: int) -> None:
     for way, length in (("sum", 3.0 * math.sqrt(rows)), ("average", 3.0 / math.sqrt(rows))):
         joined = Joined.usual(PersonUnit(rows, way), 3.0)
         assert joined is None if rows == 1 else joined.bound == pytest.approx(length)
+
+
+@pytest.mark.parametrize("relation", [Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE_ONE])
+def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
+    unit, other = PersonUnit(4, "sum"), PersonUnit(5, "sum")
+    weights = np.zeros((1, 3))
+    assert ResidualSum(1.0, weights).joined_sensitivity(relation, unit) is None
+    joined = ResidualSum(1.0, weights, Joined.usual(unit, 1.0))
+    assert joined.joined_sensitivity(relation, other) is None
+    times = 2 if relation is Relation.REPLACE_ONE else 1
+    assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)
