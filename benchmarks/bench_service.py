@@ -1,17 +1,15 @@
-"""The service under a crowd, under kill -9, and under load for a while.
+"""The service under a crowd, and under kill -9.
 
-python -m benchmarks.bench_service [crowd] [kills] [load] [--share 0.1] [--databases sqlite]
+python -m benchmarks.bench_service [crowd] [kills] [--share 0.1] [--databases sqlite]
 
-Each part starts ``sfumato serve`` on loopback with its own folder, and ends it. Crowd and kills run
-on SQLite and on a PostgreSQL server of their own. Writes results/service_NAME.json, and
-docs/pictures of the load.
+Each part starts ``sfumato serve`` on loopback with its own folder, and ends it, on SQLite and on a
+PostgreSQL server of its own. Writes results/service_NAME.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import random
@@ -33,7 +31,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.recording import RESULTS, write
+from benchmarks.recording import write
 from sfumato.accounting.ledger import Ledger
 from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.interfaces.service.access import make_token
@@ -42,28 +40,12 @@ from sfumato.interfaces.service.settings import Settings
 from sfumato.interfaces.service.store import ServiceError
 from sfumato.interfaces.service.studio.sessions import COOKIE
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "service_load.png"
 ANALYSTS, WATCHERS = 20, 8
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}
 FIT = {"kind": "fit", "estimator": "PrivateLinearClassifier", "purpose": "a benchmark"}
 FUNCTION = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
 CURVE = {"kind": "density", "columns": ["age"], "purpose": "a benchmark"}
 JOBS = "/datasets/rows/jobs"
-MIX: list[tuple[str, str, str, Any]] = [  # what an analyst does in an hour
-    ("data sets", "GET", "/datasets", None),
-    ("data set", "GET", "/datasets/rows", None),
-    ("jobs", "GET", "/jobs", None),
-    ("releases", "GET", "/releases", None),
-    ("budgets", "GET", "/budgets", None),
-    ("plan", "GET", "/datasets/rows/plan?epsilon=0.5", None),
-    ("dummy rows", "GET", "/datasets/rows/dummy?rows=500", None),
-    ("refused", "POST", JOBS, {**BODY, "epsilon": -1}),
-    ("ask", "POST", "/releases/{}/ask", None),
-    ("page", "GET", "page:/", None),
-    ("page", "GET", "page:/datasets/rows", None),
-    ("page", "GET", "page:/jobs", None),
-    *(("submit", "POST", JOBS, {**one, "epsilon": 0.05}) for one in (BODY, FIT, CURVE)),
-]
 
 
 def write_rows(path: Path, n_rows: int = 300) -> None:
@@ -465,89 +447,6 @@ def postgresql() -> Iterator[PostgreSQL]:
             made.stop()
 
 
-def load(share: float) -> dict[str, Any]:
-    """Mixed requests for a while, with the memory of all processes every second."""
-    seconds = max(10.0, 3600 * share)
-    curve = Curve()
-    with service(90.0) as made:
-        done = threading.Event()
-        counts: Counter[str] = Counter()
-        times: list[float] = []
-        begun = made.call("a0", "POST", JOBS, {**FUNCTION, "epsilon": 1.0}).json()
-        made.settled()
-        function = begun["id"]
-
-        def mix(place: int) -> None:
-            rng, who = random.Random(place), f"a{place}"
-            while not done.is_set():
-                name, method, path, body = rng.choice(MIX)
-                if name == "submit" and rng.random() > 0.08:
-                    continue
-                if name == "ask":
-                    path = path.format(function)
-                    body = {"points": [[float(rng.randrange(20, 90))]]}
-                began = time.perf_counter()
-                try:
-                    status = str(made.call(who, method, path, body).status_code)
-                except httpx.HTTPError as error:
-                    status = type(error).__name__
-                times.append(time.perf_counter() - began)
-                counts[f"{name} {status}"] += 1
-                time.sleep(0.5)
-
-        threads = [threading.Thread(target=mix, args=(place,)) for place in range(4)]
-        for thread in threads:
-            thread.start()
-        start = time.monotonic()
-        while (now := time.monotonic() - start) < seconds:
-            curve.add(now, made.parts())
-            time.sleep(1)
-        done.set()
-        for thread in threads:
-            thread.join()
-        states = made.settled()
-        return {
-            "seconds": seconds,
-            "requests": dict(counts),
-            "ends": dict(Counter(states.values())),
-            "faults": made.faults(states),
-            "growth_mb": curve.growth(),
-            "calls_p50_ms": round(1000 * float(np.quantile(times, 0.5)), 1),
-            "calls_p95_ms": round(1000 * float(np.quantile(times, 0.95)), 1),
-            "slowest_call_s": round(max(times), 1),
-            "memory_mb": curve.points,
-            "load_average": os.getloadavg()[0],
-        }
-
-
-class Curve:
-    """The largest memory of each process in every quarter of a minute."""
-
-    def __init__(self) -> None:
-        self.points: list[dict[str, float]] = []
-
-    def add(self, moment: float, parts: dict[str, int]) -> None:
-        sizes = {name: resident(number) for name, number in parts.items()}
-        children = [resident(one) for one in children_of(parts.get("workers", 0))]
-        sizes |= {"largest_job": max(children, default=0.0)}
-        place = 15.0 * int(moment / 15)
-        if not self.points or self.points[-1]["s"] != place:
-            self.points.append({"s": place})
-        last = self.points[-1]
-        last |= {name: max(size, last.get(name, 0.0)) for name, size in sizes.items()}
-
-    def growth(self) -> dict[str, float]:
-        """Give megabytes per hour: a line through the second half, when all has been used once."""
-        half = self.points[len(self.points) // 2 :]
-        if len(half) < 3:
-            return {}
-        hours = [one["s"] / 3600 for one in half]
-        return {
-            name: round(float(np.polyfit(hours, [one.get(name, 0.0) for one in half], 1)[0]), 2)
-            for name in ("web", "workers")
-        }
-
-
 def children_of(process: int) -> list[int]:
     with contextlib.suppress(OSError):
         text = Path(f"/proc/{process}/task/{process}/children").read_text()
@@ -562,45 +461,19 @@ def commit() -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def resident(process: int) -> float:
-    with contextlib.suppress(OSError):
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-    return 0.0
-
-
-def draw(path: Path) -> None:
-    """Draw the memory of the two processes under load."""
-    import matplotlib.pyplot as plt
-
-    points = json.loads((RESULTS / "service_load.json").read_text())["numbers"]["memory_mb"]
-    figure, axes = plt.subplots(figsize=(7, 3))
-    names = (("web", "-", "web"), ("workers", "--", "workers"), ("largest_job", ".", "largest job"))
-    for name, style, label in names:
-        known = [p for p in points if p.get(name, 0) > 0]
-        sizes = [p[name] for p in known]
-        axes.plot([p["s"] / 60 for p in known], sizes, style, label=label)
-    axes.set(xlabel="minutes of mixed load", ylabel="resident memory, MB")
-    axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="crowd, kills, load")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="crowd, kills")
     parser.add_argument("--share", type=float, default=1.0, help="of the full size")
-    parser.add_argument("--databases", default="sqlite,postgresql", help="of crowd and kills")
+    parser.add_argument("--databases", default="sqlite,postgresql", help="to run on")
     parser.add_argument("--seconds", type=float, default=3600, help="most time for kills")
     arguments = parser.parse_args()
     share, databases = arguments.share, arguments.databases.split(",")
-    for name in arguments.names or ("crowd", "kills", "load"):
-        numbers: Any = load(share) if name == "load" else []
-        if name != "load" and "sqlite" in databases:
+    for name in arguments.names or ("crowd", "kills"):
+        numbers: list[dict[str, Any]] = []
+        if "sqlite" in databases:
             numbers += [crowd(share) if name == "crowd" else kills(share, arguments.seconds)]
-        if name != "load" and "postgresql" in databases:
+        if "postgresql" in databases:
             with postgresql() as server:
                 numbers += [
                     crowd(share, server.address)
@@ -608,8 +481,6 @@ def main() -> None:
                     else kills(share, arguments.seconds, server)
                 ]
         write(f"service_{name}", numbers, seed=0, share=arguments.share, commit=commit())
-    if (RESULTS / "service_load.json").exists():
-        draw(PICTURE)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,18 @@
 """How long fits take beside scikit-learn's on the same rows; scattering.
 
 SFUMATO_DATA=... python -m benchmarks.bench_speed [fits] [scattering] [--rows 20000] [--name speed]
-SFUMATO_DATA=... python -m benchmarks.bench_speed changes --before FOLDER --name speed_changes
 
 `fits`: `PrivateLinearClassifier` and `LogisticRegression`, both with their defaults, in turn on the
 same rows in the same precision; CPU seconds are the least of the runs. `scattering`: images
-of 28 x 28 pixels. `changes`: this version and an earlier one, whose sources lie in FOLDER/src, each
-in processes of its own and in turn, beside scikit-learn in the same process. Results are kept part
-by part; `--name` keeps those of another version beside them.
+of 28 x 28 pixels. Results are kept part by part; `--name` keeps those of another version.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
-import itertools
 import json
-import os
 import pstats
-import subprocess
-import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +39,6 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["fits"])
     parser.add_argument("--rows", type=int, default=N_IMAGES)
     parser.add_argument("--name", default="speed")
-    parser.add_argument("--before", type=Path)
     options = parser.parse_args()
     numbers = _kept(options.name)
     for part in options.parts:
@@ -125,37 +116,6 @@ def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     }
 
 
-def changes(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    here = Path(__file__).parents[1]
-    for what, rows, y, queries, y_test, _ in itertools.islice(_same_rows(options.rows), 2):
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "rows.npz"
-            np.savez(file, rows=rows, y=y, queries=queries, y_test=y_test)
-            found: dict[str, Any] = {"before": [], "after": []}
-            for _ in range(RUNS):
-                found["before"].append(_one_fit(options.before, file))
-                found["after"].append(_one_fit(here, file))
-        for version, runs in found.items():
-            least = min(runs, key=lambda run: run["cpu_s"])
-            plain = min(run["cpu_s_plain"] for runs in found.values() for run in runs)
-            yield {
-                "what": what,
-                "version": version,
-                "n_rows": len(rows),
-                "n_features": rows.shape[1],
-                **least,
-                "cpu_s_plain": plain,
-                "ratio": round(least["cpu_s"] / plain, 2),
-            }
-
-
-def _one_fit(tree: Path, file: Path) -> Any:
-    command = [sys.executable, str(Path(__file__).with_name("one_fit.py")), str(file)]
-    environment = {**os.environ, "PYTHONPATH": str(tree.resolve() / "src")}
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(answer.stdout)
-
-
 def profile(task: Any) -> list[dict[str, Any]]:
     """Give the functions of a run that took most of it themselves."""
     watch = cProfile.Profile()
@@ -175,7 +135,7 @@ def _kept(name: str) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text())["numbers"]) if path.exists() else []
 
 
-PARTS = {"fits": fits, "scattering": scattering, "changes": changes}
+PARTS = {"fits": fits, "scattering": scattering}
 
 
 if __name__ == "__main__":

@@ -13,51 +13,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# Kept as evidence of how a rule was chosen; the pages that speak of them name the file.
-NOT_SHOWN = {"margins_heldout", "table_models"}
 SECONDS_EACH = "0.4"  # of CPU, so that a busy machine changes nothing
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What a benchmark may lack here: data sets, a GPU, packages of others.
-NOT_HERE = ("SFUMATO_DATA", "SFUMATO_TABLES", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
+NOT_HERE = ("SFUMATO_DATA", "FileNotFoundError", "CUDA", "ModuleNotFoundError")
 TIME_WAS_UP = ("SIGXCPU", "SIGKILL")  # of a process that the script had started
 REPRODUCTIONS = "reproduce_"  # shown on a page of their own
 
 
-def test_the_pages_are_what_the_results_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tables = pytest.importorskip("benchmarks.tables")
-    kept = pages_of(tables.RESULTS.parent)
+def test_the_page_is_what_the_results_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = pytest.importorskip("benchmarks.pages")
+    kept = page_of(pages.RESULTS.parent)
     results = tmp_path / "results"
     results.mkdir()
-    for path in tables.RESULTS.glob("*.json"):
+    for path in pages.RESULTS.glob("*.json"):
         (results / path.name).write_text(path.read_text())
-    monkeypatch.setattr(tables, "RESULTS", results)
-    tables.rebuild()
-    assert pages_of(tmp_path) == kept
-    chapters = {name: text for name, text in kept.items() if name.startswith("measured/")}
-    drawn = re.findall(r"\]\(\.\./(charts/[\w.-]+)\)", "".join(chapters.values()))
+    monkeypatch.setattr(pages, "RESULTS", results)
+    pages.rebuild()
+    assert page_of(tmp_path) == kept
+    drawn = re.findall(r"\]\((charts/[\w.-]+)\)", kept["README.md"])
     assert set(drawn) == {name for name in kept if name.startswith("charts/")}
-    shown = [name for name in tables.SECTIONS if (results / f"{name}.json").exists()]
-    assert sum(text.count("\n## ") for text in chapters.values()) == len(shown)
-    site = {path.name for path in (Path(__file__).parents[1] / "docs" / "measured").glob("*.md")}
-    assert {f"measured/{name}" for name in site} == set(chapters)
 
 
-def pages_of(folder: Path) -> dict[str, str]:
-    """Give the pages and charts of a folder by their paths."""
-    kinds = ("README.md", "measured/*.md", "charts/*.svg")
-    paths = [path for kind in kinds for path in folder.glob(kind)]
+def page_of(folder: Path) -> dict[str, str]:
+    """Return the page and the charts of a folder by their paths."""
+    paths = [folder / "README.md", *folder.glob("charts/*.svg")]
     return {str(path.relative_to(folder)): path.read_text() for path in paths}
 
 
-def test_long_tables_are_folded_and_bars_of_losses_go_left() -> None:
-    page = pytest.importorskip("benchmarks.tables.page")
-    charts = pytest.importorskip("benchmarks.tables.charts")
-    long = page.rows_of(["a"], [[i] for i in range(page.LONGEST_TABLE + 1)])
-    assert page.folded(f"Words.\n\n{long}").count("<details>") == 1
-    assert "<details>" not in page.folded(page.rows_of(["a"], [[1]]))
-    drawn = charts.ratios("t", [("won", [4.0]), ("lost", [0.25])], ["better by"])
+def test_bars_of_losses_go_left() -> None:
+    plots = pytest.importorskip("benchmarks.plots")
+    drawn = plots.ratios("t", [("won", [4.0]), ("lost", [0.25])], ["better by"])
     assert "1 of 2 rows" in drawn
     lines = [float(x) for x in re.findall(r'<line x1="([\d.]+)"', drawn)]
     (won, _), (lost, width) = (
@@ -69,10 +55,10 @@ def test_long_tables_are_folded_and_bars_of_losses_go_left() -> None:
 
 
 def test_every_result_is_shown() -> None:
-    tables = pytest.importorskip("benchmarks.tables")
-    paths = tables.RESULTS.glob("*.json")
+    pages = pytest.importorskip("benchmarks.pages")
+    paths = pages.RESULTS.glob("*.json")
     kept = {path.stem for path in paths if not path.stem.startswith(REPRODUCTIONS)}
-    assert kept <= set(tables.SECTIONS) | NOT_SHOWN
+    assert kept == pages.SHOWN
 
 
 def test_ratios_above_one_are_in_our_favour() -> None:
@@ -89,8 +75,8 @@ def test_ratios_above_one_are_in_our_favour() -> None:
 
 def test_kept_ratios_follow_from_kept_values() -> None:
     rows = pytest.importorskip("benchmarks.peers.rows")
-    tables = pytest.importorskip("benchmarks.tables")
-    record = json.loads((tables.RESULTS / "peers.json").read_text())
+    pages = pytest.importorskip("benchmarks.pages")
+    record = json.loads((pages.RESULTS / "peers.json").read_text())
     assert record["numbers"]
     for row in record["numbers"]:
         found = rows.ratios(row["measure"], row["better"], row["ours"], row["peer"])
@@ -172,17 +158,14 @@ def test_every_benchmark_begins_its_work(tmp_path: Path) -> None:
     main = pytest.importorskip("benchmarks.__main__")
     scripts = {path.stem for path in Path(main.__file__).parent.glob("bench_*.py")}
     named = {module for (module, *_), *_ in main.BENCHMARKS.values()}
-    # Parts of bench_faults.
-    apart = {"bench_faults_ledger"}
-    assert named == scripts - apart
+    assert named == scripts
     assert len(main.BENCHMARKS) * main.QUICK_SECONDS <= 3600
     (tmp_path / "results").mkdir()
     environment = os.environ | {"SFUMATO_RESULTS": str(tmp_path / "results"), **ONE_THREAD}
     environment["TMPDIR"] = str(tmp_path)  # what is left of a script goes with the test
     environment.setdefault("SFUMATO_DATA", str(tmp_path))
     started = {parts[0]: " ".join(parts) for parts, *_ in main.BENCHMARKS.values()}
-    for servers in ("bench_service", "bench_service_walk"):  # started by tests of the service
-        started.pop(servers)
+    started.pop("bench_service")  # started by tests of the service
     told = subprocess.run(
         [sys.executable, "-c", BEGINS, SECONDS_EACH, "10", " ".join(scripts), *started.values()],
         env=environment,

@@ -15,7 +15,6 @@ PAGES = sorted(
         "docs/*.md",
         "docs/[!_]*/*.md",
         "benchmarks/*.md",
-        "benchmarks/measured/*.md",
     )
     for page in ROOT.glob(pattern)
 )

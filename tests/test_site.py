@@ -31,7 +31,6 @@ LOOKED_AT = [
     "gallery/index",
     "gallery/plot_fabricated_digits",
     "benchmarks",
-    "measured/peers",
 ]
 
 

@@ -1,7 +1,7 @@
 """Small saved models of every class that can be saved, and all ways to alter one number of them.
 
 A file that is altered and sealed again passes the hashes. It must be refused by its class, or
-answer with finite numbers. Used by test_stored_forms.py and benchmarks/bench_faults.py.
+answer with finite numbers. Used by test_stored_forms.py.
 """
 
 from __future__ import annotations

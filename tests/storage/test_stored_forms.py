@@ -1,6 +1,6 @@
 """A stored model of any class that was altered and sealed again is refused, or answers numbers.
 
-A share of all alterations is tried here; benchmarks/bench_faults.py tries every one of them.
+A share of all alterations is tried.
 """
 
 from __future__ import annotations

@@ -90,7 +90,6 @@ def _peers(numbers: Sequence[Row]) -> list[str]:
         (("classification",), "Classification, ε = 1"),
         (("principal components", "mean", "density"), "Components, means, densities, ε = 1"),
         (("synthetic table",), "Synthetic tables, ε = 1"),
-        (("noise", "membership attack"), "Exact draws, and attacks"),
     ):
         rows = [
             (f"{row['data']}: {_measure(row)}{_short(row['ours']['name'])} / {_peer(row)}", row)
@@ -141,20 +140,6 @@ def _rivals(numbers: Sequence[Row]) -> list[str]:
     ]
 
 
-def _function_rivals(numbers: Sequence[Row]) -> list[str]:
-    lines = []
-    for (kernel,), rows in by(numbers, "kernel").items():
-        for key, name in (
-            ("sfumato_cpu_s", "ours"),
-            ("scikit_learn_cpu_s", "scikit-learn"),
-            ("gpytorch_cpu_s", "GPyTorch"),
-        ):
-            points = [(row["points"], row[key]) for row in rows if row.get(key)]
-            if len(points) > 1 and kernel == numbers[0]["kernel"]:
-                lines.append(Line(f"{name}, {kernel} kernel", points))
-    return [against_size("A Gaussian process at points", lines, x="points", y="CPU seconds")]
-
-
 def _fabricated(numbers: Sequence[Row]) -> list[str]:
     rows = [row for row in numbers if row["epsilon"] == 1.0 and "margins" in row]
     pairs = [(f"{row['table']}, {_method(row)}", row["margins"][:2]) for row in rows]
@@ -191,10 +176,6 @@ def _frontier(numbers: Sequence[Row]) -> list[str]:
     ]
 
 
-def _peers_of(title: str) -> Callable[[Sequence[Row]], list[str]]:
-    return lambda numbers: [against_epsilon(title, numbers, lambda row: row["classifier"])]
-
-
 def _moments(numbers: Sequence[Row]) -> list[str]:
     before = [
         row | {"accuracy": row.get("accuracy_about_the_origin"), "before": True} for row in numbers
@@ -220,10 +201,6 @@ def _hospital(numbers: Sequence[Row]) -> list[str]:
     return [against_epsilon("The hospital, 3,500 rows", numbers, lambda row: row["model"])]
 
 
-def _record_hulls(numbers: Sequence[Row]) -> list[str]:
-    return [against_epsilon("Hulls, MNIST, whole records", numbers, lambda row: row["features"])]
-
-
 def _learners(numbers: Sequence[Row]) -> list[str]:
     return [
         against_epsilon(
@@ -238,42 +215,6 @@ def _pixels(numbers: Sequence[Row]) -> list[str]:
     return [against_epsilon("Five parties, raw pixels, MNIST", numbers, lambda row: row["trust"])]
 
 
-def _missing(numbers: Sequence[Row]) -> list[str]:
-    keys = ("all_records", "complete_records")
-    return [
-        chart(
-            f"Cells missing {how}",
-            "Area under the curve against epsilon.",
-            [Line(key.replace("_", " "), [(r["epsilon"], r[key]) for r in rows]) for key in keys],
-            x="ε",
-            y="area under the curve",
-            x_log=True,
-            dots=True,
-        )
-        for (how,), rows in by(numbers, "missing").items()
-    ]
-
-
-# Growth, and before and after ---------------------------------------------------------------------
-
-
-def _saved(numbers: Row) -> list[str]:
-    rows = [row for row in numbers["rows"] if "bandwidth, 1" not in row["item"]]
-    rows = [row for row in rows if not row["item"].startswith("private bandwidth")]
-    pairs = [(f"{row['item']}: {row['measure']}", [row["before"] / row["now"]]) for row in rows]
-    return [ratios("Version 0.1.0 over now: less noise by", pairs, ["less by"])]
-
-
-def _linear_growth(numbers: Sequence[Row]) -> list[str]:
-    lines = []
-    for part, x in (("rows", "n_rows"), ("features", "n_features")):
-        rows = [row for row in numbers if part in row["part"]]
-        if len(rows) > 1:
-            line = Line(f"growth in {part}", sorted((row[x], row["cpu_s"]) for row in rows))
-            lines.append(line)
-    return [against_size("Linear classifier, MNIST", lines, x="rows or features", y="CPU seconds")]
-
-
 def _rate(numbers: Row) -> list[str]:
     return [
         against_size(
@@ -286,41 +227,21 @@ def _rate(numbers: Row) -> list[str]:
     ]
 
 
-def _latency(numbers: Sequence[Row]) -> list[str]:
-    lines = [
-        Line(f"{kind}, {handle} handle", [(row["charges"], row["cpu_ms"]) for row in rows])
-        for (kind, handle), rows in by(numbers, "kind", "handle").items()
-        if len(rows) > 1
-    ]
-    return [against_size("A charge", lines, x="charges before it", y="CPU milliseconds")]
-
-
 CHARTS: dict[str, Callable[[Any], list[str]]] = {
     "peers": _peers,
     "densities": _densities,
     "hulls_sizes": _hull_sizes,
     "hulls_rivals_mnist": _rivals,
-    "hulls_rivals_digits": _rivals,
-    "functions_rivals": _function_rivals,
     "fabricated_tables": _fabricated,
     "fabricated_tables_peers": _fabricated_peers,
     "margins_frontier": _frontier,
     "margins_frontier_cifar": _frontier,
-    "margins_frontier_cifar_parts": _frontier,
-    "margins_peers_adult": _peers_of("Classifiers on Adult"),
-    "margins_peers_mnist": _peers_of("Classifiers on MNIST, 10,000 rows"),
     "moments_mnist": _moments,
     "additive_models": _additive,
-    "linear_regressor": _additive,
     "hospital": _hospital,
-    "fabrication_record": _record_hulls,
     "fabrication_learners": _learners,
     "parties_pixels": _pixels,
-    "table_missing": _missing,
-    "budget_saved": _saved,
-    "linear_growth": _linear_growth,
     "functions_rate": _rate,
-    "faults_latency": _latency,
 }
 
 

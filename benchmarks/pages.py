@@ -1,0 +1,180 @@
+"""Rebuild the page and its charts from the last results: ``python -m benchmarks.pages``."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.drawing import title_of
+from benchmarks.plots import charts
+from benchmarks.recording import RESULTS
+
+HEAD = """# Benchmarks
+
+Charts of the main results, and the files that hold every number with machine, versions and seeds.
+In charts of ratios, a bar to the right of the line is in our favour, and a bar to the left is a
+loss. `make bench` runs all benchmarks and rebuilds this page; real data are found through
+`SFUMATO_DATA`. Seconds are those of one run on one machine: compare rows, not machines. A file
+without a script in `benchmarks/` keeps the result of a campaign that a page quotes.
+"""
+SOURCE = "https://github.com/sfumato-dp/sfumato/blob/main/benchmarks/results"
+# Title of a chapter: what it measures, and the results that it shows.
+CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
+    "Other packages": (
+        "The same rows, bounds and epsilon for everyone.",
+        {"peers": "all comparisons"},
+    ),
+    "Models of tables": (
+        "Additive and linear models of columns.",
+        {
+            "hospital": "the hospital of the README",
+            "additive_models": "additive models",
+            "linear_regressor": "linear regression",
+            "table_models": "every model on small tables",
+            "table_missing": "missing cells",
+            "explanation_bands": "bands of explanations",
+        },
+    ),
+    "Linear classifiers": (
+        "Accuracy, mostly on images, and speed.",
+        {
+            "margins_frontier": "image features",
+            "margins_frontier_cifar": "CIFAR-10",
+            "margins_frontier_cifar_parts": "CIFAR-10, which features earned what",
+            "margins_frontier_cifar_tries": "CIFAR-10, tried on held-out rows",
+            "margins_frontier_steps": "fewer steps",
+            "margins_heldout": "rules chosen on held-out rows",
+            "margins_peers_adult": "beside others, Adult",
+            "margins_peers_mnist": "beside others, MNIST",
+            "margins_speed": "speed of minimisers",
+            "linear_growth": "which part earned what, and growth",
+            "speed": "beside scikit-learn's",
+            "speed_changes": "before and after",
+            "speed_scattering": "scattering features",
+            "accelerator": "on a GPU",
+        },
+    ),
+    "Synthetic rows": (
+        "What can be learned from fabricated rows.",
+        {
+            "fabricated_tables": "tables",
+            "fabricated_tables_peers": "tables of peers",
+            "fabricated_tables_tries": "tables, tried",
+            "fabrication_entry": "private hulls, the paper's Table 5",
+            "fabrication_record": "private hulls, whole records",
+            "fabrication_learners": "learners on fabricated rows",
+            "fabrication_local": "the local engine",
+            "fabrication_speed": "60,000 x 784",
+            "fabrication_data": "private hulls beside others, four sets",
+        },
+    ),
+    "Densities, curves, kernel machines": (
+        "Released functions.",
+        {
+            "densities": "smoothed densities beside histograms",
+            "densities_tries": "densities, tried",
+            "functions_rate": "risk against rows",
+            "functions_plane": "kernel machines in the plane",
+            "functions_tables": "kernel classifiers of tables",
+            "functions_curves": "mean curves",
+        },
+    ),
+    "Kernel affine hulls": (
+        "Without privacy: accuracy and speed.",
+        {
+            "hulls_mnist": "all of MNIST",
+            "hulls_rivals_mnist": "beside others, MNIST",
+            "hulls_rivals_digits": "beside others, digits",
+            "hulls_sizes": "the paper's Table 11",
+            "hulls_oracle": "against the formulas as printed",
+            "hulls_growth": "growth",
+            "hulls_gpu": "on a GPU",
+        },
+    ),
+    "Membership mappings and transfer": (
+        "From a source with many labels.",
+        {
+            "mappings_oracle": "against the algorithms as printed",
+            "mappings_mnist": "all of MNIST",
+            "mappings_labels": "few labels",
+            "mappings_paper": "the paper's Tables 1 and 2",
+            "mappings_usps_mnist": "USPS to MNIST",
+            "mappings_several_sources": "two sources",
+            "mappings_office": "Office+Caltech10",
+        },
+    ),
+    "Several parties": (
+        "Sums and models over parties.",
+        {
+            "parties_accuracy": "MNIST, record epsilon 3",
+            "parties_pixels": "raw pixels",
+            "parties_scenarios": "parties of all kinds",
+            "parties_linear": "linear classifiers",
+            "parties_gradients": "fewer gradients",
+            "parties_tries": "hulls in other settings",
+            "parties_masking": "what masks cost",
+            "federated_hulls": "hulls, entry epsilon 16",
+            "federated_record": "hulls, record epsilon 3",
+        },
+    ),
+    "Several rows per person": (
+        "Protecting all rows of a person.",
+        {
+            "persons_mnist": "ten rows per writer",
+            "persons_doctor": "doctor contacts",
+            "persons_speed": "speed",
+            "persons_odd": "odd columns of IDs",
+        },
+    ),
+    "Search and runs of others": (
+        "One charge for all settings.",
+        {"search": "private search", "opacus": "runs of Opacus, charged"},
+    ),
+    "Audits and attacks": (
+        "What attacks find, and what they miss.",
+        {
+            "auditing_power": "broken mechanisms caught, right ones accused",
+            "auditing_density": "density difference",
+            "auditing_scores": "membership scores of hulls",
+            "auditing_matches": "images found again in a release",
+        },
+    ),
+    "Foundations": (
+        "Noise, moments, memory, large tables, the service, tests.",
+        {
+            "noise": "exact noise",
+            "moments_mnist": "Gaussian classifier",
+            "engines_memory": "tables larger than memory",
+            "engines_cluster": "workers of Dask",
+            "memory": "memory of a fit",
+            "fuzzed_tables": "tables with one odd cell",
+            "service_crowd": "a crowd that submits",
+            "service_kills": "the service killed at any moment",
+            "coverage": "what the tests run",
+        },
+    ),
+}
+SHOWN = {name for _, results in CHAPTERS.values() for name in results}
+
+
+def rebuild() -> None:
+    """Write the page and the charts from the results."""
+    folder = RESULTS.parent / "charts"
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    parts = [HEAD]
+    for title, (about, results) in CHAPTERS.items():
+        parts.append(f"## {title}\n\n{about}\n")
+        there = [name for name in results if (RESULTS / f"{name}.json").is_file()]
+        for name in there:
+            numbers = json.loads((RESULTS / f"{name}.json").read_text())["numbers"]
+            for place, drawn in enumerate(charts(name, numbers), 1):
+                (folder / f"{name}-{place}.svg").write_text(drawn)
+                parts.append(f"![{title_of(drawn)}](charts/{name}-{place}.svg)\n")
+        links = [f"[{results[name]}]({SOURCE}/{name}.json)" for name in there]
+        parts.append(f"Numbers: {' · '.join(links)}\n")
+    (RESULTS.parent / "README.md").write_text("\n".join(parts))
+
+
+if __name__ == "__main__":
+    rebuild()

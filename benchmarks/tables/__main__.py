@@ -1,3 +1,0 @@
-from benchmarks.tables import rebuild
-
-rebuild()
