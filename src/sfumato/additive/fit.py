@@ -34,7 +34,8 @@ from sfumato.additive.plan import AdditivePlan
 from sfumato.kernels.arrays import Array as AnyArray
 from sfumato.linear.fit import LARGEST_STEP, Descent, descend
 from sfumato.linear.rows import whitened_rows
-from sfumato.sums.maps import Beside, LinearRows
+from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.maps import Beside, LinearRows, exact_product
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
@@ -89,8 +90,9 @@ class AdditiveScores:
     def __call__(self, cells: AnyArray) -> Array:
         """Give the scores of rows of cells, shape (n, n_scores)."""
         raw = self.rows.hats.raw(cells)
-        together = np.hstack([raw, self.rows.products(raw)])
-        return np.asarray(together @ self.coef.T + self.intercept)
+        together = np.hstack([raw, cut(self.rows.products(raw), FINE_BITS)])
+        longest = math.sqrt(len(self.rows.hats.columns) + len(self.rows.pairs))
+        return exact_product(together, self.coef, longest) + self.intercept
 
 
 def fit_scores(

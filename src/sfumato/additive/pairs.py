@@ -118,6 +118,15 @@ def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Arra
     return cut(np.clip(orders, -1.0, 1.0), ROW_BITS), strengths
 
 
+def _column_places(hats: HatRows, orders: Array, rows: AnyArray) -> AnyArray:
+    """Give the sum of the orders of each column, weighted by its hats; each row by itself.
+
+    Hats have 26 bits and orders 18, and two hats of a column are not 0: sums are exact.
+    """
+    numbers = cut(np.clip(orders, -1.0, 1.0), ROW_BITS)
+    return np.column_stack([rows[:, part] @ numbers[part] for part in hats.slices])
+
+
 @dataclass(frozen=True, eq=False)
 class Sides:
     """``hats and target -> sides``: 1 where the place of a column is above its middle, else 0.
@@ -140,11 +149,10 @@ class Sides:
 
     def __call__(self, rows: AnyArray) -> AnyArray:
         """Map rows of hats; each by itself."""
-        parts = [self.hats.slices[i] for i in self.columns]
-        sides = [(rows[:, part] @ self.orders[part] > 0).astype(np.float64) for part in parts]
-        if self.has_target:
-            sides.append(np.clip(rows[:, -1] / FARTHEST, -1.0, 1.0))
-        return np.column_stack(sides)
+        sides = _column_places(self.hats, self.orders, rows)[:, self.columns] > 0
+        if not self.has_target:
+            return sides.astype(np.float64)
+        return np.column_stack([sides, np.clip(rows[:, -1] / FARTHEST, -1.0, 1.0)])
 
 
 @dataclass(frozen=True)
@@ -285,11 +293,8 @@ class PairRows:
         return np.concatenate([hats, np.full(len(self.pairs), products)])
 
     def products(self, raw: AnyArray) -> AnyArray:
-        """Give the products of the pairs of hats of height 1; each row by itself.
-
-        Hats have 26 bits and orders 18, and two hats of a column are not 0: sums are exact.
-        """
-        places = np.column_stack([raw[:, part] @ self.orders[part] for part in self.hats.slices])
+        """Give the products of the pairs of hats of height 1; each row by itself."""
+        places = _column_places(self.hats, self.orders, raw)
         places = cut(np.clip(places, -1.0, 1.0), FINE_BITS)
         return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
 

@@ -53,8 +53,8 @@ class GradientSum(Statistic):
 
     loss: The loss of a row.
     max_gradient_norm: Largest length of the slopes of a row, below 2.
-    weights (n_scores, m): As `on_weight_grid` gives them; rows are multiples of ``2**-ROW_BITS`` in
-        the unit ball.
+    weights (n_scores, m): Brought to the grid of `on_weight_grid`; rows are multiples of
+        ``2**-ROW_BITS`` in the unit ball.
     class_weights: By which the clipped slopes of each class are multiplied, from 0 to 1.
     joined: A bound on the rows of a person together, where persons are the unit.
     slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
@@ -93,7 +93,7 @@ class GradientSum(Statistic):
         if isinstance(rows, SingleRows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
-        xp, weights = namespace_of(rows), like(rows, self.weights)
+        xp, weights = namespace_of(rows), like(rows, self._exact_weights)
         slopes = self._slopes(rows @ xp.matrix_transpose(weights), codes)
         return xp.matrix_transpose(slopes) @ rows
 
@@ -107,7 +107,7 @@ class GradientSum(Statistic):
             plain = rows.rows if products is not None else rows.doubles()
             slopes = shrunk(slopes, self.joined, products, plain, size)
             return rows.gathered(slopes, ROW_BITS)
-        slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self.weights.T)), codes)
+        slopes = self._slopes(rows @ like(rows, np.ascontiguousarray(self._exact_weights.T)), codes)
         return shrunk(slopes, self.joined, None, rows, size).T @ rows
 
     def joined_sensitivity(self, relation: Relation, unit: PersonUnit) -> float | None:
@@ -118,6 +118,10 @@ class GradientSum(Statistic):
             raise InvalidInputError("The joint bound is for another unit than the records.")
         length = self.joined.length(self.shape[0])
         return length * (2 if relation is Relation.REPLACE_ONE else 1)
+
+    @cached_property
+    def _exact_weights(self) -> Weights:
+        return on_weight_grid(self.weights)
 
     @cached_property
     def _score_weights(self) -> ScoreWeights:
@@ -133,10 +137,7 @@ class GradientSum(Statistic):
         is_rounded = lengthened < self.max_gradient_norm / 2
         limit = self.max_gradient_norm - lengthened * is_rounded
         slopes = self.loss.slopes_of(scores, codes)
-        squares = over_scores(slopes * slopes)
-        if not math.isfinite(namespace_of(squares).sum(squares)):  # of weights that are no numbers
-            slopes, squares = (_or_zeros(each, squares) for each in (slopes, squares))
-        slopes *= _shrinkage(squares, limit)
+        slopes *= _shrinkage(over_scores(slopes * slopes), limit)
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
         return (nearest if is_rounded else cut)(slopes, self.slope_bits)
@@ -155,8 +156,8 @@ class ResidualSum(Statistic):
     twice as much.
 
     max_gradient_norm: Largest magnitude of a residual, below 2.
-    weights (1, m): As `on_weight_grid` gives them; the numbers a are multiples of ``2**-ROW_BITS``
-        in the unit ball.
+    weights (1, m): Brought to the grid of `on_weight_grid`; the numbers a are multiples of
+        ``2**-ROW_BITS`` in the unit ball.
     joined: A bound on the rows of a person together, where persons are the unit.
     """
 
@@ -200,7 +201,7 @@ class ResidualSum(Statistic):
     def _clipped(self, rows: Array) -> tuple[Weights, Weights]:
         """Give the numbers of rows and their residuals, clipped and on the grid."""
         numbers, target = np.ascontiguousarray(rows[:, :-1]), rows[:, -1:]
-        residuals = numbers @ np.ascontiguousarray(self.weights.T) - target
+        residuals = numbers @ np.ascontiguousarray(on_weight_grid(self.weights).T) - target
         residuals = np.where(np.isnan(residuals), 0.0, residuals)
         clipped = cut(
             np.clip(residuals, -self.max_gradient_norm, self.max_gradient_norm)
@@ -225,12 +226,6 @@ def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int)
     """
     factors = joined.shrinkage(products, rows, slopes, size)
     return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
-
-
-def _or_zeros(values: Array, squares: Array) -> Array:
-    """Give zeros for the rows whose squares are no finite number."""
-    xp = namespace_of(values)
-    return xp.where(xp.isfinite(squares), values, xp.zeros_like(values))
 
 
 def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:

@@ -78,10 +78,9 @@ def are_inside(rows: Array, width: int) -> Array:
     Lengths of multiples of ``2**-FINE_BITS`` are exact, and so is the answer. Of finer rows it is
     the same among any others, and right once they are cut to ``2**-ROW_BITS``.
     """
+    first = rows[:, :width]
     if is_from_another_library(rows):
-        first = rows[:, :width]
         return namespace_of(rows).sum(first * first, axis=1) <= 1
-    first = np.ascontiguousarray(rows)[:, :width]  # in one order of memory
     return np.einsum("ij,ij->i", first, first) <= 1
 
 

@@ -29,11 +29,13 @@ __all__ = [
     "MappedRows",
     "Projected",
     "RowMap",
+    "exact_product",
     "exact_projection",
     "numbers_beside",
     "row_sums",
 ]
 
+MANTISSA = 53  # bits of a double
 BLOCK = 4096  # rows that are mapped together
 ROUNDING_MARGIN = (
     2.0**-40
@@ -296,7 +298,8 @@ class Projected:
 
     def __call__(self, rows: Array) -> Array:
         """Map rows of the unit ball; a centred row may be 2 long, so that halves are projected."""
-        projected = 2 * exact_projection((rows - self.mean) / 2, self.basis)
+        mean = Bounds(norm=1.0).clip(self.mean[None])
+        projected = 2 * exact_projection((rows - mean) / 2, self.basis)
         return cut(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
 
 
@@ -400,15 +403,40 @@ def numbers_beside(row_map: RowMap) -> int:
 
 
 def exact_projection(rows: Array, basis: Array) -> Array:
-    """``rows @ basis`` for rows of the unit ball and columns of length 1 at most.
+    """``rows @ basis`` for rows of the unit ball.
 
-    Both are cut to a grid on which all products and partial sums (below 1 in magnitude) fit a
-    double: a projected row is exact and does not depend on its place among the rows.
+    Both are cut to a grid on which all products and partial sums fit a double: a projected row is
+    exact and does not depend on its place among the rows. For columns of length 2 or more, which
+    no honest basis has, the grid is as much coarser.
     """
-    columns = cut(like(rows, basis), FINE_BITS)  # on an accelerator, where the rows are on one
+    xp = namespace_of(rows)
+    columns = xp.clip(like(rows, basis), -1e100, 1e100)  # on an accelerator, where rows are on one
+    longest = float(xp.max(xp.sum(columns * columns, axis=0))) ** 0.5 if math.prod(basis.shape) else 0.0
+    coarser = max(0, math.frexp(longest)[1] - 1)
+    columns = cut(columns, FINE_BITS - coarser)
     if not is_from_another_library(columns):
         columns = np.ascontiguousarray(columns)
     return cut(rows, FINE_BITS) @ columns
+
+
+def exact_product(rows: Array, weights: Array, longest: float) -> NDArray[np.float64]:
+    """``rows @ weights.T`` whatever the weights: a row gives the same bits among any others.
+
+    Weights are written with two digits, so coarse that all products and partial sums fit a double;
+    about 40 bits of the longest are left.
+
+    rows (n, width): Multiples of ``2**-FINE_BITS``, of length `longest` at most.
+    weights (n_scores, width): Public numbers; those beyond 1e100 count as that.
+    """
+    bits = MANTISSA - 1 - FINE_BITS - math.frexp(longest)[1]
+    left, digits = np.clip(weights, -1e100, 1e100), []
+    for _ in range(2):
+        lengths = np.linalg.norm(left, axis=1)
+        step = 2.0 ** (math.frexp(lengths.max(initial=0.0))[1] - bits)
+        digits.append(np.trunc(left / step) * step)
+        left = left - digits[-1]
+    found = rows @ np.ascontiguousarray(np.vstack(digits).T)  # exact
+    return np.asarray(found[:, : len(weights)] + found[:, len(weights) :])
 
 
 def _into_ball(rows: Array, norm: float) -> Array:

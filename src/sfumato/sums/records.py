@@ -603,4 +603,8 @@ def _readable(rows: Array, statistic: Statistic) -> Array:
     """Give rows in double precision, unless the statistic can read those in single precision."""
     if isinstance(rows, SingleRows):
         return rows if statistic.takes_singles else rows.doubles()
-    return rows if is_from_another_library(rows) else rows.astype(np.float64, copy=False)
+    if is_from_another_library(rows):
+        return rows
+    # Numbers of a row side by side, for sums over them are made in the order of memory.
+    is_by_rows = rows.strides[-1] == rows.itemsize
+    return rows.astype(np.float64, order="K" if is_by_rows else "C", copy=False)

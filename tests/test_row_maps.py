@@ -1,0 +1,365 @@
+"""Every map of rows: a row gives the same bits alone, at any place and in any company.
+
+Feature maps of kernel spaces are no such maps: the noise of their releases pays for their rounding.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sfumato
+from sfumato import (
+    HOGFeatures,
+    RandomPatchFeatures,
+    RandomProcessFeatures,
+    ScatteringFeatures,
+    TableBounds,
+    TableEncoder,
+)
+from sfumato.additive.calibration import ScoreAndTarget, ScorePlaces
+from sfumato.additive.columns import PublicColumns
+from sfumato.additive.fit import AdditiveScores, First, Places
+from sfumato.additive.hats import HatRows
+from sfumato.additive.knots import PlaceCounts
+from sfumato.additive.pairs import PairRows, Sides, _column_places
+from sfumato.additive.probabilities import EDGES, ScoreBins, score_table
+from sfumato.fabrication.label_tree import Coarse
+from sfumato.fabrication.table_cells import TableCells, public_columns
+from sfumato.functions.features import KnotFeatures
+from sfumato.functions.grid_density import Cells
+from sfumato.functions.mean_curve import SmoothedCurves
+from sfumato.image_features.images import ImageFeatures
+from sfumato.kernels.covariance import MaternKernel
+from sfumato.linear.target_moments import WithTarget
+from sfumato.objectives.losses import loss_named
+from sfumato.sums import ArrayRecords
+from sfumato.sums.gradients import GradientSum
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut, revealed
+from sfumato.sums.maps import (
+    Beside,
+    Centred,
+    Clipped,
+    Encoded,
+    IntoUnitBall,
+    IntoUnitCube,
+    LinearRows,
+    Projected,
+    exact_product,
+    exact_projection,
+)
+from sfumato.sums.statistics import Parts
+from sfumato.tables.bounds import Bounds
+
+ROWS, WIDTH, HOSTILE = 23, 21, 3e7
+Case = tuple[Callable[[Any], Any], np.ndarray]  # of a map and rows that it may be given
+BOX = Bounds(lower=[-1.0, 0.0, -5.0] * 7, upper=[1.0, 10.0, 1 / 3] * 7)
+TABLE = TableBounds.from_dict(
+    {
+        "age": {"lower": 0, "upper": 100, "missing": True},
+        "town": ["Ghent", "Ypres", "Mons"],
+        "rent": {"lower": 0.0, "upper": 3.0},
+        "rooms": {"lower": 0, "upper": 9, "type": "int64"},
+    }
+)
+
+
+def raw_rows(rng: np.random.Generator, width: int = WIDTH) -> np.ndarray:
+    """Rows as they come: of every magnitude, with what is missing or no number."""
+    rows = rng.normal(size=(ROWS, width)) * 10.0 ** rng.integers(-3, 2, size=(ROWS, 1))
+    rows[3, 0], rows[4, 0], rows[5, -1], rows[6] = np.nan, np.inf, 1e300, 0.0
+    return rows
+
+
+def ball_rows(rng: np.random.Generator, width: int = WIDTH) -> np.ndarray:
+    rows = rng.normal(size=(ROWS, width)) * 10.0 ** rng.integers(-3, 2, size=(ROWS, 1))
+    return cut(Bounds(norm=1.0).clip(rows), FINE_BITS)
+
+
+def bases(rng: np.random.Generator) -> Iterator[np.ndarray]:
+    for n_kept in (1, 3, 8):
+        basis = np.linalg.qr(rng.normal(size=(WIDTH, n_kept)))[0]
+        yield basis
+        yield basis * HOSTILE
+        yield basis * 10.0 ** rng.integers(-9, 9, size=(WIDTH, n_kept))
+
+
+def hat_rows(n_columns: int = 4) -> HatRows:
+    columns = PublicColumns(
+        tuple("abcdefghij"[:n_columns]),
+        (0.0,) * n_columns,
+        (1.0,) * (n_columns - 1) + (3.0,),
+        (None,) * (n_columns - 1) + (("x", "y", "z"),),
+    )
+    return HatRows(columns, np.tile([0.0, 0.1, 1 / 3, 0.7, 1.0], (n_columns - 1, 1)))
+
+
+def cells(rng: np.random.Generator, n_columns: int = 4) -> np.ndarray:
+    found = rng.uniform(-0.2, 1.2, size=(ROWS, n_columns))
+    found[:, -1] = rng.integers(-1, 4, size=ROWS)
+    found[2, 0], found[7] = np.nan, np.inf
+    return found
+
+
+def pair_rows(rng: np.random.Generator) -> Iterator[PairRows]:
+    hats = hat_rows()
+    pairs = np.array([[0, 1], [2, 3]])
+    yield PairRows(hats, cut(rng.uniform(-1, 1, hats.width), ROW_BITS), pairs)
+    yield PairRows(hats, rng.uniform(-1, 1, hats.width) * HOSTILE, pairs)
+
+
+def all_scores(rng: np.random.Generator, n_scores: int) -> Iterator[AdditiveScores]:
+    """Random weights, and those that put the scores of a record on the edge of a bin."""
+    nothing = np.empty(0)
+    for rows in pair_rows(rng):
+        for size in (1.0, HOSTILE, 1e60):
+            coef = rng.normal(size=(n_scores, rows.width)) * size
+            level = rng.normal(size=n_scores) * size
+            scores = AdditiveScores(rows, coef, level, nothing, nothing, nothing, nothing)
+            yield scores
+            level = EDGES[7] - (scores(np.full((1, 4), 0.4)) - level)[0]
+            yield AdditiveScores(rows, coef, level, nothing, nothing, nothing, nothing)
+
+
+def scores_beside(rng: np.random.Generator) -> Iterator[tuple[AdditiveScores, np.ndarray]]:
+    for scores in all_scores(rng, 1):
+        together = np.column_stack([cells(rng), rng.uniform(-0.2, 1.2, ROWS)])
+        together[5, -1] = np.nan
+        yield scores, together
+
+
+def image_cases(features: ImageFeatures) -> Callable[[np.random.Generator], Iterator[Case]]:
+    def of(rng: np.random.Generator) -> Iterator[Case]:
+        images = rng.uniform(size=(4, 64))
+        images[1, 0], images[2] = np.nan, 1e30
+        yield features.fit(images).transform, images
+
+    return of
+
+
+def linear_rows(rng: np.random.Generator) -> Iterator[Case]:
+    yield LinearRows(WIDTH, True), ball_rows(rng)
+    for basis in bases(rng):
+        yield LinearRows(WIDTH, True, basis, unit_length=True), ball_rows(rng)
+        yield LinearRows(WIDTH, False, basis, radius=1e-3, constant=0.25), ball_rows(rng)
+
+
+def beside(rng: np.random.Generator) -> Iterator[Case]:
+    together = np.column_stack([ball_rows(rng), raw_rows(rng, 1)])
+    for basis in bases(rng):
+        yield Beside(Projected(np.full(WIDTH, 0.1), basis, 0.3), True, 0.1, 1e-5), together
+    yield Beside(LinearRows(WIDTH, True), False), ball_rows(rng)
+
+
+def sides(rng: np.random.Generator) -> Iterator[Case]:
+    for rows in pair_rows(rng):
+        together = np.column_stack([rows.hats(cells(rng)), raw_rows(rng, 1)])
+        yield Sides(rows.hats, rows.orders, (0, 2, 3), has_target=True), together
+
+
+def table_cells(rng: np.random.Generator) -> Iterator[Case]:
+    columns = public_columns(TABLE)
+    cuts = np.full((sum(each.is_cut for each in columns), 3), [1.0, 900.0, 2000.0])
+    rows = rng.uniform(-0.2, 1.2, size=(ROWS, 4))
+    rows[:, 1] = rng.integers(0, 3, size=ROWS)
+    rows[4, 0] = np.nan
+    yield TableCells.of(columns, cuts), rows
+
+
+def curves(rng: np.random.Generator) -> Iterator[Case]:
+    points = np.linspace(0.0, 1.0, WIDTH)
+    features = KnotFeatures(MaternKernel(1.5, 0.3), points)
+    for smoothing in (1.0, 1e-7):
+        yield (
+            SmoothedCurves(features, np.zeros(WIDTH), np.ones(WIDTH), smoothing, 1e-3),
+            raw_rows(rng),
+        )
+
+
+def parts(rng: np.random.Generator) -> Iterator[Case]:
+    codes = rng.integers(0, 2, ROWS)
+    for size in (1.0, HOSTILE):
+        cut_at = Parts(rng.normal(size=(2, WIDTH)), rng.normal(size=(2, WIDTH, 2)) * size)
+        together = np.column_stack([ball_rows(rng), codes])
+
+        def of(rows: np.ndarray, cut_at: Parts = cut_at) -> np.ndarray:
+            return cut_at.of(rows[:, :-1], rows[:, -1].astype(np.intp))
+
+        yield of, together
+
+
+def slopes(rng: np.random.Generator) -> Iterator[Case]:
+    """What gradients make of a row's scores; a column per slope."""
+    for name, n_classes, size in (("softmax", 2, 1), ("softmax", 3, HOSTILE), ("hinge", 3, 40.0)):
+        loss = loss_named(name, n_classes, huber_width=0.5)
+        statistic = GradientSum(loss, 0.3, rng.normal(size=(loss.n_scores, WIDTH)) * size)
+
+        def of(rows: np.ndarray, statistic: GradientSum = statistic) -> np.ndarray:
+            scores = rows @ statistic._exact_weights.T
+            return statistic._slopes(scores, np.ones(len(rows), dtype=np.intp))
+
+        yield of, cut(ball_rows(rng), ROW_BITS)
+
+
+CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
+    Clipped: lambda rng: ((Clipped(each, WIDTH), raw_rows(rng)) for each in (BOX, Bounds(norm=1))),
+    IntoUnitBall: lambda rng: (
+        (IntoUnitBall(each, WIDTH), raw_rows(rng)) for each in (BOX, Bounds(norm=1e-5))
+    ),
+    IntoUnitCube: lambda rng: (
+        (IntoUnitCube(each, WIDTH), raw_rows(rng)) for each in (BOX, Bounds(norm=7.0))
+    ),
+    Encoded: lambda rng: (
+        (Encoded(TableEncoder(each).fit(raw_rows(rng)), WIDTH), raw_rows(rng))
+        for each in (BOX, Bounds(norm=1.0))
+    ),
+    TableEncoder: lambda rng: [(TableEncoder(BOX).fit(raw_rows(rng)).transform, raw_rows(rng))],
+    Centred: lambda rng: (
+        (Centred(rng.normal(size=WIDTH) * size, 1 / size), ball_rows(rng))
+        for size in (0.3, HOSTILE)
+    ),
+    Projected: lambda rng: (
+        (Projected(np.full(WIDTH, 0.1), basis, 1e-3), ball_rows(rng)) for basis in bases(rng)
+    ),
+    LinearRows: linear_rows,
+    Beside: beside,
+    First: lambda rng: [(First(2), ball_rows(rng))],
+    Places: lambda rng: [(Places(hat_rows().columns), cells(rng))],
+    HatRows: lambda rng: [(hat_rows(), cells(rng))],
+    PairRows: lambda rng: ((rows, cells(rng)) for rows in pair_rows(rng)),
+    Sides: sides,
+    AdditiveScores: lambda rng: ((s, cells(rng)) for k in (1, 3) for s in all_scores(rng, k)),
+    ScorePlaces: lambda rng: ((ScorePlaces(s), rows) for s, rows in scores_beside(rng)),
+    ScoreAndTarget: lambda rng: (
+        (ScoreAndTarget(s, 0.1, 1e-6), rows) for s, rows in scores_beside(rng)
+    ),
+    ScoreBins: lambda rng: (
+        (ScoreBins(s), cells(rng)) for k in (1, 3, 11) for s in all_scores(rng, k)
+    ),
+    WithTarget: lambda rng: [
+        (WithTarget(IntoUnitBall(BOX, WIDTH)), np.hstack([raw_rows(rng), raw_rows(rng, 1)]))
+    ],
+    Coarse: lambda rng: [(Coarse((7, 9, 5), (3, 2, 5)), rng.integers(0, 5, (ROWS, 3)) * 1.0)],
+    TableCells: table_cells,
+    Cells: lambda rng: (
+        (Cells((-1.0, 0.0), (1.0, 1e-7), (9, 64), each), raw_rows(rng, 2)) for each in (True, False)
+    ),
+    SmoothedCurves: curves,
+    Parts: parts,
+    GradientSum: slopes,
+    HOGFeatures: image_cases(HOGFeatures()),
+    ScatteringFeatures: image_cases(ScatteringFeatures(n_orientations=4)),
+    RandomPatchFeatures: image_cases(RandomPatchFeatures(n_filters=16, n_projected=None)),
+    RandomProcessFeatures: image_cases(RandomProcessFeatures()),
+}
+MORE = {TableEncoder, Parts, GradientSum}  # which are no maps of blocks, but treat a row alone
+
+
+def classes_of_the_library() -> Iterator[type]:
+    for module in pkgutil.walk_packages(sfumato.__path__, "sfumato."):
+        if "federated.flower" in module.name or module.name.endswith("__main__"):
+            continue
+        found = import_module(module.name)
+        yield from (
+            each
+            for each in vars(found).values()
+            if inspect.isclass(each) and each.__module__ == module.name
+        )
+
+
+def is_row_map(kind: type) -> bool:
+    """Whether it is called with rows, or gives features of images."""
+    if issubclass(kind, ImageFeatures):
+        return not inspect.isabstract(kind)
+    called = vars(kind).get("__call__")
+    if called is None or getattr(kind, "_is_protocol", False):
+        return False
+    names = list(inspect.signature(called).parameters)
+    return names[1:2] in (["rows"], ["cells"])
+
+
+def test_every_row_map_is_listed() -> None:
+    found = {kind for kind in classes_of_the_library() if is_row_map(kind)}
+    assert found == set(CASES) - MORE
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_a_row_gives_the_same_bits_in_any_company(kind: type, rng: np.random.Generator) -> None:
+    is_dear = issubclass(kind, ImageFeatures)
+    for row_map, rows in CASES[kind](rng):
+        with np.errstate(all="ignore"):
+            alone = [row_map(rows[i : i + 1]).tobytes() for i in range(len(rows))]
+            for n_rows in (3, 17) if is_dear else (2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 64, 101):
+                places = rng.integers(0, len(rows), n_rows)
+                for order in "C" if is_dear else "CF":
+                    together = row_map(np.asarray(rows[places], order=order))
+                    assert len(together) == n_rows
+                    assert [row.tobytes() for row in together] == [alone[i] for i in places]
+
+
+def test_hostile_products_are_exact_before_they_are_cut(rng: np.random.Generator) -> None:
+    """Maps cut to a grid what they project, which would hide a last bit from the test above."""
+    rows = ball_rows(rng)
+    for basis in bases(rng):
+        alone = np.vstack([exact_projection(rows[i : i + 1], basis) for i in range(ROWS)])
+        for n_rows in range(2, ROWS):
+            assert np.array_equal(exact_projection(rows[:n_rows], basis), alone[:n_rows])
+    for pairs in pair_rows(rng):
+        raw = pairs.hats.raw(cells(rng))
+        places = [_column_places(pairs.hats, pairs.orders, raw[i : i + 1]) for i in range(ROWS)]
+        for n_rows in range(2, ROWS):
+            together = _column_places(pairs.hats, pairs.orders, raw[:n_rows])
+            assert np.array_equal(together, np.vstack(places[:n_rows]))
+
+
+def test_a_product_that_rounds_differs_in_company(rng: np.random.Generator) -> None:
+    """The control: a plain product of the same rows and weights is seen by the test above."""
+    rows = hat_rows().raw(cells(rng))
+    weights = rng.normal(size=(1, rows.shape[1])) * HOSTILE
+    alone = np.vstack([rows[i : i + 1] @ weights.T for i in range(ROWS)])
+    assert not np.array_equal(alone, rows @ weights.T)
+    exact = exact_product(rows, weights, 2.0)
+    np.testing.assert_allclose(exact, alone, rtol=1e-9, atol=HOSTILE * 1e-10)
+
+
+@pytest.mark.parametrize("n_scores", [1, 3])
+def test_removing_one_of_eight_equal_records_moves_no_other(
+    n_scores: int, rng: np.random.Generator
+) -> None:
+    """The attack: scores of equal records on the edge of a bin, counted with one of them less."""
+    table = score_table(max(2, n_scores))
+    for scores in all_scores(rng, n_scores):
+        for cell in (0.4, rng.uniform()):
+            rows = np.full((8, 4), cell)
+            counts, fewer = (
+                revealed(
+                    ArrayRecords(part, relation="add_or_remove_one")
+                    .mapped(ScoreBins(scores))
+                    ._sum(table)
+                )
+                for part in (rows, rows[1:])
+            )
+            assert np.abs(counts - fewer).sum() == 1
+            if n_scores == 1:
+                target = np.column_stack([rows, np.zeros(8)])
+                places = [ScorePlaces(scores)(part) for part in (target, target[1:])]
+                found = [PlaceCounts((0,)).add_up(each, None) for each in places]
+                assert np.abs(found[0] - found[1]).sum() == 1
+
+
+def test_a_product_is_right_to_forty_bits(rng: np.random.Generator) -> None:
+    rows = cut(rng.uniform(size=(50, 30)), FINE_BITS)
+    for size in (1e-50, 1.0, 1e30):
+        weights = rng.normal(size=(4, 30)) * size
+        exact = np.array(
+            [[math.fsum(map(float, row * weight)) for weight in weights] for row in rows]
+        )
+        found = exact_product(rows, weights, math.sqrt(30))
+        assert np.abs(found - exact).max() <= 2.0**-40 * np.linalg.norm(weights, axis=1).max()
