@@ -411,9 +411,9 @@ def exact_projection(rows: Array, basis: Array) -> Array:
     """
     xp = namespace_of(rows)
     columns = xp.clip(like(rows, basis), -1e100, 1e100)  # on an accelerator, where rows are on one
-    longest = float(xp.max(xp.sum(columns * columns, axis=0))) ** 0.5 if math.prod(basis.shape) else 0.0
-    coarser = max(0, math.frexp(longest)[1] - 1)
-    columns = cut(columns, FINE_BITS - coarser)
+    squares = xp.sum(columns * columns, axis=0)
+    longest = math.sqrt(xp.max(squares)) if basis.shape[1] else 0.0
+    columns = cut(columns, FINE_BITS - max(0, math.frexp(longest)[1] - 1))
     if not is_from_another_library(columns):
         columns = np.ascontiguousarray(columns)
     return cut(rows, FINE_BITS) @ columns
