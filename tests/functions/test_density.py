@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,9 +11,11 @@ import pytest
 from scipy.stats import gaussian_kde, kstest, multivariate_normal, norm
 from sklearn.neighbors import KernelDensity
 
-from sfumato import Bounds, load, save
+from sfumato import Bounds, Ledger, load, save
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions.density import PrivateDensity
+from sfumato.functions.density import PrivateDensity, _added_up
+from sfumato.functions.domain import Domain
+from sfumato.functions.spaces import SobolevSpace
 from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
 from sfumato.papers.functions import PrintedDensity
@@ -153,6 +156,47 @@ def test_neighbours_stay_within_the_sensitivity(
         shares.append(np.linalg.norm(here - there) / bound)
     assert max(shares) <= 1
     assert max(shares) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("d", "bandwidth", "n"),
+    [(1, 0.1, 2000), (1, 1000.0, 30_000), (2, 30.0, 3000), (3, 1000.0, 900)],
+)
+def test_rounding_errors_of_wide_bumps_are_covered(d, bandwidth, n, rng) -> None:
+    """The same rows in another order: all that moves is rounding, which whitening magnifies."""
+    space = SobolevSpace(np.full(d, bandwidth), Domain(Bounds(lower=0.0, upper=1.0), d))
+    X, codes = rng.uniform(size=(n, d)), np.zeros(n, dtype=int)
+    here, there = (_added_up(space, each, codes, 1) for each in (X, rng.permutation(X)))
+    moved, bound = np.linalg.norm(here - there), space.rounding(n)
+    assert bound / 1e6 < moved < bound
+    model = PrivateDensity(bandwidth, space="sobolev", delta=1e-5, bounds=BOX)
+    scaled, covered = released(model, X, None)
+    share = np.linalg.norm(here) / np.linalg.norm(scaled)  # what was released is divided by it
+    alone = space.sensitivity("replace_one", 1)
+    assert share * covered >= (alone + bound) * (1 - 1e-9)
+    assert share * covered <= max(alone * (1 + 2**-10), alone + bound) * (1 + 1e-9)
+
+
+def test_bumps_far_wider_than_the_box_are_refused_before_the_charge() -> None:
+    budget = Ledger().create("rows", epsilon=1.0, delta=1e-3)
+    model = PrivateDensity(1e6, space="sobolev", delta=1e-3, bounds=BOX, ledger=budget)
+    with pytest.raises(InvalidInputError, match="1000 times as wide"):
+        model.fit(np.linspace(0, 1, 100)[:, None])
+    assert budget.events() == ()
+
+
+def test_blocks_are_added_up_without_loss(rng: np.random.Generator, monkeypatch) -> None:
+    """Against sums of many digits; plain sums of so many blocks are off by far more."""
+
+    class Numbers:
+        def statistic(self, rows, weights):
+            return rows.sum(axis=0) * weights[0]
+
+    monkeypatch.setattr("sfumato.functions.density.BLOCK", 1)
+    rows = rng.uniform(size=(20_000, 1)) * 10.0 ** rng.integers(-8, 8, size=(20_000, 1))
+    exact = math.fsum(rows[:, 0])
+    found = _added_up(Numbers(), rows, np.zeros(20_000, dtype=int), 1)
+    assert found[0] == pytest.approx(exact, rel=2**-52, abs=0)
 
 
 # Post-processing --------------------------------------------------------------------------------

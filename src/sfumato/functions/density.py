@@ -30,6 +30,7 @@ from sfumato.functions.spaces import MOST_COORDINATES, GaussianSpace, SobolevSpa
 from sfumato.guarantee import Relation, Unit
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
+from sfumato.mechanisms.process import SLACK
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import (
     Form,
@@ -349,11 +350,14 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         receipt = self._prepay(*spreads, mechanism)  # [D3] charge all, then draw
         self.bandwidth_ = self._bandwidth(rows, spreads, receipt)  # [D4] spreads, if bought
         space = self._public_space(rows.shape[1])
+        is_public = Relation(self.relation) is Relation.REPLACE_ONE
         bound = space.sensitivity(self.relation, len(self.classes_))
+        # [D7] the mechanism covers SLACK of it; rounding errors of very many rows may be more
+        rounding = space.rounding(len(rows) if is_public else self._most_rows)
+        bound = max(bound, (bound + rounding) / (1 + SLACK))
         sums = _added_up(space, rows, codes, len(self.classes_))  # one column a class
         self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)  # [D5]
 
-        is_public = Relation(self.relation) is Relation.REPLACE_ONE
         density = ProcessDensity.of(  # [D6] no rows
             space, self.coefficients_, len(rows) if is_public else None
         )
@@ -528,6 +532,13 @@ def _added_up(
     space: GaussianSpace | SobolevSpace, rows: MappedRows, codes: NDArray[np.intp], n_classes: int
 ) -> Array:
     """The statistic of all rows, from blocks: nothing but the rows is as long as they are."""
-    classes, parts = np.eye(n_classes), range(0, max(1, len(rows)), BLOCK)
-    blocks = (slice(start, start + BLOCK) for start in parts)
-    return np.asarray(sum(space.statistic(rows[part], classes[codes[part]]) for part in blocks))
+    classes = np.eye(n_classes)
+    total = lost = np.zeros(())
+    for start in range(0, max(1, len(rows)), BLOCK):
+        part = slice(start, start + BLOCK)
+        term = space.statistic(rows[part], classes[codes[part]])
+        longer = total + term
+        added = longer - total
+        lost = lost + ((total - (longer - added)) + (term - added))  # what this sum has rounded off
+        total = longer
+    return np.asarray(total + lost)

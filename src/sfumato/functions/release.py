@@ -47,12 +47,13 @@ class ReleasedFunction:
         The map φ.
     coordinates : ndarray of shape (size,) or (size, k)
         The released coordinates c.
-    status : {"proved", "testing"}
-        Whether the noise was real.
+    status : {"conditional", "testing"}
+        "conditional": the guarantee holds if the sensitivity is true of the function, which nobody
+        but its maker knows. "testing": the noise was seeded.
     """
 
     def __init__(
-        self, features: FeatureMap, coordinates: Array, status: str = Status.PROVED
+        self, features: FeatureMap, coordinates: Array, status: str = Status.CONDITIONAL
     ) -> None:
         self.features = features
         self.coordinates = np.asarray(coordinates, dtype=np.float64)
@@ -134,6 +135,16 @@ def release_function(
     ndarray or ReleasedFunction
         The released function or its values, by `form`.
 
+    Privacy
+    -------
+    Unit and relation : those of the mechanism's sensitivity.
+    Released : coordinates of f, or values computed from them.
+    Sensitivity : the caller states it, in the norm of H.
+    Guarantee : mu-GDP, `mechanism.event()`; conditional, see the next line.
+    Assumptions and numerics : the sensitivity is true of the function, and its coordinates are
+        computed to within 2⁻¹¹ of the sensitivity; at up to 8192 points it is enough that f is
+        evaluated to within 2⁻³⁴ of it. No code can check either. Proof: docs/guarantees/process.md.
+
     Examples
     --------
     >>> import numpy as np
@@ -165,7 +176,11 @@ def release_function(
         )
     features.require_kernel(kernel, function)
     coordinates = mechanism.release(features.coordinates(function), ledger=ledger)
-    return ReleasedFunction(features, coordinates, noise_status())
+    # The sensitivity of f, and how exactly f is evaluated, are the caller's word.
+    is_real = noise_status() is Status.PROVED
+    return ReleasedFunction(
+        features, coordinates, Status.CONDITIONAL if is_real else Status.TESTING
+    )
 
 
 def _batch(

@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 
 MOST_EXACT = 2**17
 BLOCK = 512  # rows whose bumps are added up together
+ROUNDINGS = 640  # of a sum of bumps: within a block, of its 32 blocks, of bumps and whitening
+WIDEST = 1000.0  # bandwidth in sides of the box
 LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
 KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
 # Of a function in one of these spaces, but for random features.
@@ -89,6 +91,10 @@ class GaussianSpace:
             n_classes = 1
         return feature_sum_sensitivity(relation, smallest_kernel=smallest, n_classes=n_classes)
 
+    def rounding(self, n_rows: int) -> float:
+        """Norm by which rounding errors of `n_rows` rows move apart the sums of two neighbours."""
+        return 2 * 2.0**-53 * n_rows * 2**15
+
     def _smallest_kernel(self) -> float:
         signs = np.stack(np.meshgrid(*[[-1.0, 1.0]] * self.domain.n_features), axis=-1)
         corners = signs.reshape(-1, self.domain.n_features) * self.domain.width
@@ -126,6 +132,11 @@ class SobolevSpace:
                 f"space='sobolev' is offered for up to {max(KNOTS_OF_AN_AXIS)} features. Got "
                 f"{domain.n_features}; use space='gaussian'."
             )
+        if not (bandwidths <= WIDEST * domain.width).all():
+            raise InvalidInputError(
+                f"A bandwidth is more than {WIDEST:g} times as wide as the range of its feature; "
+                "rounding errors would outweigh the rows. Give a narrower one."
+            )
         self.bandwidths = bandwidths
         self.domain = domain
         self.normaliser = float(np.prod(bandwidths))
@@ -142,6 +153,13 @@ class SobolevSpace:
             alone = sobolev_sensitivity("add_or_remove_one", widths)
             moved = max(moved, alone if relation == "add_or_remove_one" else math.sqrt(2) * alone)
         return moved
+
+    def rounding(self, n_rows: int) -> float:
+        """Norm by which rounding errors of `n_rows` rows move apart the sums of two neighbours."""
+        value = (2 * math.pi) ** (-len(self.lines) / 2) * n_rows  # largest sum of bumps
+        gain = math.prod(2 * math.sqrt(len(k)) for k in self.knots)
+        gain /= math.prod(line.smallest_spread for line in self.lines)
+        return 2 * gain * value * ROUNDINGS * 2.0**-53
 
     def statistic(self, rows: Array, weights: Array) -> Array:
         """Whitened values on the grid, one column per class; exact, secret."""

@@ -26,6 +26,11 @@ class MarkovLine:
         self._decay = np.exp(-gaps)
         self._spread = np.concatenate([[1.0], np.sqrt(-np.expm1(-2 * gaps))])
 
+    @property
+    def smallest_spread(self) -> float:
+        """Least deviation of a point given the one before; whitening divides by it."""
+        return float(self._spread.min())
+
     def whiten(self, values: Array) -> Array:
         """Give ``L⁻¹ v`` along the first axis."""
         shape = (-1,) + (1,) * (values.ndim - 1)

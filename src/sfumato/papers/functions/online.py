@@ -60,7 +60,8 @@ class OnlineFunction:
     Attributes
     ----------
     status : Status
-        "testing" once an answer was drawn from a seed.
+        "conditional", for f and its sensitivity are the caller's word; "testing" once an answer
+        was drawn from a seed.
 
     Privacy
     -------
@@ -84,7 +85,8 @@ class OnlineFunction:
         ledger: Chargeable | None = None,
     ) -> None:
         self.domain = Domain(domain, n_features)
-        self.status = noise_status()
+        is_real = noise_status() is Status.PROVED
+        self.status = Status.CONDITIONAL if is_real else Status.TESTING
         self._function = function
         self._kernel = kernel
         self._noise = mechanism.noise(limit=MAX_ANSWERS)
