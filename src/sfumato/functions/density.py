@@ -26,7 +26,13 @@ from sfumato.functions.grid_density import (
 from sfumato.functions.maps import features_from_dict, stored_features
 from sfumato.functions.process_density import ProcessDensity
 from sfumato.functions.projection import Nodes
-from sfumato.functions.spaces import MOST_COORDINATES, GaussianSpace, SobolevSpace, public_features
+from sfumato.functions.spaces import (
+    MOST_COORDINATES,
+    GaussianSpace,
+    SobolevSpace,
+    public_features,
+    two_sum,
+)
 from sfumato.guarantee import Relation, Unit
 from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import ExponentialMechanism, GaussianProcessMechanism
@@ -536,9 +542,5 @@ def _added_up(
     total = lost = np.zeros(())
     for start in range(0, max(1, len(rows)), BLOCK):
         part = slice(start, start + BLOCK)
-        term = space.statistic(rows[part], classes[codes[part]])
-        longer = total + term
-        added = longer - total
-        lost = lost + ((total - (longer - added)) + (term - added))  # what this sum has rounded off
-        total = longer
+        total, lost = two_sum(total, lost, space.statistic(rows[part], classes[codes[part]]))
     return np.asarray(total + lost)

@@ -30,13 +30,13 @@ from sfumato.kernels import GaussianKernel, KernelExpansion
 from sfumato.kernels.bridge import MarkovLine
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["GaussianSpace", "SobolevSpace", "public_features"]
+__all__ = ["GaussianSpace", "SobolevSpace", "public_features", "two_sum"]
 
 Array = NDArray[np.float64]
 
 MOST_EXACT = 2**17
-BLOCK = 512  # rows whose bumps are added up together
-ROUNDINGS = 640  # of a sum of bumps: within a block, of its 32 blocks, of bumps and whitening
+BLOCK = 64  # rows whose bumps are added up together
+ROUNDINGS = 96  # of a sum of bumps: within a block, between blocks, of bumps and of whitening
 WIDEST = 1000.0  # bandwidth in sides of the box
 LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
 KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
@@ -156,20 +156,22 @@ class SobolevSpace:
 
     def rounding(self, n_rows: int) -> float:
         """Norm by which rounding errors of `n_rows` rows move apart the sums of two neighbours."""
-        value = (2 * math.pi) ** (-len(self.lines) / 2) * n_rows  # largest sum of bumps
-        gain = math.prod(2 * math.sqrt(len(k)) for k in self.knots)
-        gain /= math.prod(line.smallest_spread for line in self.lines)
+        value = float((2 * math.pi) ** (-len(self.lines) / 2)) * n_rows  # largest sum of bumps
+        gain = math.prod(
+            2 * math.sqrt(len(k)) / line.smallest_spread
+            for k, line in zip(self.knots, self.lines, strict=True)
+        )
         return 2 * gain * value * ROUNDINGS * 2.0**-53
 
     def statistic(self, rows: Array, weights: Array) -> Array:
         """Whitened values on the grid, one column per class; exact, secret."""
-        sums = np.zeros((weights.shape[1], *(len(k) for k in self.knots)))
+        sums = lost = np.zeros((weights.shape[1], *(len(k) for k in self.knots)))
         for start in range(0, len(rows), BLOCK):
             part = slice(start, start + BLOCK)
             bumps = [self._bumps(rows[part, j], j) for j in range(rows.shape[1])]
-            for total, w in zip(sums, weights[part].T, strict=True):
-                total += _outer_sum(bumps, w).reshape(total.shape)
-        return self._along_axes(np.moveaxis(sums, 0, -1), "whiten")
+            block = np.stack([_outer_sum(bumps, w) for w in weights[part].T])
+            sums, lost = two_sum(sums, lost, block.reshape(sums.shape))
+        return self._along_axes(np.moveaxis(sums + lost, 0, -1), "whiten")
 
     def _bumps(self, column: Array, axis: int) -> Array:
         scaled = (self.knots[axis] - column[:, None]) / self.bandwidths[axis]
@@ -189,6 +191,13 @@ class SobolevSpace:
     def values_at_nodes(self, release: Array, nodes: Nodes) -> Array:
         """Released sums at all nodes, one column per class."""
         return self.values(release, nodes.points)
+
+
+def two_sum(total: Array, lost: Array, term: Array) -> tuple[Array, Array]:
+    """Return the total with a term added, and all that additions have rounded off so far."""
+    longer = total + term
+    added = longer - total
+    return longer, lost + ((total - (longer - added)) + (term - added))
 
 
 def _outer_sum(bumps: list[Array], weights: Array) -> Array:
