@@ -18,6 +18,7 @@ from sfumato import (
     AffineHullClassifier,
     Bounds,
     DeepAffineHull,
+    EntryHullClassifier,
     Fabricator,
     HOGFeatures,
     KernelAffineHull,
@@ -303,12 +304,8 @@ def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.nda
 HULLS = {"hull_components": 5, "epsilon": 2.0, "delta": 1e-5, "n_components": 8, "random_state": 0}
 CUBE = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
-# Engines that release one row for each row.
-ONE_BY_ONE: list[tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]] = [
-    ({"unit": "entry", "bounds": CUBE}, digits_case()),
-    ({"unit": "entry", "entry_bound": 0.25, "branch_size": 40, "bounds": CUBE}, digits_case()),
-    ({"method": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2])}, blobs_case()),
-]
+# Releases one row for each row.
+LOCAL = {"method": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2]), **HULLS}
 # A heavy ridge keeps the loss linear in all scores: a turned label then moves the machine by all
 # of its sensitivity.
 RIDGE = {"regularization": 1.0, "bandwidth": 0.4, "delta": 1e-5}
@@ -408,9 +405,6 @@ CASES: dict[str, list[PrivateCase]] = {
                 random_state=0,
             ),
             *digits_case(),
-        ),
-        PrivateCase(
-            PrivateTransferClassifier(unit="entry", bounds=CUBE, random_state=0), *digits_case()
         ),
     ],
     "PrivateLinearClassifier": [
@@ -525,7 +519,7 @@ CASES: dict[str, list[PrivateCase]] = {
         for relation in ("replace_one", "add_or_remove_one")
     ],
     "Fabricator": [
-        *(PrivateCase(Fabricator(**each, **HULLS), *data) for each, data in ONE_BY_ONE),
+        PrivateCase(Fabricator(**LOCAL), *blobs_case()),
         PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **HULLS), *digits_case()),
         PrivateCase(
             Fabricator(
@@ -536,11 +530,12 @@ CASES: dict[str, list[PrivateCase]] = {
             *blobs_case(),
         ),
     ],
+    "EntryHullClassifier": [
+        PrivateCase(EntryHullClassifier(5, n_layers=1, bounds=CUBE, **more), *digits_case())
+        for more in ({}, {"entry_bound": 0.25, "branch_size": 40})
+    ],
     "PrivateAffineHullClassifier": [
-        *(
-            PrivateCase(PrivateAffineHullClassifier(n_layers=1, **each, **HULLS), *data)
-            for each, data in ONE_BY_ONE
-        ),
+        PrivateCase(PrivateAffineHullClassifier(n_layers=1, **LOCAL), *blobs_case()),
         PrivateCase(
             PrivateAffineHullClassifier(
                 n_layers=2,

@@ -72,7 +72,6 @@ ESTIMATORS: list[tuple[str, dict[str, Any]]] = [
     ("Fabricator", {}),
     ("PrivateAffineHullClassifier", {}),
     ("PrivateTransferClassifier", {}),
-    ("PrivateTransferClassifier", {"unit": "entry"}),
     ("PrivateLargeMarginGaussianClassifier", {}),
     ("PrivateLargeMarginGaussianClassifier", {"n_components": 5}),
     ("PrivateLinearClassifier", {"n_components": 5}),

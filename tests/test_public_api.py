@@ -18,6 +18,7 @@ PUBLIC = [
     "AffineHullClassifier",
     "Bounds",
     "DeepAffineHull",
+    "EntryHullClassifier",
     "Fabricator",
     "Guarantee",
     "HOGFeatures",

@@ -9,10 +9,9 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from sfumato import Bounds, Fabricator, PrivateMoments
+from sfumato import Bounds, PrivateMoments
 from sfumato.accounting.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.sums.maps import IntoUnitCube
 from sfumato.testing import PrivateCase, check_private_estimator, taint_test
 from sfumato.testing import contracts as c
 from sfumato.testing.inspection import holds_a_row, leaves
@@ -163,67 +162,6 @@ def test_taint_test_names_what_is_tainted() -> None:
     with pytest.raises(AssertionError, match="centre_ depends on the rows"):
         taint_test(ReadsRowsAfterRelease(2, bounds=BOUNDS), X, X * 0.3)
     taint_test(PrivateMoments(bounds=Bounds(norm=1.0, labels=[0, 1])), X, -X, Y, 1 - Y)
-
-
-# Unit "entry" -----------------------------------------------------------------------------------
-
-CUBE = Bounds(lower=-1.0, upper=1.0)
-HONEST_ENTRIES = IntoUnitCube.scaled_entries
-
-
-def mixes_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
-    """Scale each row by its length: an entry moves its neighbours."""
-    return HONEST_ENTRIES(scale, X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1))
-
-
-def stretches_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
-    return 1.5 * HONEST_ENTRIES(scale, X)
-
-
-def squeezes_entries(scale: IntoUnitCube, X: np.ndarray) -> np.ndarray:
-    return 0.5 * HONEST_ENTRIES(scale, X)
-
-
-def _smoothed(entry_bound: float | None = None) -> Fabricator:
-    return Fabricator(
-        hull_components=2, unit="entry", bounds=CUBE, entry_bound=entry_bound, random_state=0
-    )
-
-
-@pytest.mark.parametrize("entry_bound", [None, 0.5])
-@pytest.mark.parametrize("fault", [mixes_entries, stretches_entries, squeezes_entries])
-def test_an_entry_that_moves_too_much_is_caught(
-    fault: Any, entry_bound: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = _smoothed(entry_bound)
-    case = PrivateCase(model, X, Y)
-    c.check_sensitivity(case)
-    monkeypatch.setattr(IntoUnitCube, "scaled_entries", fault)
-    with pytest.raises(AssertionError, match="sensitivity"):
-        c.check_sensitivity(case)
-
-
-def test_taint_at_entry_level_spares_public_labels_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    case = PrivateCase(_smoothed(), X, Y)
-    c.check_taint(case)
-    plan = Fabricator._plan
-
-    def tainted(self: Any, noise_variance: float, n_features: int) -> Any:
-        self.spread_ = float(self.raw_.mean())
-        return plan(self, noise_variance, n_features)
-
-    check_rows = Fabricator._check_rows
-
-    def remembering(self: Any, X: Any, *, reset: bool = True) -> np.ndarray:
-        self.raw_ = check_rows(self, X, reset=reset)
-        return self.raw_
-
-    monkeypatch.setattr(Fabricator, "_check_rows", remembering)
-    monkeypatch.setattr(Fabricator, "_plan", tainted)
-    with pytest.raises(AssertionError, match="depends on the rows"):
-        c.check_taint(case)
 
 
 def test_rows_kept_in_arrays_of_another_library_are_found() -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         WideMembershipAutoencoder,
     )
     from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+    from sfumato.papers.kahm import EntryHullClassifier
     from sfumato.pipelines import check_pipeline, private_pipeline
     from sfumato.scores import release_score
     from sfumato.search import PrivateSearchCV
@@ -56,6 +57,7 @@ __all__ = [
     "AffineHullClassifier",
     "Bounds",
     "DeepAffineHull",
+    "EntryHullClassifier",
     "Fabricator",
     "Guarantee",
     "HOGFeatures",
@@ -148,6 +150,7 @@ _ROOMS = {
     ),
     "sfumato.fabrication": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
     "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
+    "sfumato.papers.kahm": ("EntryHullClassifier",),
     "sfumato.pipelines": ("check_pipeline", "private_pipeline"),
     "sfumato.scores": ("release_score",),
     "sfumato.search": ("PrivateSearchCV",),

@@ -129,12 +129,6 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} needs public bounds, which are never learned from data: "
                 "bounds=Bounds(norm=...), Bounds(lower=..., upper=...) or a TableBounds."
             )
-        if isinstance(self.bounds, TableBounds) and getattr(self, "entry_bound", None) is not None:
-            raise InvalidInputError(
-                "'entry_bound' is not offered with a TableBounds: columns are scaled to their "
-                "ranges, so one number would mean a different change in each of them. "
-                "Without it, every change of an entry within its range is protected."
-            )
         return self.row_bounds
 
     @property
@@ -156,7 +150,7 @@ class PrivateEstimator(BaseEstimator):
     @property
     def row_bounds(self) -> Bounds:
         """Public bounds of the rows that records become: see `TableEncoder`."""
-        return self._encoder.row_bounds(unit=self.unit)
+        return self._encoder.row_bounds()
 
     @property
     def array_bounds(self) -> Bounds:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato import Bounds, Fabricator
+from sfumato import Bounds
 from sfumato.auditing import audit, empirical_epsilon
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.papers.kahm import PrintedFabricator
+from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
 from tests.auditing import broken
 
 
@@ -93,7 +93,7 @@ def test_fabrication_with_a_raw_threshold_fails_the_audit_in_one_call() -> None:
 
 
 def test_fabrication_with_a_public_threshold_is_not_accused() -> None:
-    estimator = Fabricator(hull_components=2, unit="entry", **SETTINGS)
+    estimator = EntryFabricator(2, **SETTINGS)
     found = audit(estimator, X=rows_and_neighbour()[0], n_runs=1000, confidence=1 - 1e-6)
     assert found.consistent is True
     assert found.leak is None

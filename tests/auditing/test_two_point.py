@@ -30,6 +30,7 @@ from sfumato.mechanisms import (
     RandomizedResponseMechanism,
 )
 from sfumato.mechanisms.base import Released
+from sfumato.papers.kahm import EntryFabricator
 from sfumato.sums import SecondMoment
 from sfumato.testing import PrivateCase, seeded_noise
 from tests.test_common import CASES
@@ -226,7 +227,7 @@ def test_members_are_neighbours_and_stay_in_the_bounds(relation: str) -> None:
 
 
 def test_an_entry_moves_by_its_bound_and_nothing_else() -> None:
-    model = Fabricator(unit="entry", entry_bound=0.25, bounds=Bounds(lower=0.0, upper=1.0))
+    model = EntryFabricator(entry_bound=0.25, bounds=Bounds(lower=0.0, upper=1.0))
     (first, _), (second, _) = Neighbourhood(model, *pattern(model, 4)).members()
     moved = np.abs(first - second)
     assert moved.max() == pytest.approx(0.25)

@@ -13,15 +13,13 @@ import pytest
 
 from sfumato import Bounds, Fabricator, Ledger, PrivateAffineHullClassifier
 from sfumato.exceptions import EngineError, MissingBoundsError
-from sfumato.mechanisms import EntryMechanism, GaussianMechanism, RandomizedResponseMechanism
+from sfumato.mechanisms import GaussianMechanism, RandomizedResponseMechanism
 from sfumato.sums import noisy_rows
 from sfumato.sums.noisy_rows import PartNoise
 from sfumato.tables import TableBounds
 from tests.engines.sources import ThreadParts, in_parts, messy_table
 
-ENTRY: dict[str, Any] = {"unit": "entry", "epsilon": 2.0, "n_smoothing": 1}
 LOCAL: dict[str, Any] = {"method": "local", "epsilon": 2.0, "delta": 1e-5, "n_smoothing": 1}
-WAYS = {"entry": ENTRY, "local": LOCAL}
 BOUNDS = TableBounds.from_dict(
     {"age": (0.0, 100.0), "income": (0.0, 200.0), "spent": (0.0, 60.0), "bought": ["no", "yes"]},
     target="bought",
@@ -33,9 +31,8 @@ def table() -> pd.DataFrame:
     return messy_table(n_rows=240)
 
 
-def _fabricator(way: str, **settings: Any) -> Fabricator:
-    chosen = {**WAYS[way], **settings}
-    return Fabricator(bounds=BOUNDS, random_state=0, **chosen)
+def _fabricator(**settings: Any) -> Fabricator:
+    return Fabricator(bounds=BOUNDS, random_state=0, **{**LOCAL, **settings})
 
 
 def _noisy(model: Any, table: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -52,19 +49,17 @@ def _noisy(model: Any, table: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return seen[0]
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_rows_and_order_are_those_of_the_table(
-    way: str, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise the same rows and labels, part by part."""
     for name in ("rounded_noise", "_symmetric_noise"):
-        for module in ("entry", "gaussian"):
-            target = f"sfumato.mechanisms.{module}.{name}"
-            monkeypatch.setattr(target, lambda *_: np.zeros(_[2]), raising=False)
+        target = f"sfumato.mechanisms.gaussian.{name}"
+        monkeypatch.setattr(target, lambda *_: np.zeros(_[2]), raising=False)
     monkeypatch.setattr(RandomizedResponseMechanism, "release", lambda _, codes, **__: codes)
-    whole = _noisy(_fabricator(way), table, monkeypatch)
-    parts = _noisy(_fabricator(way), ThreadParts(in_parts(table, 5)), monkeypatch)
+    whole = _noisy(_fabricator(), table, monkeypatch)
+    parts = _noisy(_fabricator(), ThreadParts(in_parts(table, 5)), monkeypatch)
     for mine, theirs in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -83,23 +78,20 @@ class _EachTwice(ThreadParts):
         yield from self.answers
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_a_task_that_is_run_again_does_not_draw_again(
-    way: str, table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draws: list[Any] = []
-    for kind in (EntryMechanism, GaussianMechanism):
-        plain = kind.release
+    plain = GaussianMechanism.release
 
-        def counted(self: Any, value: Any, *, ledger: Any, plain: Any = plain) -> Any:
-            draws.append(type(self))
-            return plain(self, value, ledger=ledger)
+    def counted(self: Any, value: Any, *, ledger: Any) -> Any:
+        draws.append(type(self))
+        return plain(self, value, ledger=ledger)
 
-        monkeypatch.setattr(kind, "release", counted)
-    words = {"unit": WAYS[way].get("unit", "record")}
-    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4, **words)
+    monkeypatch.setattr(GaussianMechanism, "release", counted)
+    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4)
     parts = _EachTwice(in_parts(table, 4))
-    fabricator = _fabricator(way, ledger=budget).fit(parts)
+    fabricator = _fabricator(ledger=budget).fit(parts)
     filled = [part for part in in_parts(table, 4) if len(part)]
     assert len(draws) == len(filled)
     assert len(budget.history()) == 1
@@ -111,7 +103,7 @@ def test_of_two_draws_one_is_kept(table: pd.DataFrame, monkeypatch: pytest.Monke
     """A worker that was lost with its answer draws again: only the first that comes is used."""
     parts = _EachTwice(in_parts(table, 3))
     monkeypatch.setattr(parts, "forgets", True)
-    rows, _ = _noisy(_fabricator("entry"), parts, monkeypatch)
+    rows, _ = _noisy(_fabricator(), parts, monkeypatch)
     assert len(set(parts.answers)) == 6  # they differ
     kept = [noisy_rows._opened(each, _task(each), 3, rows.shape[1]) for each in parts.answers[:3]]
     np.testing.assert_array_equal(rows, np.concatenate([each for _, each, _ in sorted(kept)]))
@@ -126,23 +118,23 @@ def _task(message: bytes) -> str:
 def test_noise_has_its_scale_and_differs_between_parts(
     table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sample variance of 720 differences of two Laplace numbers.
+    """Sample variance of 720 differences of two normal numbers.
 
-    They have kurtosis 4.5, so it deviates by sqrt(3.5 / 720) = 7 %; the band of 45 % is more than 6
-    deviations, a chance below 1e-5 with room for its heavier tail. Noise of 3/2 of the scale has
-    225 % of that variance, of 2/3 of it 44 %.
+    It deviates by sqrt(2 / 720) = 5.3 %; the band of 33 % is more than 6 deviations, a chance below
+    1e-8. Noise of 3/2 of the scale has 225 % of that variance, of 2/3 of it 44 %.
     """
     twice = pd.concat([table, table])
-    model = _fabricator("entry")
+    model = _fabricator()
     rows, _ = _noisy(model, ThreadParts([table, table]), monkeypatch)
     assert len(rows) == len(twice)
     half = len(table)
     assert not (rows[:half] == rows[half:]).any()
     difference = rows[:half] - rows[half:]  # of equal rows: twice the variance of the noise
     assert difference.size == 720
-    scale = model.entry_bound or 1.0
-    expected = 2 * 2 * (scale / model.epsilon) ** 2
-    assert abs(difference.var() / expected - 1) < 0.45
+    half_budget = GaussianMechanism.calibrate(sensitivity=2.0, epsilon=1.0, delta=1e-5)
+    radius = np.sqrt(3) / 2  # of the cube's ball
+    expected = 2 * half_budget.variance() * radius**2
+    assert abs(difference.var() / expected - 1) < 0.33
 
 
 def _changed(message: bytes, old: bytes, new: bytes) -> bytes:
@@ -174,7 +166,7 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str, table: pd.DataFrame, tmp_path: Path) -> None:
-    budget = Ledger(tmp_path / "l.db").create("d", epsilon=10.0, delta=1e-4, unit="entry")
+    budget = Ledger(tmp_path / "l.db").create("d", epsilon=10.0, delta=1e-4)
 
     class Faulty(ThreadParts):
         def map(self, task: Any) -> Iterator[Any]:
@@ -182,12 +174,12 @@ def test_what_is_refused(name: str, table: pd.DataFrame, tmp_path: Path) -> None
             yield from REFUSED[name](answers) if isinstance(task, PartNoise) else answers
 
     with pytest.raises(EngineError, match="another fit is another charge"):
-        _fabricator("entry", ledger=budget).fit(Faulty(in_parts(table, 4)))
+        _fabricator(ledger=budget).fit(Faulty(in_parts(table, 4)))
     assert len(budget.history()) == 1
 
 
 def test_hulls_of_a_table_in_parts(table: pd.DataFrame) -> None:
-    for settings in ({"unit": "entry", "epsilon": 20.0}, {"delta": 1e-5, "epsilon": 20.0}):
+    for settings in (LOCAL, {"delta": 1e-5, "epsilon": 20.0}):
         model = PrivateAffineHullClassifier(
             bounds=BOUNDS, hull_components=3, random_state=0, **settings
         )
@@ -200,4 +192,4 @@ def test_labels_must_be_listed(table: pd.DataFrame) -> None:
     numbers = table[["age", "income", "bought"]]
     bounds = Bounds(lower=[0, 0], upper=[100, 200])
     with pytest.raises(MissingBoundsError, match="labels listed"):
-        Fabricator(bounds=bounds, **ENTRY).fit(ThreadParts(in_parts(numbers, 2)), "bought")
+        Fabricator(bounds=bounds, **LOCAL).fit(ThreadParts(in_parts(numbers, 2)), "bought")

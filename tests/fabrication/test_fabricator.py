@@ -10,16 +10,12 @@ from sklearn.ensemble import RandomForestClassifier
 
 from sfumato.exceptions import (
     InvalidInputError,
-    RefutedGuaranteeWarning,
     UnsupportedModeError,
 )
 from sfumato.fabrication.fabricator import Fabricator
-from sfumato.fabrication.smoothing import Stop, fabricate_rows
-from sfumato.mechanisms.base import taped
-from sfumato.papers.kahm import PrintedFabricator
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
-from sfumato.testing import seeded_noise, taint_test
+from sfumato.testing import taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
@@ -29,8 +25,7 @@ ENGINES: list[dict[str, Any]] = [
     {"n_smoothing": 2},
     {"gaussians_per_class": 2},
     {"method": "local"},
-    {"unit": "entry"},
-    {"unit": "entry", "n_smoothing": 0, "branch_size": 100},
+    {"method": "local", "n_smoothing": 0, "branch_size": 100},
 ]
 
 
@@ -57,7 +52,7 @@ def test_shape_bounds_and_labels(digits: Data, parameters: dict[str, Any]) -> No
     assert set(labels) <= set(range(10))
     assert not holds_a_row(rows, X)
     assert fabricator.guarantee_.epsilon == pytest.approx(8.0, rel=0.02)
-    if {"n_smoothing", "method", "unit"} & set(parameters):
+    if {"n_smoothing", "method"} & set(parameters):
         assert (fabricator.n_smoothing_ >= 1).all() == (parameters.get("n_smoothing") != 0)
 
 
@@ -78,41 +73,11 @@ def test_nothing_reads_the_rows_after_the_release(
     taint_test(a_fabricator(**parameters), X, rng.random(X.shape), y)
 
 
-def test_the_printed_algorithm_reads_them(digits: Data, rng: np.random.Generator) -> None:
-    X, y = digits[0][:150], digits[1][:150]
-    model = PrintedFabricator(5, epsilon=8.0, bounds=CUBE, delta=1e-5, random_state=0)
-    with (
-        pytest.warns(RefutedGuaranteeWarning),
-        pytest.raises(AssertionError, match="depends on the rows"),
-    ):
-        taint_test(model, X, 0.001 * rng.random(X.shape), y)
-
-
 def test_no_raw_row_is_kept(digits: Data) -> None:
     X, y = digits
     for parameters in ENGINES:
         fabricator = a_fabricator(**parameters).fit(X, y)
         assert not any(holds_a_row(value, X) for _, value in leaves(fabricator))
-
-
-def test_entry_rows_are_the_smoothed_noisy_rows(digits: Data) -> None:
-    X, y = digits
-    with seeded_noise(5), taped() as tape:
-        fabricator = a_fabricator(unit="entry", branch_size=500, n_smoothing=2)
-        rows, labels = fabricator.fit_fabricate(X, y)
-    noisy = np.asarray(tape.releases[0].output)
-    np.testing.assert_array_equal(labels, y)
-    for label in (0, 7):
-        expected = fabricate_rows(noisy[y == label], n_components=5, stop=Stop(2)).rows
-        np.testing.assert_allclose(rows[y == label], expected.clip(0, 1), atol=1e-4)
-
-
-def test_smoothing_brings_rows_nearer_to_the_truth(digits: Data) -> None:
-    X, y = digits
-    with seeded_noise(5), taped() as tape:
-        rows, _ = a_fabricator(unit="entry", epsilon=4.0).fit_fabricate(X, y)
-    noisy = np.asarray(tape.releases[0].output)
-    assert np.linalg.norm(rows - X) < 0.75 * np.linalg.norm(noisy.clip(0, 1) - X)
 
 
 def test_drawn_rows_have_the_means_of_their_classes(digits: Data) -> None:
@@ -142,7 +107,7 @@ def test_sample_gives_any_number_of_rows(digits: Data) -> None:
     with pytest.raises(InvalidInputError, match="'n_rows'"):
         fabricator.sample(0)
     with pytest.raises(UnsupportedModeError, match="fabricate"):
-        a_fabricator(unit="entry").fit(digits[0]).sample(3)
+        a_fabricator(method="local").fit(digits[0]).sample(3)
 
 
 def test_the_number_of_rows_is_kept_only_where_it_is_public(digits: Data) -> None:
@@ -227,23 +192,3 @@ def test_a_table_comes_back_as_it_went_in() -> None:
     assert agree.mean() > 0.8
     assert rows["income"][labels == "yes"].mean() > rows["income"][labels == "no"].mean() + 1
     assert len(fabricator.sample(7)[0]) == 7
-
-
-def test_a_table_of_numbers_at_entry_level() -> None:
-    table, y = people()
-    numbers = table[["age", "income"]]
-    age = {"lower": 18, "upper": 90, "type": "int32"}
-    box = TableBounds.from_dict({"age": age, "income": (0, 10)})
-    fabricator = a_fabricator(unit="entry", bounds=box)
-    rows, labels = fabricator.fit_fabricate(numbers, y)
-    assert (rows.dtypes == numbers.dtypes).all()
-    np.testing.assert_array_equal(labels, y)
-
-
-def test_categories_and_entry_bounds_are_refused_at_entry_level() -> None:
-    table, y = people()
-    with pytest.raises(InvalidInputError, match="unit 'record'"):
-        a_fabricator(unit="entry", bounds=PEOPLE).fit(table, y)
-    numbers = TableBounds.from_dict({"age": (18, 90), "income": (0, 10)})
-    with pytest.raises(InvalidInputError, match="'entry_bound'"):
-        a_fabricator(unit="entry", bounds=numbers, entry_bound=1.0).fit(table, y)

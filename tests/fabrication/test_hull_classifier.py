@@ -1,21 +1,17 @@
-"""The private hull classifier: oracle, taint, paper mode, merging, odd data."""
+"""The private hull classifier: oracle, taint, merging, odd data."""
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import array_api_strict
 import numpy as np
 import pytest
 
-from sfumato.accounting.ledger import Ledger
 from sfumato.exceptions import (
-    BudgetExceededError,
     InvalidInputError,
     MissingBoundsError,
-    RefutedGuaranteeWarning,
     UnsupportedModeError,
 )
 from sfumato.fabrication.engines import BranchedRows
@@ -23,14 +19,11 @@ from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier, usu
 from sfumato.guarantee import Status
 from sfumato.hulls import AffineHullClassifier
 from sfumato.hulls.partition import RowGroups, places_of
-from sfumato.mechanisms.base import taped
 from sfumato.models.gaussians import CentredGaussians, ClassGaussians
-from sfumato.papers.kahm import PrintedAffineHullClassifier
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.testing import seeded_noise, taint_test
 from sfumato.testing.inspection import holds_a_row, leaves
-from tests.hulls.literal import LiteralDeepHull
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
 Data = tuple[np.ndarray, np.ndarray]
@@ -55,34 +48,7 @@ def a_model(**parameters: Any) -> PrivateAffineHullClassifier:
     return PrivateAffineHullClassifier(**(usual | parameters))
 
 
-def a_printed_model(**parameters: Any) -> PrintedAffineHullClassifier:
-    usual = {"n_components": 5, "n_layers": 2, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
-    return PrintedAffineHullClassifier(**(usual | parameters))
-
-
 # Oracles -----------------------------------------------------------------------------------------
-
-
-def test_definition_12_without_noise_is_the_hull_classifier(three: Data) -> None:
-    X, y = three
-    private = a_model(unit="entry", epsilon=np.inf, n_smoothing=0).fit(X, y)
-    plain = AffineHullClassifier(5, n_layers=2, random_state=0).fit(X, y)
-    np.testing.assert_allclose(private.distances(X), plain.distances(X), rtol=1e-10)
-    np.testing.assert_array_equal(private.predict(X), plain.predict(X))
-
-
-def test_definition_15_is_the_hull_of_the_smoothed_noisy_rows(three: Data) -> None:
-    X, y = three
-    with seeded_noise(3), taped() as tape:
-        model = a_model(unit="entry", epsilon=8.0, n_smoothing=1).fit(X, y)
-    (release,) = tape.releases
-    noisy = np.asarray(release.output)
-    expected = []
-    for label in range(3):
-        rows = noisy[y == label]
-        image = LiteralDeepHull(rows, 5, 1).layers[0].image(rows)
-        expected.append(LiteralDeepHull(image, 5, 2).distance(X[:40]))
-    np.testing.assert_allclose(model.distances(X[:40]), np.stack(expected, axis=1), rtol=1e-3)
 
 
 def test_lifted_hulls_measure_as_in_their_coordinates(three: Data) -> None:
@@ -125,8 +91,6 @@ def test_single_precision_gives_the_same_labels(three: Data) -> None:
         {"unit": "record", "bounds": Bounds(norm=8.0, labels=range(3))},
         {"unit": "record", "relation": "add_or_remove_one"},
         {"unit": "record", "gaussians_per_class": 2, "epsilon": 200.0},
-        {"unit": "entry"},
-        {"unit": "entry", "n_smoothing": 0},
     ],
 )
 @pytest.mark.usefixtures("noise")
@@ -145,9 +109,7 @@ def test_accuracy_grows_with_the_budget(three: Data) -> None:
     assert means[1] > means[0] + 0.2
 
 
-@pytest.mark.parametrize(
-    "parameters", [{}, {"n_smoothing": 2}, {"unit": "entry"}, {"dtype": "float32"}]
-)
+@pytest.mark.parametrize("parameters", [{}, {"n_smoothing": 2}, {"dtype": "float32"}])
 @pytest.mark.parametrize("device", ["strict", pytest.param("cpu", marks=pytest.mark.torch), "cuda"])
 def test_hulls_on_another_device_give_the_same(
     three: Data, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], device: str
@@ -180,9 +142,6 @@ def test_hulls_on_another_device_give_the_same(
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"unit": "entry"},
-        {"unit": "entry", "branch_size": 40},
-        {"unit": "entry", "n_smoothing": 0},
         {"unit": "record"},
         {"unit": "record", "n_smoothing": 2},
         {"unit": "record", "gaussians_per_class": 4},
@@ -194,53 +153,6 @@ def test_nothing_reads_the_rows_after_the_release(
 ) -> None:
     X, y = three
     taint_test(a_model(epsilon=4.0, **parameters), X, rng.random(X.shape), y)
-
-
-@pytest.mark.parametrize("parameters", [{"branch_size": 40, "fabricate": False}, {}])
-@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
-def test_the_printed_algorithm_reads_them(
-    three: Data, rng: np.random.Generator, parameters: dict[str, Any]
-) -> None:
-    """The negative control: partition (first case) and threshold (second) come from raw rows."""
-    X, y = three
-    model = a_printed_model(epsilon=4.0, **parameters)
-    # Other rows of another shape: spread out instead of clustered.
-    with pytest.raises(AssertionError, match="depends on the rows"):
-        taint_test(model, X, 0.5 + 0.001 * rng.random(X.shape), y)
-
-
-def test_the_printed_algorithm_is_refuted_and_says_so(three: Data) -> None:
-    X, y = three
-    model = a_printed_model(epsilon=4.0)
-    with pytest.warns(RefutedGuaranteeWarning, match="protects nobody"):
-        model.fit(X, y)
-    assert model.guarantee_.status is Status.REFUTED
-    assert model.guarantee_.epsilon is None
-    assert model.guarantee_.claimed_epsilon == 4.0
-    assert not model.guarantee_.is_private
-    assert "NO PRIVACY" in str(model.guarantee_)
-    assert "NO PRIVACY" in repr(model)
-    assert "NO PRIVACY" not in repr(a_model())
-
-
-@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
-def test_no_budget_pays_for_the_printed_algorithm(three: Data, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("digits", epsilon=100.0, delta=1e-3, unit="entry")
-    model = a_printed_model(epsilon=1.0, ledger=ledger.dataset("digits"))
-    with pytest.raises(BudgetExceededError):
-        model.fit(*three)
-    a_model(unit="entry", epsilon=1.0, ledger=ledger.dataset("digits")).fit(*three)
-
-
-def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
-    model = a_model(unit="entry", epsilon=0.5, entry_bound=0.25).fit(*three)
-    stated = model.guarantee_
-    assert stated.status is Status.PROVED
-    assert (stated.epsilon, stated.delta, stated.entry_bound) == (0.5, 0.0, 0.25)
-    assert stated.record_reading is not None
-    assert stated.record_reading.pure_epsilon == 32.0
-    assert "labels of the rows" in stated.public
 
 
 def test_guarantee_of_a_record(three: Data) -> None:
@@ -258,21 +170,19 @@ def test_guarantee_of_a_record(three: Data) -> None:
     assert [event.kind for event in local.events] == ["gaussian", "randomized_response"]
 
 
-@pytest.mark.parametrize("unit", ["record", "entry"])
-def test_no_raw_row_is_kept(three: Data, unit: str) -> None:
+def test_no_raw_row_is_kept(three: Data) -> None:
     X, y = three
-    model = a_model(unit=unit, epsilon=50.0).fit(X, y)
+    model = a_model(epsilon=50.0).fit(X, y)
     assert not any(holds_a_row(value, X) for _, value in leaves(model))
 
 
 # Merging -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["record", "entry"])
-def test_merged_distances_are_the_least_of_all_parties(three: Data, unit: str) -> None:
+def test_merged_distances_are_the_least_of_all_parties(three: Data) -> None:
     X, y = three
-    first = a_model(unit=unit, epsilon=20.0).fit(X[:150], y[:150])
-    second = a_model(unit=unit, epsilon=10.0, random_state=1).fit(X[150:], y[150:])
+    first = a_model(epsilon=20.0).fit(X[:150], y[:150])
+    second = a_model(epsilon=10.0, random_state=1).fit(X[150:], y[150:])
     merged = first.merge(second)
     expected = np.minimum(first.distances(X), second.distances(X))
     np.testing.assert_allclose(merged.distances(X), expected, rtol=1e-9)
@@ -292,7 +202,7 @@ def test_only_like_is_merged(three: Data) -> None:
 # Odd data and refusals ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [{"unit": "entry"}, {}, {"method": "local"}])
+@pytest.mark.parametrize("parameters", [{}, {"method": "local"}])
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_odd_rows_are_no_error(rng: np.random.Generator, parameters: dict[str, Any]) -> None:
     X = rng.random((9, 4))
@@ -305,36 +215,18 @@ def test_odd_rows_are_no_error(rng: np.random.Generator, parameters: dict[str, A
     assert model.predict(queries).shape == (2,)
 
 
-@pytest.mark.parametrize("unit", ["record", "entry"])
 @pytest.mark.filterwarnings("ignore:delta=")
-def test_a_single_row(unit: str) -> None:
-    model = a_model(unit=unit).fit([[0.1, 0.2]], [1])
+def test_a_single_row() -> None:
+    model = a_model().fit([[0.1, 0.2]], [1])
     assert model.predict([[0.1, 0.2]]).shape == (1,)
-
-
-def test_a_label_without_rows_has_no_hull_at_entry_level(three: Data) -> None:
-    X, y = three
-    model = a_model(unit="entry", epsilon=50.0).fit(X[y != 1], y[y != 1])
-    assert model.classes_.tolist() == [0, 2]
-
-
-@pytest.mark.usefixtures("noise")
-def test_labels_need_no_bounds_at_entry_level(three: Data) -> None:
-    X, y = three
-    names = np.array(["a", "b", "c"])[y]
-    cube = Bounds(lower=0.0, upper=1.0)
-    model = a_model(unit="entry", epsilon=50.0, bounds=cube).fit(X, names)
-    assert model.score(X, names) > 0.9
-    with pytest.raises(MissingBoundsError):
-        a_model(bounds=cube).fit(X, names)
 
 
 @pytest.mark.parametrize(
     ("parameters", "error", "match"),
     [
         ({"bounds": None}, MissingBoundsError, "bounds"),
-        ({"unit": "entry", "bounds": Bounds(norm=1.0)}, UnsupportedModeError, "box"),
-        ({"unit": "entry", "relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
+        ({"unit": "entry"}, UnsupportedModeError, "offers unit 'record'"),
+        ({"bounds": Bounds(norm=1.0)}, MissingBoundsError, "label"),
         ({"method": "local", "relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
         ({"method": "magic"}, InvalidInputError, "'method'"),
         ({"gaussians_per_class": 3}, InvalidInputError, "'gaussians_per_class'"),
@@ -343,7 +235,6 @@ def test_labels_need_no_bounds_at_entry_level(three: Data) -> None:
         ({"partition": "sorted"}, InvalidInputError, "'partition'"),
         ({"samples_per_gaussian": 0}, InvalidInputError, "'samples_per_gaussian'"),
         ({"bounds": Bounds(norm=1.0, labels=[0])}, InvalidInputError, "one class"),
-        ({"unit": "entry", "entry_bound": -1.0}, InvalidInputError, "'entry_bound'"),
     ],
 )
 def test_refusals(
@@ -362,7 +253,7 @@ def test_branches_of_drawn_rows_have_the_asked_size(three: Data) -> None:
 def test_fitting_is_silent_in_strict_mode(three: Data) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        a_model(unit="entry").fit(*three)
+        a_model(method="local").fit(*three)
 
 
 def test_many_labels_draw_no_more_rows_than_forty_gaussians():

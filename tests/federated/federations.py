@@ -6,22 +6,21 @@ from pathlib import Path
 
 import numpy as np
 
-from sfumato import Bounds, PrivateAffineHullClassifier
+from sfumato import Bounds, EntryHullClassifier
 
 BOUNDS = Bounds(lower=0.0, upper=16.0, labels=range(10))
 
 
-def hulls(**changes: object) -> PrivateAffineHullClassifier:
+def hulls(**changes: object) -> EntryHullClassifier:
     settings = {
         "hull_components": 5,
         "n_layers": 1,
-        "unit": "entry",
         "epsilon": 16.0,
         "delta": 1e-5,
         "bounds": BOUNDS,
         "random_state": 0,
     }
-    return PrivateAffineHullClassifier(**settings | changes)
+    return EntryHullClassifier(**settings | changes)
 
 
 def write_party(folder: Path, number: int, X: np.ndarray, y: np.ndarray, **more: object) -> Path:

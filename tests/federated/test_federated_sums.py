@@ -305,10 +305,9 @@ def test_what_cannot_be_done_among_parties_is_refused(tmp_path: Path) -> None:
         federation.mapped(BALL).release(SecondMoment(64), fine, prepay(None, weak.event()))
     with pytest.raises(InvalidInputError, match="stay where they are"):
         next(iter(federation._blocks()))
-    box = Bounds(lower=0.0, upper=16.0, labels=range(10))
-    entries = PrivateAffineHullClassifier(unit="entry", epsilon=1.0, bounds=box, n_layers=1)
+    local = PrivateAffineHullClassifier(method="local", bounds=BOUNDS, n_layers=1)
     with pytest.raises(UnsupportedModeError, match="added up"):
-        entries.fit(federation)
+        local.fit(federation)
     narrow = Party.of_rows("narrow", X[:, :3], Y, tmp_path / "narrow")
     with pytest.raises(FederationError, match="different widths"):
         Federation([parties[0], narrow], bounds=BOUNDS)

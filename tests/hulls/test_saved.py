@@ -79,7 +79,7 @@ def test_tensors_come_back_as_arrays(digits, tmp_path, kind, dtype, foreign):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("parameters", [{}, {"unit": "entry"}, {"n_smoothing": 2}])
+@pytest.mark.parametrize("parameters", [{}, {"method": "local"}, {"n_smoothing": 2}])
 @pytest.mark.parametrize("kind", [PrivateAffineHullClassifier, Fabricator])
 def test_a_private_model_fitted_on_a_device_is_saved(digits, tmp_path, kind, parameters):
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -76,20 +76,6 @@ def test_an_old_sentence_in_a_file_is_not_repeated(table: Path) -> None:
     assert "cannot be read" in refused("guarantee", "private.csv")
 
 
-def test_the_promise_for_one_number_of_a_table_is_not_told_in_scaled_units(tmp_path: Path) -> None:
-    """Ages are scaled to a width of 1; "by at most 1" would read as one year."""
-    path = tmp_path / "two.csv"
-    path.write_text("age,pressure\n" + "".join(f"{20 + i},{90 + i}\n" for i in range(40)))
-    done("describe", path, "-o", tmp_path / "bounds.toml")
-    bounds = tmp_path / "bounds.toml"
-    bounds.write_text(bounds.read_text().replace("confirmed = false", "confirmed = true"))
-    words = ("--unit", "entry", "--epsilon", "9", "--delta", "0", "--bounds", bounds)
-    print_lines = done("fabricate", path, *words, "-o", tmp_path / "private.csv")
-    assert "changing one number of one record to any other within its public range" in print_lines
-    assert "by at most 1 " not in print_lines
-    assert "change as noised 1, 1 x" in done("guarantee", tmp_path / "private.csv")
-
-
 def test_describe_as_json_and_without_a_target(table: Path) -> None:
     found = json.loads(done("describe", table, "--json"))
     assert found["rows"] == 400

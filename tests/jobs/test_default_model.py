@@ -23,7 +23,6 @@ def bounds(n_columns: int, target: Any) -> TableBounds:
         (30, ["a", "b"], PrivacyRequest(1.0), 100, "linear"),
         (30, ["a", "b"], PrivacyRequest(1.0), 400, "additive"),
         (30, ["a", "b"], PrivacyRequest(0.1), 1000, "linear"),
-        (5, ["a", "b"], PrivacyRequest(1.0, unit="entry"), 1000, "hull"),
     ],
 )
 def test_the_rule(

@@ -272,7 +272,6 @@ def test_nothing_happens_before_bounds_are_confirmed(source: TableFile, task: An
         ({"target": "age"}, "'age'"),
         ({"options": {"n_compnents": 3}}, "no option 'n_compnents'"),
         ({"options": {"epsilon": 3}}, "no option 'epsilon'"),
-        ({"model": "hull", "options": {"entry_bound": 0.5}}, "scaled to their ranges"),
     ],
 )
 def test_wrong_words_are_named(source: TableFile, options: dict[str, Any], hint: str) -> None:
@@ -294,18 +293,6 @@ def test_what_predicts_nothing_says_so(source: TableFile) -> None:
     if not hasattr(hull, "predict_proba"):
         with pytest.raises(InvalidInputError, match="gives no probabilities"):
             predict_table(hull, source, probabilities=True)
-
-
-def test_single_entries_can_be_protected_without_categories(tmp_path: Path) -> None:
-    write_table(pa.table(rows(150)), tmp_path / "rows.csv")
-    source = TableFile(tmp_path / "rows.csv", BOUNDS.types())
-    promise = replace(GENEROUS, unit="entry", delta=0.0)
-    with pytest.raises(InvalidInputError, match="'entry' cannot protect a category"):
-        fabricate_table(source, BOUNDS, promise)
-    plain = replace(BOUNDS, columns=(BOUNDS.columns[0], BOUNDS.columns[3]))
-    made, fabricator = fabricate_table(source, plain, promise)
-    assert made.column_names == ["label", "age", "share"]
-    assert fabricator.guarantee_.unit == "entry"
 
 
 # Labels and categories beyond the doubles --------------------------------------------------------

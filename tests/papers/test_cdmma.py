@@ -118,7 +118,7 @@ class Fake:
 
 
 class PrintedFake(Fake):
-    """The same for the printed algorithm, whose source stays in memory."""
+    """The same for systems at entry level, whose source stays in memory."""
 
     def fit_target(self, target: Any, known: Any) -> np.ndarray:  # type: ignore[override]
         Fake.calls.append(("target", len(target), int(np.sum(known >= 0))))
@@ -129,16 +129,17 @@ class PrintedFake(Fake):
 def fake(monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
     Fake.calls = []
     for module in (mappings, mappings_office):
-        monkeypatch.setattr(module, "PrivateTransferClassifier", Fake)
         monkeypatch.setattr(module, "PrintedTransfer", PrintedFake)
+        monkeypatch.setattr(module, "EntryTransfer", PrintedFake)
+    monkeypatch.setattr(mappings, "PrivateTransferClassifier", Fake)
     return Fake
 
 
-@pytest.mark.parametrize("printed", [False, True])
-def test_the_source_is_released_once_a_run(fake: type[Fake], printed: bool) -> None:
+@pytest.mark.parametrize("kind", [Fake, PrintedFake])
+def test_the_source_is_released_once_a_run(fake: type[Fake], kind: type[Fake]) -> None:
     rows, y = np.zeros((40, 2)), np.repeat([0, 1], 20)
     transfer = Transfer(rows, y, rows, y, rows[:10], np.array([0] * 4 + [1] * 6))
-    found = mappings.accuracies(transfer, [1, 3], QUICK, printed=printed, epsilon=1.0)
+    found = mappings.accuracies(kind, transfer, [1, 3], QUICK, epsilon=1.0)
     assert found == {1: 0.4, 3: 0.4}
     run = [("target", 40, 2), ("target", 40, 6)]
     assert fake.calls == [("source", 0), *run, ("source", 1), *run]

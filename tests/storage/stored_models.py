@@ -65,7 +65,13 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("fabricator", "Fabricator", HULLS, "labelled"),
     ("fabricator without labels", "Fabricator", HULLS, "rows"),
-    ("fabricator of entries", "Fabricator", {"unit": "entry", **HULLS}, "labelled"),
+    ("fabricator of rows", "Fabricator", {"method": "local", **HULLS}, "labelled"),
+    (
+        "hulls of entries",
+        "EntryHullClassifier",
+        {"hull_components": 3, "n_layers": 1, "random_state": 0, **PRIVATE},
+        "labelled",
+    ),
     (
         "private hulls",
         "PrivateAffineHullClassifier",

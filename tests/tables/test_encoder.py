@@ -182,20 +182,6 @@ def test_whole_numbers_stay_inside_their_type() -> None:
     assert 2**63 - 2048 <= high < 2**63
 
 
-def test_single_entries_are_one_number_each() -> None:
-    with pytest.raises(InvalidInputError, match="'entry' cannot protect a category"):
-        TableEncoder(BOUNDS).row_bounds(unit="entry")
-    marked = TableBounds.from_dict({"age": {"lower": 0, "upper": 1, "missing": True}})
-    parts = TableBounds.from_dict(
-        {"at": {"parts": ["hour", "year"], "lower": "2000-01-01", "upper": "2001-01-01"}}
-    )
-    for bounds in (marked, parts):
-        with pytest.raises(InvalidInputError, match="one number of a row"):
-            TableEncoder(bounds).row_bounds(unit="entry")
-    plain = TableEncoder(TableBounds(BOUNDS.columns[:1], confirmed=True)).row_bounds(unit="entry")
-    assert (plain.norm, plain.lower, plain.upper) == (None, -0.5, 0.5)
-
-
 def test_units_of_the_table() -> None:
     bounds = TableBounds.from_dict({"age": (0, 100), "size": {"lower": 1, "upper": 9, "log": True}})
     encoder = TableEncoder(bounds, scaled=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sfumato.papers.cdmma.entries import from_noisy_rows
 from sfumato.papers.cdmma.printed import first_errors
 from sfumato.transfer.adaptation import (
     adapted,
@@ -13,7 +14,7 @@ from sfumato.transfer.adaptation import (
     left_out_accuracy,
     nearest_mean_scores,
 )
-from sfumato.transfer.gaussians import coordinates_of, from_noisy_rows, log_joint
+from sfumato.transfer.gaussians import coordinates_of, log_joint
 from sfumato.transfer.target import Rounds
 
 N_CLASSES, WIDTH = 4, 6

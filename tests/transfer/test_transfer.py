@@ -37,7 +37,6 @@ USUAL: dict[str, Any] = {
     "bounds": BALL,
     "random_state": 0,
 }
-STRICT_ENTRY = {"unit": "entry", "bounds": CUBE}
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +138,9 @@ def test_no_label_at_all_is_enough_with_common_features(digits: Digits) -> None:
 @pytest.mark.usefixtures("noise")
 def test_source_alone_answers_in_its_own_space(digits: Digits) -> None:
     S, s, T, t = digits
-    for parameters in ({}, STRICT_ENTRY | {"epsilon": 30.0}):
-        fitted = model(**parameters).fit(S, s)
-        assert fitted.score(T, t) > 0.75
-        assert set(fitted.terms(T[:4])) == {"source"}
+    fitted = model().fit(S, s)
+    assert fitted.score(T, t) > 0.75
+    assert set(fitted.terms(T[:4])) == {"source"}
 
 
 def test_terms_decide_and_are_counted(digits: Digits) -> None:
@@ -197,13 +195,6 @@ def test_neither_rows_nor_labels_of_a_target_are_kept(digits: Digits, tmp_path: 
         assert row.astype(np.float32).tobytes() not in content
 
 
-def test_entry_level_states_what_a_record_gets(digits: Digits) -> None:
-    S, s, _, _ = digits
-    strict = model(**STRICT_ENTRY, epsilon=0.1).fit(S, s).guarantee_
-    assert (strict.epsilon, strict.delta, strict.entry_bound) == (0.1, 0.0, 1.0)
-    assert strict.record_reading.pure_epsilon == pytest.approx(6.4)
-
-
 def test_a_protected_target_has_a_budget_and_a_promise_of_its_own(
     digits: Digits, tmp_path: Path
 ) -> None:
@@ -247,14 +238,6 @@ def test_the_promise_for_any_one_record_is_that_of_the_weaker_release(
         assert "a person with records in both" in said
 
 
-def test_promises_of_another_unit_are_stated_beside_each_other(digits: Digits) -> None:
-    S, s, T, t = digits
-    fitted = model(**STRICT_ENTRY, protect_target=True, target_epsilon=8.0).fit(S, s, T, few(t, 1))
-    assert (fitted.guarantee_.unit, fitted.target_guarantee_.unit) == ("entry", "record")
-    assert fitted.guarantee_.status is Status.CONDITIONAL
-    assert "target (record, replace_one) is promised epsilon 8 at" in str(fitted.guarantee_)
-
-
 REFUSED_TARGETS = {
     "no labels": ({}, lambda T, t: (T, None)),
     "too few labels": ({}, lambda T, t: (T, t[:5])),
@@ -279,8 +262,7 @@ REFUSED_TARGETS = {
 def test_a_target_that_is_refused_costs_the_source_nothing(case: Any, digits: Digits) -> None:
     S, s, T, t = digits
     parameters, change = case
-    unit = parameters.get("unit", "record")
-    budget = Ledger().create("source", epsilon=9.0, delta=1e-4, unit=unit)
+    budget = Ledger().create("source", epsilon=9.0, delta=1e-4)
     with pytest.raises(InvalidInputError):
         model(**parameters, ledger=budget).fit(S, s, *change(T, t))
     assert budget.statement().charges == 0
@@ -385,19 +367,15 @@ def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
         )
 
 
-SETTINGS = {"record": {}, "entry": STRICT_ENTRY}
-
-
-@pytest.mark.parametrize("parameters", SETTINGS.values(), ids=SETTINGS.keys())
 def test_the_exported_source_depends_on_released_values_only(
-    parameters: dict[str, Any], digits: Digits, tmp_path: Path
+    digits: Digits, tmp_path: Path
 ) -> None:
     S, s, T, t = digits
     S, s = S[:300], s[:300]
-    estimator = model(**parameters)
+    estimator = model()
     with seeded_noise(0), taped() as tape:
         clone(estimator).fit(S, s).export_source(tmp_path / "one")
-    labels = np.roll(s, 7) if not parameters else s  # labels are public at entry level
+    labels = np.roll(s, 7)
     with seeded_noise(0), taped(playback=tape):
         other = clone(estimator).fit(np.flip(S, axis=1) * 0.5, labels, T, few(t, 1))
         other.export_source(tmp_path / "two")
@@ -411,18 +389,15 @@ def test_the_exported_source_depends_on_released_values_only(
         assert row.astype(np.float32).tobytes() not in content
 
 
-@pytest.mark.parametrize("parameters", SETTINGS.values(), ids=SETTINGS.keys())
-def test_source_and_target_at_different_places(
-    parameters: dict[str, Any], digits: Digits, tmp_path: Path
-) -> None:
+def test_source_and_target_at_different_places(digits: Digits, tmp_path: Path) -> None:
     S, s, T, t = (each[:400] for each in digits)
     known = few(t, 2)
-    together = model(**parameters)
+    together = model()
     found = together.fit_predict(S, s, T, known)
     together.export_source(tmp_path / "source.sfumato")
     stated = sfumato.load(tmp_path / "source.sfumato").guarantee_
     assert stated == together.source_guarantee_
-    apart = model(**parameters)
+    apart = model()
     again = apart.fit_predict_target(tmp_path / "source.sfumato", T, known)
     np.testing.assert_array_equal(again, found)
     np.testing.assert_array_equal(apart.predict(T), together.predict(T))
@@ -445,8 +420,7 @@ def test_a_file_without_a_source_is_refused(digits: Digits, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("parameters", "error", "sentence"),
     [
-        ({"unit": "entry"}, UnsupportedModeError, "needs a box"),
-        (STRICT_ENTRY | {"relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
+        ({"unit": "entry"}, UnsupportedModeError, "offers unit 'record'"),
         ({"schedule": (5, 0)}, InvalidInputError, "'schedule'"),
         ({"target_components": 0}, InvalidInputError, "'target_components'"),
         ({"n_layers": 0}, InvalidInputError, "'n_layers'"),

@@ -1,19 +1,17 @@
-"""Three ways from raw rows to private ones, and what the estimators on top of them share.
+"""Two ways from raw rows to private ones, and what the estimators on top of them share.
 
 ====================  =====================================================================
 method                what crosses the boundary
 ====================  =====================================================================
 record, "moments"     a few noisy sums (`moments.record_engine`); rows are drawn from them
 record, "local"       every row with Gaussian noise, every label by randomised response
-entry                 every entry with entry noise, equations (74) to (77)
 ====================  =====================================================================
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -23,18 +21,11 @@ from sklearn.utils import check_random_state
 
 from sfumato.accounting.receipt import Chargeable
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
-from sfumato.fabrication.public_rules import (
-    LARGEST_BRANCH,
-    BranchPlan,
-    plan_branches,
-    require_entries,
-)
 from sfumato.fabrication.smoothing import Stop, fabricate_groups
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.guarantee import Guarantee, Relation
 from sfumato.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.kernels.arrays import Array, to_numpy
 from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.models.gaussians import CentredGaussians
@@ -43,19 +34,16 @@ from sfumato.private import PrivateEstimator
 from sfumato.sums import Records
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.sums.noisy_rows import release_rows
-from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_choice, check_count, check_n_components
 from sfumato.tables.frames import lies_elsewhere
 
 __all__ = [
     "METHODS",
     "BranchedRows",
-    "EntryNoise",
     "LocalNoise",
     "PrivateRowsEstimator",
     "cut_rows",
-    "entry_guarantee",
-    "entry_mechanism",
     "in_order",
     "smoothed_branches",
 ]
@@ -65,6 +53,7 @@ Codes = NDArray[np.intp]
 
 METHODS = ("moments", "local")
 USUAL_PASSES = 2
+LARGEST_BRANCH = 6000  # its kernel matrix takes 288 MB
 LABEL_SHARE = 0.5  # of epsilon, in the local method
 
 
@@ -75,13 +64,11 @@ class BranchedRows:
     rows (n_rows, n_features): Private rows.
     places: Which rows make each branch.
     classes: Class code of each branch.
-    usual_passes: Smoothing passes that the public rule gives for this noise.
     """
 
     rows: NDArray[np.float64]
     places: list[NDArray[np.intp]]
     classes: list[int]
-    usual_passes: int = USUAL_PASSES
 
     def groups(self, device: str | None) -> Sequence[Array]:
         """Give the rows of each branch, on an accelerator if one is named."""
@@ -94,7 +81,6 @@ class BranchedRows:
 class PrivateRowsEstimator(PrivateEstimator):
     """Base of `Fabricator` and `PrivateAffineHullClassifier`; not meant to be used by itself."""
 
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY)
     offered_methods: ClassVar[tuple[str, ...]] = METHODS
     largest_branch: ClassVar[int] = LARGEST_BRANCH
 
@@ -108,7 +94,6 @@ class PrivateRowsEstimator(PrivateEstimator):
     branch_size: int | None
     partition: str | None
     n_smoothing: int | None
-    entry_bound: float | None
     device: str | None
     n_jobs: int | None
     verbose: bool
@@ -129,35 +114,19 @@ class PrivateRowsEstimator(PrivateEstimator):
         if self.n_smoothing is not None and self.n_smoothing != 0:
             check_count("n_smoothing", self.n_smoothing)
         check_parts(self.gaussians_per_class)
-        self._check_combination(bounds)
+        if self._method == "local" and self.relation != Relation.REPLACE_ONE:
+            raise UnsupportedModeError(
+                f"{type(self).__name__} publishes one row for each row here, so only relation "
+                "'replace_one' is offered."
+            )
         if self.device is not None:
             _require_device(self.device)
         return bounds
 
-    def _check_combination(self, bounds: Bounds) -> None:
-        name = type(self).__name__
-        if self._is_entry:
-            require_entries(name, bounds, self.relation)
-        elif self._method == "local" and self.relation != Relation.REPLACE_ONE:
-            raise UnsupportedModeError(
-                f"{name} publishes one row for each row here, so only relation 'replace_one' is "
-                "offered."
-            )
-
-    def _listed(self, bounds: Bounds) -> Bounds:
-        """Bounds with a label set: at entry level labels are public."""
-        if self._is_entry and bounds.labels is None:
-            return replace(bounds, labels=PUBLIC_LABELS)
-        return bounds
-
-    @property
-    def _is_entry(self) -> bool:
-        return self.unit == Unit.ENTRY
-
     @property
     def _draws_rows(self) -> bool:
         """Whether rows are drawn from released Gaussians, any number of them."""
-        return not self._is_entry and self._method == "moments"
+        return self._method == "moments"
 
     @property
     def _method(self) -> str:
@@ -188,46 +157,27 @@ class PrivateRowsEstimator(PrivateEstimator):
     def _release_rows(
         self, scale: IntoUnitCube, records: Records, n_classes: int
     ) -> tuple[BranchedRows, NDArray[np.intp]]:
-        """One private row for each row, cut into branches; and their private or public labels."""
-        noise = self._row_noise(scale, int(records.public_rows or 0), n_classes)
-        receipt = self._prepay(*noise.mechanisms())  # [F5] [F8] charge all, then draw
-        noisy, codes = release_rows(records, noise, receipt, n_classes)
-        if isinstance(noise, EntryNoise):
-            units = scale.entry_units(self.entry_bound)
-            variance = noise.mechanism.variance() * float(np.mean(units**-2))
-            promise = entry_guarantee(
-                noise.mechanism, scale, self.entry_bound, self._public_facts()
-            ).only_if(*receipt.conditions)
-        else:
-            variance, promise = math.inf, self._guarantee(receipt)
-        plan = self._plan(variance, noisy.shape[1])
-        self.guarantee_ = promise
-        places, classes = cut_rows(noisy, codes, plan, self.random_state)  # [F7] after the noise
-        passes = plan.passes if self._is_entry else USUAL_PASSES
-        return BranchedRows(noisy, places, classes, usual_passes=passes), codes
-
-    def _row_noise(
-        self, scale: IntoUnitCube, n_rows: int, n_classes: int
-    ) -> EntryNoise | LocalNoise:
-        """Give the noise of single rows, made for so many of them."""
-        size = n_rows * scale.n_features
-        if self._is_entry:
-            mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon).for_size(size)
-            return EntryNoise(mechanism, scale, self.entry_bound)
+        """One private row for each row, cut into branches; and their private labels."""
         with_labels = n_classes > 1
-        noise = GaussianMechanism.calibrate(
-            sensitivity=2.0,  # the diameter of the unit ball
-            epsilon=self.epsilon * (1 - LABEL_SHARE * with_labels),
-            delta=self.delta,
-        ).for_size(size)
-        response = (
+        noise = LocalNoise(
+            GaussianMechanism.calibrate(
+                sensitivity=2.0,  # the diameter of the unit ball
+                epsilon=self.epsilon * (1 - LABEL_SHARE * with_labels),
+                delta=self.delta,
+            ).for_size(int(records.public_rows or 0) * scale.n_features),
             RandomizedResponseMechanism.calibrate(
                 n_labels=n_classes, epsilon=self.epsilon * LABEL_SHARE
             )
             if with_labels
-            else None
+            else None,
+            scale,
         )
-        return LocalNoise(noise, response, scale)
+        receipt = self._prepay(*noise.mechanisms())  # [F5] charge all, then draw
+        noisy, codes = release_rows(records, noise, receipt, n_classes)
+        self.guarantee_ = self._guarantee(receipt)
+        size, partition = self.branch_size or self.largest_branch, self.partition or "random"
+        places, classes = cut_rows(noisy, codes, size, partition, self.random_state)
+        return BranchedRows(noisy, places, classes), codes
 
     def _records_for_noise(
         self, rows_of: Callable[..., Any], X: Any, y: Any, groups: Any
@@ -242,14 +192,6 @@ class PrivateRowsEstimator(PrivateEstimator):
 
     # After the releases ---------------------------------------------------------------------
 
-    def _plan(self, noise_variance: float, n_features: int) -> BranchPlan:
-        public = plan_branches(noise_variance, n_features, largest=self.largest_branch)
-        return BranchPlan(
-            self.branch_size or public.branch_size,
-            self.partition or public.partition,
-            public.passes,
-        )
-
     def _fabricated(self, private: BranchedRows, n_passes: int | None) -> Sequence[Array]:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
         stop = Stop(n_passes) if n_passes else None
@@ -263,43 +205,20 @@ class PrivateRowsEstimator(PrivateEstimator):
         )
         return groups
 
-    def _passes(self, private: BranchedRows | None = None) -> int | None:
+    @property
+    def _passes(self) -> int | None:
         """The smoothing passes; None or 0 for no smoothing."""
         if self.n_smoothing is not None:
             return self.n_smoothing
-        if self._draws_rows:
-            return None
-        return USUAL_PASSES if private is None else private.usual_passes
-
-
-def entry_mechanism(
-    scale: IntoUnitCube, entry_bound: float | None, epsilon: float, delta: float = 0.0
-) -> EntryMechanism:
-    """Give the noise on every entry; `delta` is the chance of none, as printed in the papers."""
-    return EntryMechanism.calibrate(
-        entry_bound=scale.entry_bound(entry_bound),
-        epsilon=epsilon,
-        delta=delta,
-        rounding=scale.entry_rounding(entry_bound),
-    )
-
-
-def entry_guarantee(
-    mechanism: EntryMechanism,
-    scale: IntoUnitCube,
-    entry_bound: float | None,
-    public: tuple[str, ...],
-) -> Guarantee:
-    """State the promise of noise on every entry; labels and class sizes are public."""
-    return replace(
-        mechanism.guarantee(n_entries=scale.n_features),
-        whole_range=entry_bound is None,
-        public=(*public, "labels of the rows", "size of each class"),
-    )
+        return None if self._draws_rows else USUAL_PASSES
 
 
 def cut_rows(
-    rows: NDArray[np.float64], codes: NDArray[np.intp], plan: BranchPlan, random_state: Any
+    rows: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    branch_size: int,
+    partition: str,
+    random_state: Any,
 ) -> tuple[list[NDArray[np.intp]], list[int]]:
     """Cut the rows of each class that has any into branches: their places and their class."""
     generator = check_random_state(random_state)
@@ -309,8 +228,8 @@ def cut_rows(
         (members,) = np.nonzero(codes == code)
         numbers = partition_rows(
             rows[members],
-            branch_size=plan.branch_size,
-            partition=plan.partition,
+            branch_size=branch_size,
+            partition=partition,
             random_state=generator,
         )
         parts = [members[inside] for inside in places_of(numbers)]
@@ -358,33 +277,6 @@ def _require_device(device: str) -> None:
 
 
 # Noise on rows, each by itself -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class EntryNoise:
-    """Entry noise on every number, scaled to the unit cube; labels as they are.
-
-    mechanism: The noise.
-    scale: How entries are scaled.
-    entry_bound: The change that is protected.
-    """
-
-    mechanism: EntryMechanism
-    scale: IntoUnitCube
-    entry_bound: float | None
-
-    def mechanisms(self) -> list[Mechanism]:
-        """Give what is drawn from."""
-        return [self.mechanism]
-
-    def released(self, rows: Rows, codes: Codes, ledger: Chargeable | None) -> tuple[Rows, Codes]:
-        """Give entries with noise, in units of the cube."""
-        entries = self.scale.scaled_entries(rows)  # [F4] entries bounded, each by itself
-        units = self.scale.entry_units(self.entry_bound)
-        entries *= units
-        noisy = self.mechanism.release(entries, ledger=ledger)  # [F6] the only release
-        noisy /= units
-        return noisy, codes
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from sfumato.fabrication.engines import (
     in_order,
 )
 from sfumato.fabrication.label_tree import release_tree
-from sfumato.fabrication.public_rules import BranchPlan, shares_of
 from sfumato.fabrication.smoothing import MOST_PASSES
 from sfumato.fabrication.stored import (
     stored_bins,
@@ -69,33 +68,31 @@ class Fabricator(PrivateRowsEstimator):
     .. math:: \tilde Y = A_{\hat Y}(\hat Y), \qquad \hat Y = H^{M-1} Y^+,
 
     with :math:`Y^+` the private rows of one of three methods: rows drawn from private Gaussians of
-    the classes (unit "record"), rows with noise on each of them (method "local"), or noise on
-    every entry (unit "entry"). What is trained on the result costs no further budget.
+    the classes, rows drawn from tables of counts, or rows with noise on each of them (method
+    "local"). What is trained on the result costs no further budget.
 
     Parameters
     ----------
     n_components : int, default=50
         Private directions in which the Gaussians live; capped at the number of features.
     hull_components : int, default=20
-        Subspace dimension n of the hulls that smooth noisy rows (unit "entry", method "local").
+        Subspace dimension n of the hulls that smooth noisy rows (method "local").
     method : {"tree", "moments", "local"}, optional
-        With unit "record": "tree" releases tables of counts along a tree of the columns of a table
+        "tree" releases tables of counts along a tree of the columns of a table
         and draws rows from them; "moments" draws rows from private Gaussians of the classes;
         "local" puts noise on every single row, which needs no trusted curator and costs most of
         the usefulness. By default "tree" for tables with a `TableBounds`, and "moments" for arrays
         and for tables of numbers whose public number of rows is too small for the noise of
-        counts. Not used with unit "entry".
+        counts.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
     branch_size : int, optional
-        Rows that are smoothed together; by default chosen from epsilon, `entry_bound` and the
-        number of features.
+        Rows that are smoothed together; by default 3000, or 1000 where rows are drawn.
     partition : {"kmeans", "random"}, optional
-        How private rows are divided into branches; by default chosen with `branch_size`.
+        How private rows are divided into branches; by default at random.
     n_smoothing : int, optional
-        Passes M of the smoother, 0 for none; by default 2, or 1 if the noise is small, and
-        none for rows drawn from Gaussians.
+        Passes M of the smoother, 0 for none; by default 2, and none for rows drawn from Gaussians.
     bins : dict of str to sequence of float, optional
         Method "tree": public edges of the cells of columns of numbers; by default the edges are
         released.
@@ -103,17 +100,14 @@ class Fabricator(PrivateRowsEstimator):
         Method "tree": public constraints that fabricated rows meet, ``"a <= b"``,
         ``"total == a + b"`` or ``"if a == x then b == y"``.
     epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
-        noise and gives no privacy.
-    unit : {"record", "entry", "person"}, default="record"
-        What is protected: a whole row with its label, or one number of one row.
+        The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
+    unit : {"record", "person"}, default="record"
+        What is protected: a whole row with its label, or all rows of one ID.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours; "add_or_remove_one" not for the method "local".
     bounds : Bounds or TableBounds
         Public bounds of the rows and the label set; required. With a `TableBounds`, tables are
-        taken and tables are given back. Unit "entry" needs a box, and a table of numbers alone.
-    entry_bound : float, optional
-        The largest protected change d of one entry; by default any change inside the box.
+        taken and tables are given back.
     ledger : DatasetBudget, optional
         The budget that pays; see `sfumato.Ledger`.
     device : str, optional
@@ -149,15 +143,13 @@ class Fabricator(PrivateRowsEstimator):
 
     Privacy
     -------
-    Unit and relation : record with its label, replace_one or add_or_remove_one; or one entry,
-        changed by at most d, where labels and class sizes are public.
-    Released : record: tables of counts and the edges of cells and of a tree, three or four noisy
-        sums, or every row and label with noise. Entry: every entry with noise. Fitting, clusters,
-        smoothing and drawing see released values only.
-    Sensitivity : record: √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
-        1.25·√2 and 1.25·√2 in the unit ball; entry: d.
-    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated next to it.
+    Unit and relation : record with its label, or person, replace_one or add_or_remove_one.
+    Released : tables of counts and the edges of cells and of a tree, three or four noisy
+        sums, or every row and label with noise. Fitting, clusters, smoothing and drawing see
+        released values only.
+    Sensitivity : √(2L) for L tables of counts and 2 for a score (replace), or 2, √2,
+        1.25·√2 and 1.25·√2 in the unit ball.
+    Guarantee : (epsilon, delta) for the unit.
     Assumptions and numerics : bounds, label set, and names, types and categories of the columns
         of a table are public; sums are exact, noise is float-safe.
         Proofs: docs/guarantees/label-tree.md, docs/guarantees/fabrication.md.
@@ -186,9 +178,9 @@ class Fabricator(PrivateRowsEstimator):
     largest_branch: ClassVar[int] = 3000
     offered_methods: ClassVar[tuple[str, ...]] = ("tree", *METHODS)
 
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY, Unit.PERSON)
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     stored_form: ClassVar[Form] = {
-        "unit": one_of("record", "entry", "person"),
+        "unit": one_of("record", "entry", "person"),  # "entry" in files of 0.2.0
         "method": optional(one_of("tree", *METHODS)),
         "method_": optional(one_of("tree", *METHODS)),
         "bins": optional(stored_bins),
@@ -221,7 +213,6 @@ class Fabricator(PrivateRowsEstimator):
         unit: str = "record",
         relation: str = "replace_one",
         bounds: Bounds | TableBounds | None = None,
-        entry_bound: float | None = None,
         ledger: Any = None,
         device: str | None = None,
         n_jobs: int | None = None,
@@ -242,7 +233,6 @@ class Fabricator(PrivateRowsEstimator):
         self.unit = unit
         self.relation = relation
         self.bounds = bounds
-        self.entry_bound = entry_bound
         self.ledger = ledger
         self.device = device
         self.n_jobs = n_jobs
@@ -292,9 +282,8 @@ class Fabricator(PrivateRowsEstimator):
             records, labels = self._records_for_noise(self._rows_and_codes, X, y, groups)
             self._note_labels(labels)
             scale = IntoUnitCube(bounds, records.width)
-            private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F8]
-            passes = self._passes(private)
-            fabricated = in_order(private, self._fabricated(private, passes))
+            private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F6]
+            fabricated = in_order(private, self._fabricated(private, self._passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
 
@@ -333,7 +322,7 @@ class Fabricator(PrivateRowsEstimator):
             check_count("n_rows", n_rows)
         if self._method == "tree":
             return self._draw_tree(n_rows, {})
-        if not self._draws_rows:
+        if "rows" in self.released_:
             if n_rows is not None:
                 raise UnsupportedModeError("'n_rows' is for the methods 'tree' and 'moments'.")
             return self._answer(self.released_["rows"].copy(), self.released_["codes"])
@@ -383,10 +372,10 @@ class Fabricator(PrivateRowsEstimator):
         check_count("n_rows", n_rows)
         if self._method == "tree":
             return self._draw_tree(n_rows, given or {})
-        if not self._draws_rows:
+        if "rows" in self.released_:
             raise UnsupportedModeError(
-                "Only unit 'record' with method 'tree' or 'moments' can draw more rows; this one "
-                "has made one row for each row it has seen: call fabricate()."
+                "Only the methods 'tree' and 'moments' can draw more rows; this one has made one "
+                "row for each row it has seen: call fabricate()."
             )
         released, fixed = self._conditioned(given or {})
         counts = released.gaussians.counts
@@ -398,9 +387,7 @@ class Fabricator(PrivateRowsEstimator):
         if self._method == "tree":
             self._check_stored_tree()
             return
-        if self._draws_rows != ("counts" in self.released_):
-            raise refuse("released_", "what this unit and method release")
-        codes = self.released_["classes" if self._draws_rows else "codes"]
+        codes = self.released_["codes" if "rows" in self.released_ else "classes"]
         if hasattr(self, "classes_") and codes.max(initial=0) >= sizes["c"]:
             raise refuse("released_", "codes of the labels")
 
@@ -413,11 +400,9 @@ class Fabricator(PrivateRowsEstimator):
     def _chosen_method(self, X: Any) -> str:
         """Give the method for these rows: a public rule."""
         is_frame = is_table(X) or lies_elsewhere(X)
-        fits = is_frame and isinstance(self.bounds, TableBounds) and not self._is_entry
+        fits = is_frame and isinstance(self.bounds, TableBounds)
         if self.method == "tree" and not fits:
-            raise UnsupportedModeError(
-                "method='tree' is for tables with bounds=TableBounds(...) and unit 'record'."
-            )
+            raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
         if self.method is not None or not fits:
             return self.method or "moments"
         columns = self._declared_table().columns  # checked before anything is charged
@@ -523,7 +508,7 @@ class Fabricator(PrivateRowsEstimator):
         rows = self._check_rows(X)
         if y is None:
             return rows, np.zeros(len(rows), dtype=np.intp), None
-        return rows, *self._listed(self.row_bounds).clip_labels(checked_column(self, y, len(rows)))
+        return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
 
     # After the release ------------------------------------------------------------------------
 
@@ -568,13 +553,14 @@ class Fabricator(PrivateRowsEstimator):
     def _smoothed(
         self, drawn: NDArray[np.float64], numbers: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        if not self._passes():
+        if not self._passes:
             return drawn
         # Coordinates of mean square about 1, the scale for which hulls are made.
         unit = np.sqrt(drawn.shape[1])
-        plan = BranchPlan(self.branch_size or BRANCH_OF_DRAWN_ROWS, self.partition or "random")
-        private = BranchedRows(drawn * unit, *cut_rows(drawn, numbers, plan, self.random_state))
-        smoothed = in_order(private, self._fabricated(private, self._passes()))
+        size, partition = self.branch_size or BRANCH_OF_DRAWN_ROWS, self.partition or "random"
+        cut = cut_rows(drawn, numbers, size, partition, self.random_state)
+        private = BranchedRows(drawn * unit, *cut)
+        smoothed = in_order(private, self._fabricated(private, self._passes))
         return np.asarray(smoothed / unit)
 
     def _answer(self, rows: NDArray[np.float64], codes: NDArray[np.intp]) -> Any:
@@ -588,3 +574,12 @@ class Fabricator(PrivateRowsEstimator):
 def _joint(cells: NDArray[np.intp], pairs: NDArray[np.intp]) -> int:
     """Cells of all pairs together."""
     return int((cells[pairs[:, 0]] * cells[pairs[:, 1]]).sum())
+
+
+def shares_of(counts: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
+    """Divide `n_rows` by the private counts, at least one row a Gaussian as long as they last."""
+    sizes = np.zeros(len(counts), dtype=np.intp)
+    sizes[np.argsort(-counts, kind="stable")[:n_rows]] = 1
+    left = n_rows - int(sizes.sum())
+    ends = np.rint(np.cumsum(counts / counts.sum()) * left).astype(np.intp)
+    return np.asarray(sizes + np.diff(ends, prepend=0))

@@ -49,9 +49,8 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     n_layers : int, default=5
         Number of layers L; one is often as accurate and five times as fast.
     method : {"moments", "local"}, default="moments"
-        With unit "record": "moments" draws rows from private Gaussians of the classes; "local"
-        puts noise on every single row, which needs no trusted curator and costs most of the
-        accuracy. Not used with unit "entry".
+        "moments" draws rows from private Gaussians of the classes; "local" puts noise on every
+        single row, which needs no trusted curator and costs most of the accuracy.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
@@ -60,24 +59,21 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
         grows with their number squared.
     branch_size : int, optional
-        Rows per branch; by default chosen from epsilon, `entry_bound` and the number of features.
+        Rows per branch; by default 6000, or about 1000 where they are drawn.
     partition : {"kmeans", "random"}, optional
-        How private rows are divided into branches; by default chosen with `branch_size`.
+        How private rows are divided into branches; by default at random.
     n_smoothing : int, optional
         Passes M of the smoother that private rows go through before hulls are fitted (Definition
-        15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, or 1 where
-        the noise is small, and none for rows drawn from Gaussians.
+        15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, and none
+        for rows drawn from Gaussians.
     epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit, for one record or for one entry. ``epsilon=inf`` adds no
-        noise and gives no privacy.
-    unit : {"record", "entry"}, default="record"
-        What is protected: a whole row with its label, or one number of one row.
+        The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
+    unit : {"record"}, default="record"
+        What is protected: a whole row with its label.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         The neighbours; "add_or_remove_one" for the method "moments" only.
     bounds : Bounds
-        Public bounds of the rows and the label set; required. Unit "entry" needs a box.
-    entry_bound : float, optional
-        The largest protected change d of one entry; by default any change inside the box.
+        Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
         The budget that pays; see `sfumato.Ledger`.
     dtype : {"float64", "float32"}, default="float64"
@@ -104,13 +100,11 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
 
     Privacy
     -------
-    Unit and relation : record with its label, replace_one or add_or_remove_one; or one entry,
-        changed by at most d, where labels and class sizes are public.
-    Released : record: three or four noisy sums, or every row and label with noise. Entry: every
-        entry with noise. Clusters, smoothing and hulls see released values only.
-    Sensitivity : record: 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball; entry: d.
-    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated next to it.
+    Unit and relation : record with its label, replace_one or add_or_remove_one.
+    Released : three or four noisy sums, or every row and label with noise. Clusters, smoothing
+        and hulls see released values only.
+    Sensitivity : 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball.
+    Guarantee : (epsilon, delta) for the record.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/hull-classifier.md.
 
@@ -157,7 +151,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         unit: str = "record",
         relation: str = "replace_one",
         bounds: Bounds | TableBounds | None = None,
-        entry_bound: float | None = None,
         ledger: Any = None,
         dtype: str = "float64",
         device: str | None = None,
@@ -179,7 +172,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         self.unit = unit
         self.relation = relation
         self.bounds = bounds
-        self.entry_bound = entry_bound
         self.ledger = ledger
         self.dtype = dtype
         self.device = device
@@ -193,7 +185,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or Records
-            Rows; records bring their labels along, for method "moments" of unit "record".
+            Rows; records bring their labels along, for method "moments".
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -217,7 +209,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             private = self._drawn(released)  # [H2] post-processing from here on
         else:
             private, _ = self._release_rows(scale, records, len(labels))
-        groups = self._fabricated(private, self._passes(private))
+        groups = self._fabricated(private, self._passes)
         shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
         branches = fit_branches(groups, **shared)
         if released is not None:
@@ -234,8 +226,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
             return self._records_for_noise(self._rows_and_codes, X, y, None)
         if not self._draws_rows:
             raise UnsupportedModeError(
-                "Records that are only added up cannot give private rows: use unit='record' with "
-                "method='moments'."
+                "Records that are only added up cannot give private rows: use method='moments'."
             )
         return self._records(X, None, bounds)
 
@@ -244,7 +235,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
         """Give rows, the numbers of their labels and the label set."""
         rows = self._check_rows(X)
-        return rows, *self._listed(self.row_bounds).clip_labels(checked_column(self, y, len(rows)))
+        return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
         """Give the label of the nearest hull.

@@ -131,7 +131,7 @@ def _terms(record: Mapping[str, Any], bounds: TableBounds | None) -> Terms:
     agreed = None
     if bounds is not None:
         bounds.require_target(record.get("target"))
-        agreed = TableEncoder(bounds).row_bounds(unit=unit)
+        agreed = TableEncoder(bounds).row_bounds()
     return Terms(
         bounds=agreed,
         max_epsilon=float(record["max_epsilon"]),

@@ -214,12 +214,12 @@ def simulate(
     --------
     >>> import tempfile
     >>> from sklearn.datasets import load_digits
-    >>> from sfumato import Bounds, PrivateAffineHullClassifier
+    >>> from sfumato import Bounds, EntryHullClassifier
     >>> from sfumato.federated import HullTask, make_parties, simulate
     >>> X, y = load_digits(return_X_y=True)
     >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
-    >>> hulls = PrivateAffineHullClassifier(
-    ...     n_layers=1, unit="entry", epsilon=16.0, delta=1e-5, bounds=bounds, random_state=0)
+    >>> hulls = EntryHullClassifier(
+    ...     n_layers=1, epsilon=16.0, delta=1e-5, bounds=bounds, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     parties = make_parties(X, y, folder, scenario="one-class-each", bounds=bounds)
     ...     found = simulate(parties, HullTask("digits", hulls))

@@ -164,17 +164,15 @@ def fit_table(
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
-    """Choose a model by public facts alone: the unit, the target, columns, and rows if public.
+    """Choose a model by public facts alone: the target, columns, and rows if public.
 
     bounds: The public facts about the table.
     promise: Budget, unit and relation.
     n_rows: The number of rows, asked only where the relation makes it public.
-    Returns: "hull" where single entries are protected, a regressor for a target with a range; for
-        labels "additive", or "linear" where columns are many for the rows and the budget.
+    Returns: A regressor for a target with a range; for labels "additive", or "linear" where
+        columns are many for the rows and the budget.
     """
     offered, n_features = offered_models(), len(bounds.features)
-    if promise.unit == "entry":
-        return "hull"
     if bounds.target_range is not None:
         return next(name for name in REGRESSORS if name in offered)
     is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import math
@@ -25,6 +26,11 @@ _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no
 _DEEPEST = 32
 _LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
+# Of files of 0.2.0; dropped where the class no longer takes them.
+RETIRED = {
+    *("entry_bound", "gaussians_per_class", "method", "n_components", "relation"),
+    *("samples_per_gaussian", "unit"),
+}
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 
 # None, bool, int, finite float, str and list stand for themselves. Everything else is an object
@@ -206,11 +212,16 @@ class Decoder:
 
     def _model(self, record: dict[str, Any]) -> Any:
         name = record["class"]
+        if name == "PrivateAffineHullClassifier" and record["parameters"].get("unit") == "entry":
+            name = "EntryHullClassifier"  # since 0.3.0
         if name not in self.classes:
             raise StoredModelError(
                 f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
         parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
+        known = inspect.signature(self.classes[name]).parameters
+        for key in RETIRED - known.keys() & parameters.keys():
+            del parameters[key]
         model = self.classes[name](**parameters)
         for attribute, value in learned.items():
             if not (_is_learned(attribute) or attribute in _STATE_OF_SCIKIT_LEARN):

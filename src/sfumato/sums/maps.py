@@ -40,8 +40,6 @@ BLOCK = 4096  # rows that are mapped together
 ROUNDING_MARGIN = (
     2.0**-40
 )  # rows are scaled a hair short of a length, so that rounding never passes it
-# Scaling an entry rounds it four times, by 2**-53 of the column's width each; this covers two.
-ENTRY_ROUNDING = 2.0**-49
 FARTHEST = 64.0  # spreads of the target: all slopes are clipped there
 
 
@@ -179,18 +177,6 @@ class IntoUnitCube:
         lower, width = self._corner_and_width()
         return np.asarray((self.bounds.clip(X) - lower) / width)
 
-    def scaled_entries(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Clip and scale entries, each by itself; a missing one goes to the middle of its range.
-
-        No other entry of the row feels it, which a promise for single entries needs.
-        """
-        lower, width = self._corner_and_width()
-        entries = np.clip(X, lower, lower + width)  # first: a huge entry must not overflow
-        entries -= lower
-        entries /= width
-        np.copyto(entries, 0.5, where=np.isnan(entries))
-        return np.asarray(np.clip(entries, 0.0, 1.0, out=entries))
-
     def to_rows(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Undo the scaling and clip to the bounds."""
         if not self._is_box:
@@ -199,28 +185,6 @@ class IntoUnitCube:
         rows = scaled * width
         rows += lower
         return self.bounds.clip(rows)
-
-    def entry_bound(self, asked: float | None) -> float:
-        """The largest change of one entry, in units of the data."""
-        if asked is None:
-            return self.bounds.entry_diameter(n_features=self.n_features)
-        if not 0 < asked < math.inf:
-            raise InvalidInputError(
-                f"'entry_bound' must be finite and positive, or None. Got {asked} instead."
-            )
-        return float(asked)
-
-    def entry_units(self, asked: float | None) -> NDArray[np.float64]:
-        """What a scaled entry of each column is multiplied by before it gets its noise.
-
-        A column at least as wide as the change that is protected is seen in units of the data, so
-        that one entry moves by at most that change; a narrower one is stretched to that width.
-        """
-        return np.maximum(self._corner_and_width()[1], self.entry_bound(asked))
-
-    def entry_rounding(self, asked: float | None) -> float:
-        """How much more two entries may differ after scaling, by rounding."""
-        return ENTRY_ROUNDING * float(self.entry_units(asked).max())
 
     @property
     def _is_box(self) -> bool:

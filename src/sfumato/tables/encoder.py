@@ -175,16 +175,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return np.array(list(names), dtype=object)
         return np.array([name for f in bounds.features for name in self._names(f)], dtype=object)
 
-    def row_bounds(self, labels: Any = None, unit: str = "record") -> Bounds:
+    def row_bounds(self, labels: Any = None) -> Bounds:
         """Give the bounds of encoded records.
 
         Parameters
         ----------
         labels : sequence or "public", optional
             The labels, where those of the bounds are not meant.
-        unit : {"record", "entry"}
-            What is protected. An entry must be one number of a row, so that unit "entry" takes
-            neither categories nor marks of missing cells nor several parts of a date.
 
         Returns
         -------
@@ -201,12 +198,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             labels = bounds.target.labels
         corners = [corner for f in bounds.features for corner in self._corners(f)]
         lower, upper = zip(*corners, strict=True)
-        if unit == "entry":
-            self._refuse_several_numbers(bounds)
-        if not self.scaled or unit == "entry":
-            is_cube = self.scaled
-            box = (-0.5, 0.5) if is_cube else (lower, upper)
-            return Bounds(lower=box[0], upper=box[1], labels=labels)
+        if not self.scaled:
+            return Bounds(lower=lower, upper=upper, labels=labels)
         return Bounds(norm=self._norm(bounds), lower=lower, upper=upper, labels=labels)
 
     def inverse_transform(self, X: Any, *, library: str = "pyarrow") -> Any:
@@ -362,20 +355,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     "needed here. Leave it out, or declare its order (ordered = true)."
                 )
         return bounds
-
-    def _refuse_several_numbers(self, bounds: TableBounds) -> None:
-        for feature in bounds.features:
-            if not feature.is_number:
-                raise InvalidInputError(
-                    "Unit 'entry' cannot protect a category, which is several numbers of a row. "
-                    "Leave such columns out, or use unit 'record'."
-                )
-        several = any(self._is_marked(feature) for feature in bounds.features)
-        if several or len(bounds.features) != len(bounds.used):
-            raise InvalidInputError(
-                "Unit 'entry' protects one number of a row; marks of missing cells and several "
-                "parts of a date are more. Use 'fill' or one part, or unit 'record'."
-            )
 
     def _scaled_columns(self, bounds: Bounds, rows: Array) -> Array:
         if not (self.scaled and bounds.has_ranges):

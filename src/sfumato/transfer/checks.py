@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.public_rules import require_entries
-from sfumato.guarantee import Unit
 from sfumato.kernels.arrays import on_the_host
 from sfumato.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.private import checked_rows
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.tables.bounds import PUBLIC_LABELS
 from sfumato.tables.cells import check_count, checked_column
 from sfumato.transfer.protection import TargetRelease
-from sfumato.transfer.source import PLANS, PlannedSource
+from sfumato.transfer.source import PlannedSource
 from sfumato.transfer.target import require_start, sound_rows, target_codes
 
-__all__ = ["TransferSource", "check_parameters", "check_target", "planned_sources", "require_alike"]
+__all__ = [
+    "TransferSource",
+    "check_parameters",
+    "check_source",
+    "check_target",
+    "planned_sources",
+    "require_alike",
+]
 
 Array = NDArray[Any]
 OF_A_SOURCE = (
@@ -78,8 +82,7 @@ def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSourc
     """
     several = _listed(source)
     if several is None:
-        checked = _check_source(model, source, y_source)  # the promise first
-        return [PLANS[Unit(model.unit)](model, *checked)]
+        return [model._plan_source(source, y_source)]
     if y_source is not None or model.ledger is not None:
         raise InvalidInputError(
             "Each TransferSource has labels and a ledger of its own; leave 'y_source' and the "
@@ -91,8 +94,7 @@ def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSourc
         payer.ledger = each.ledger
         payer.epsilon = model.epsilon if each.epsilon is None else each.epsilon
         payer.delta = model.delta if each.delta is None else each.delta
-        checked = _check_source(payer, each.X, each.y)
-        planned.append(PLANS[Unit(model.unit)](payer, *checked))
+        planned.append(payer._plan_source(each.X, each.y))
     require_alike([each.payer for each in planned])
     for name in OF_A_SOURCE:
         if hasattr(planned[0].payer, name):
@@ -129,17 +131,13 @@ def _listed(source: Any) -> list[TransferSource] | None:
     return list(source) if all(found) else None
 
 
-def _check_source(
+def check_source(
     model: Any, source: Any, y_source: Any
 ) -> tuple[IntoUnitCube, Array, NDArray[np.intp]]:
     """Check everything about one source, before anything is charged."""
     bounds = model._check_promise()
-    if model.unit == Unit.ENTRY:
-        require_entries(type(model).__name__, bounds, model.relation)
     rows = model._check_rows(source)
-    are_found = model.unit == Unit.ENTRY and bounds.labels is None  # labels are public there
-    listed = replace(bounds, labels=PUBLIC_LABELS) if are_found else bounds
-    codes, model.classes_ = listed.clip_labels(
+    codes, model.classes_ = bounds.clip_labels(
         checked_column(model, model._target(source, y_source), len(rows))
     )
     if len(model.classes_) < 2:

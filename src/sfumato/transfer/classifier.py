@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee, Unit
+from sfumato.guarantee import Guarantee
 from sfumato.kernels.arrays import on_the_host
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.private import PrivateEstimator, checked_rows
@@ -28,13 +28,14 @@ from sfumato.tables.schema import TableBounds
 from sfumato.transfer.checks import (
     TransferSource,
     check_parameters,
+    check_source,
     check_target,
     planned_sources,
     require_alike,
 )
 from sfumato.transfer.gaussians import SourceGaussians, codes_alone, coordinates_of, log_joint
 from sfumato.transfer.protection import TargetRelease, for_any_source, for_either_record, paid
-from sfumato.transfer.source import source_reach
+from sfumato.transfer.source import PlannedSource, planned_sums, source_reach
 from sfumato.transfer.start import SOURCE, begin
 from sfumato.transfer.stored import STORED_TRANSFER, check_transfer, heard_sources
 from sfumato.transfer.target import (
@@ -91,15 +92,13 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         Who pays for the target.
     epsilon, delta : float, default=1.0, 1e-6
         The source's budget. ``epsilon=inf`` adds no noise and gives no privacy.
-    unit : {"record", "entry"}, default="record"
-        What is protected in the source: a whole row with its label, or one number of one row.
+    unit : {"record"}, default="record"
+        What is protected in the source: a whole row with its label.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours; "add_or_remove_one" for unit "record" only.
+        The neighbours.
     bounds : Bounds
         Public bounds of the source's rows and the label set; required by `fit`. `fit_target`
         reads them from the file.
-    entry_bound : float, optional
-        The largest protected change d of one entry; by default any change inside the box.
     ledger : DatasetBudget, optional
         Who pays for the source; see `sfumato.Ledger`.
     n_jobs : int, optional
@@ -139,14 +138,13 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     Privacy
     -------
-    Unit and relation : a record of the source with its label, replace_one or add_or_remove_one; or
-        one of its entries, changed by at most d. Target rows and labels are not protected, and
+    Unit and relation : a record of the source with its label, replace_one or add_or_remove_one.
+        Target rows and labels are not protected, and
         `fit` warns about it, unless `protect_target` gives them a budget of their own.
-    Released : record: three noisy sums. Entry: every entry with noise. All else follows from these.
-    Sensitivity : record: 2, √2 and 1.25·√2 (replace) in the unit ball; entry: d.
-    Guarantee : (epsilon, delta) for the unit; at entry level the figure for a whole record is
-        stated next to it. Protected target: (target_epsilon, target_delta) for one of its records;
-        a person in both sets has the composition of both.
+    Released : three noisy sums. All else follows from these.
+    Sensitivity : 2, √2 and 1.25·√2 (replace) in the unit ball.
+    Guarantee : (epsilon, delta) for the record. Protected target: (target_epsilon, target_delta)
+        for one of its records; a person in both sets has the composition of both.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
         float-safe. Proof: docs/guarantees/transfer.md.
 
@@ -178,7 +176,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     True
     """
 
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.ENTRY)
     scales_columns: ClassVar[bool] = False  # its rows are seen in the unit cube: `IntoUnitCube`
     stored_form: ClassVar[Form] = STORED_TRANSFER
 
@@ -206,7 +203,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         unit: str = "record",
         relation: str = "replace_one",
         bounds: Bounds | TableBounds | None = None,
-        entry_bound: float | None = None,
         ledger: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -229,7 +225,6 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self.unit = unit
         self.relation = relation
         self.bounds = bounds
-        self.entry_bound = entry_bound
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -337,6 +332,10 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         drawn = [each.draw(receipt) for each, receipt in zip(sources, receipts, strict=True)]
         self._keep_sources([each for each, _ in drawn], [promise for _, promise in drawn])
         return None if few is None else self._fit_target(*few)
+
+    def _plan_source(self, source: Any, y_source: Any) -> PlannedSource:
+        """Check one source and divide its budget; nothing is charged."""
+        return planned_sums(self, *check_source(self, source, y_source))
 
     def _keep_sources(
         self, sources: Sequence[SourceGaussians], guarantees: Sequence[Guarantee]

@@ -1,4 +1,4 @@
-"""The source as one Gaussian per class: from noisy sums, or from noisy rows. No raw row is read."""
+"""The source as one Gaussian per class, from noisy sums. No raw row is read."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.models.gaussians import (
-    CentredGaussians,
-    ClassGaussians,
-    gaussians_from_moments,
-    top_eigenvectors,
-)
+from sfumato.models.gaussians import CentredGaussians, ClassGaussians
 from sfumato.sums.maps import exact_projection, row_sums
 
 __all__ = [
     "SourceGaussians",
     "codes_alone",
     "coordinates_of",
-    "from_noisy_rows",
     "from_released",
     "log_joint",
 ]
@@ -40,53 +34,6 @@ def from_released(released: CentredGaussians) -> SourceGaussians:
         "means": released.gaussians.means,
         "covariances": released.gaussians.covariances,
     }
-
-
-def from_noisy_rows(
-    rows: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: Array
-) -> SourceGaussians:
-    """Give Gaussians of rows whose entries carry independent noise of a known variance a column.
-
-    Directions are the principal ones that stand out of the noise, and those of the class means.
-    The noise adds its own covariance to that of the rows, which is taken off again, and leaves
-    sampling noise of about its variance times ``√(2 n)`` on a sum over n rows, to
-    which the rows add their own. What that drowns is shrunk by `gaussians_from_moments`.
-    """
-    centre = rows.mean(axis=0)
-    away = rows - centre
-    basis = _directions(away, codes, n_classes, n_components, noise_variance)
-    coordinates = away @ basis
-    n_rows, order = coordinates.shape
-    spread = float(np.einsum("ij,ij->", coordinates, coordinates)) / n_rows
-    scaled = (basis.T * noise_variance) @ basis
-    radius = math.sqrt(max(spread - float(np.trace(scaled)), 1e-9 * spread, 1e-300))
-    coordinates /= radius
-    scaled /= radius**2
-    moments = np.zeros((n_classes, order + 1, order + 1))
-    for code in range(n_classes):
-        mine = coordinates[codes == code]
-        members = np.column_stack([mine, np.ones(len(mine))])
-        moments[code] = members.T @ members
-        moments[code, :-1, :-1] -= scaled * len(mine)
-    # Sampling has noise of its own: rows of a spread of about 1 / order along each direction.
-    noise = (float(np.trace(scaled)) + 1) / order * math.sqrt(2 * n_rows / n_classes)
-    gaussians = gaussians_from_moments(moments, noise)
-    return from_released(CentredGaussians(centre, basis, radius, gaussians, np.arange(n_classes)))
-
-
-def _directions(
-    away: Array, codes: NDArray[np.intp], n_classes: int, n_components: int, noise_variance: Array
-) -> Array:
-    """Principal directions above the edge of the noise's spectrum, and the class means."""
-    n_rows, n_features = away.shape
-    without_noise = away.T @ away / n_rows - np.diag(noise_variance)
-    values, principal = top_eigenvectors(without_noise, n_components)
-    edge = float(noise_variance.max()) * ((1 + math.sqrt(n_features / n_rows)) ** 2 - 1)
-    counts = np.maximum(np.bincount(codes, minlength=n_classes), 1)
-    means = np.array([away[codes == code].sum(axis=0) for code in range(n_classes)])
-    both = np.column_stack([principal[:, values > edge], (means / counts[:, None]).T])
-    left, sizes, _ = np.linalg.svd(both, full_matrices=False)
-    return np.asarray(left[:, sizes > 1e-9 * max(float(sizes[0]), 1e-300)])
 
 
 def coordinates_of(source: SourceGaussians, rows: Array) -> Array:

@@ -16,7 +16,7 @@ from sfumato.accounting.composition import compose
 from sfumato.accounting.dataset_budget import DatasetBudget
 from sfumato.accounting.parallel import parallel
 from sfumato.accounting.receipt import Receipt
-from sfumato.guarantee import Guarantee, Unit
+from sfumato.guarantee import Guarantee
 from sfumato.mechanisms.base import Mechanism, require_epsilon
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
@@ -32,8 +32,7 @@ __all__ = ["TargetRelease", "for_any_source", "for_either_record", "paid"]
 class TargetRelease:
     """One Gaussian per class of the target, on its own budget.
 
-    payer (PrivateTransferClassifier): A copy with the unit, the budget and the ledger of the
-        target.
+    payer (PrivateTransferClassifier): A copy with the budget and the ledger of the target.
     releases: What will be released.
     receipt: Proof that it was paid for.
     """
@@ -46,7 +45,7 @@ class TargetRelease:
     def plan(cls, estimator: Any, rows: NDArray[np.float64]) -> Self:
         """Divide the target's budget, and ask its ledger, before anything is charged."""
         payer = copy.copy(estimator)
-        payer.unit, payer.ledger = Unit.RECORD, estimator.target_ledger
+        payer.ledger = estimator.target_ledger
         payer.epsilon = estimator.epsilon if (own := estimator.target_epsilon) is None else own
         payer.delta = estimator.delta if (own := estimator.target_delta) is None else own
         require_epsilon(payer.epsilon)
@@ -136,14 +135,7 @@ def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:
     """State one promise for a record of the source and for one of the target.
 
     A record is in one of the two sets, so the larger epsilon and delta hold for any one record.
-    Promises of another unit or relation have no larger one: the source's is stated then, on
-    condition that it is the source that changes.
     """
-    if (source.unit, source.relation) != (target.unit, target.relation):
-        return source.only_if(
-            f"the changed record is one of the source; a record of the target ({target.unit}, "
-            f"{target.relation}) is promised {_figures(target)}"
-        )
     return parallel(
         source,
         target,

@@ -1,4 +1,4 @@
-"""What the source releases: a few noisy sums, or noise on every entry; and its public scale."""
+"""What the source releases: a few noisy sums; and its public scale."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.accounting.receipt import Receipt
-from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
-from sfumato.guarantee import Guarantee, Unit
+from sfumato.guarantee import Guarantee
 from sfumato.mechanisms.base import Mechanism
-from sfumato.memory import require_memory
 from sfumato.moments.record_engine import GaussiansPlan, release_gaussians
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
-from sfumato.transfer.gaussians import SourceGaussians, from_noisy_rows, from_released
+from sfumato.transfer.gaussians import SourceGaussians, from_released
 
-__all__ = ["PLANS", "PlannedSource", "planned_entries", "planned_sums", "source_reach"]
+__all__ = ["PlannedSource", "planned_sums", "source_reach"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
-DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class PlannedSource:
 
 
 def planned_sums(payer: Any, scale: IntoUnitCube, rows: Array, codes: Codes) -> PlannedSource:
-    """Record level: a few noisy sums, and one Gaussian per class from them."""
+    """A few noisy sums, and one Gaussian per class from them."""
     into_ball = IntoUnitBall(scale.inner_bounds, rows.shape[1])
     scaled = ArrayRecords(rows, codes, relation=payer.relation).mapped(scale)
     records = scaled.mapped(into_ball)
@@ -62,28 +59,6 @@ def planned_sums(payer: Any, scale: IntoUnitCube, rows: Array, codes: Codes) -> 
         return from_released(released), payer._guarantee(receipt)  # [T4] post-processing
 
     return PlannedSource(payer, tuple(plan.mechanisms()), draw)
-
-
-def planned_entries(payer: Any, scale: IntoUnitCube, rows: Array, codes: Codes) -> PlannedSource:
-    """Entry level: every entry with noise (77), and Gaussians from the noisy rows."""
-    mechanism = entry_mechanism(scale, payer.entry_bound, payer.epsilon)
-    entries = scale.scaled_entries(rows)  # [T5] entries bounded, each by itself
-    mechanism.for_size(entries.size)
-    require_memory(DIRECTION_COPIES * float(rows.shape[1]) ** 2, "The subspace of the source")
-
-    def draw(receipt: Receipt) -> tuple[SourceGaussians, Guarantee]:
-        units = scale.entry_units(payer.entry_bound)
-        noisy = mechanism.release(entries * units, ledger=receipt) / units  # [T7] the only release
-        kept = check_n_components(payer.n_components, rows.shape[1])
-        source = from_noisy_rows(  # [T8] post-processing from here on
-            noisy, codes, len(payer.classes_), kept, mechanism.variance() / units**2
-        )
-        return source, entry_guarantee(mechanism, scale, payer.entry_bound, payer._public_facts())
-
-    return PlannedSource(payer, (mechanism,), draw)
-
-
-PLANS = {Unit.RECORD: planned_sums, Unit.ENTRY: planned_entries}
 
 
 def source_reach(source: SourceGaussians, bounds: Bounds, n_features: int) -> float:

@@ -280,7 +280,7 @@ def _hulls(
     settings: list[str] | None,
 ) -> HullTask:
     known.require_target(target)
-    bounds = TableEncoder(known).row_bounds(unit=promise.unit)
+    bounds = TableEncoder(known).row_bounds()
     chosen = options.settings_from(settings)
     return HullTask(name, make_model(offered_models()["hull"], promise, bounds, chosen), serve)
 

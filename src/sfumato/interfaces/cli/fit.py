@@ -79,13 +79,12 @@ def fit(
 ) -> None:
     """Train a private model on a table and write it to one file.
 
-    The bounds must have been confirmed. The ledger, if there is one, is charged before any noise
-    is drawn. Without --model, a public rule chooses: additive for labels (linear if there are
-    many columns for the rows), a regressor for a target with a range, hull for unit entry. A
-    table may be a glob or a folder of files larger than memory, or be read by a cluster
-    ('--engine'). A folder of images with one subfolder per label, or a file of arrays (.npz with
-    X and y), gives a linear model of public image features; it needs no bounds, but a folder
-    needs '--image-size'.
+    The bounds must have been confirmed. The ledger, if there is one, is charged before any
+    noise is drawn. Without --model, a public rule chooses: additive for labels (linear if there
+    are many columns for the rows), a regressor for a target with a range. A table may be a glob
+    or a folder of files larger than memory, or be read by a cluster ('--engine'). A folder of
+    images with one subfolder per label, or a file of arrays (.npz with X and y), gives a linear
+    model of public image features; it needs no bounds, but a folder needs '--image-size'.
 
     Example: sfumato fit patients.csv --target diagnosis --epsilon 1 --bounds bounds.toml -o
     model.sfumato

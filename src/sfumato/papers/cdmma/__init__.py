@@ -1,5 +1,6 @@
-"""Membership mappings: the printed transfer, the tables, their verdicts."""
+"""Membership mappings: the transfer as printed and mended, the tables, their verdicts."""
 
+from sfumato.papers.cdmma.entries import EntryTransfer
 from sfumato.papers.cdmma.printed import PrintedTransfer
 
-__all__ = ["PrintedTransfer"]
+__all__ = ["EntryTransfer", "PrintedTransfer"]

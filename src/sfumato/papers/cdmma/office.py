@@ -20,11 +20,11 @@ from sklearn.svm import LinearSVC
 from sfumato.datasets.catalogue import FOLDER_VARIABLE
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.cdmma.digits import BROKEN, known_labels, public_target
+from sfumato.papers.cdmma.entries import EntryTransfer
 from sfumato.papers.cdmma.printed import PrintedTransfer
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.tables.bounds import Bounds
-from sfumato.transfer.classifier import PrivateTransferClassifier
 
 __all__ = ["ENTRIES", "FILE", "PRINTED", "domain"]
 
@@ -103,7 +103,7 @@ def one_split(source: Labelled, target: Labelled, per_class: int, seed: int) -> 
     svm = LinearSVC(random_state=0).fit(T[~asked], t[~asked])
     found = {"SVM-t": float(np.mean(svm.predict(T[asked]) == t[asked]))}
     printed = PrintedTransfer(random_state=seed, **SETTINGS)
-    strict = PrivateTransferClassifier(unit="entry", n_components=20, random_state=seed, **SETTINGS)
+    strict = EntryTransfer(n_components=20, random_state=seed, **SETTINGS)
     with public_target():
         answers = {
             "paper": printed.fit(S[given], s[given]).fit_target(T, known),

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,16 +19,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.engines import entry_guarantee, entry_mechanism
-from sfumato.fabrication.public_rules import require_entries
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.guarantee import Guarantee
 from sfumato.mappings.classifier import MembershipClassifier
 from sfumato.mappings.many import seed_from
 from sfumato.mappings.mapping import MembershipMapping
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.private import PrivateEstimator, checked_rows
+from sfumato.papers.entry_level import EntryEstimator
+from sfumato.private import checked_rows
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 from sfumato.transfer.target import (
     NOT_PROTECTED,
@@ -101,7 +99,7 @@ def first_errors(rounds: Rounds, rows: Array, codes: Codes, labelled: NDArray[np
     return np.asarray(model.errors(rows))
 
 
-class PrintedTransfer(ClassifierMixin, PrivateEstimator):
+class PrintedTransfer(ClassifierMixin, EntryEstimator):
     """Classify a target with few labels by autoencoders, beside those of a noisy source (87).
 
     Parameters
@@ -145,11 +143,7 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
     sfumato.PrivateTransferClassifier : Transfer with a promise for whole records.
     """
 
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.ENTRY,)
-    scales_columns: ClassVar[bool] = False  # as printed
-    offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
-    unit = "entry"
-    relation = "replace_one"
+    source_guarantee_: Guarantee
 
     def __init__(
         self,
@@ -200,30 +194,19 @@ class PrintedTransfer(ClassifierMixin, PrivateEstimator):
             The fitted estimator, which answers rows of the source's space.
         """
         self.__dict__.pop("target_classifier_", None)
-        bounds = self._check_promise()
-        require_entries(type(self).__name__, bounds, self.relation)
-        rows = self._check_rows(source)
-        public = replace(bounds, labels=bounds.labels or PUBLIC_LABELS)
-        codes, self.classes_ = public.clip_labels(checked_column(self, y_source, len(rows)))
-        if len(self.classes_) < 2:
+        scale, entries, codes, labels = self._read_entries(source, y_source)
+        if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
-        self._warn_if_weak(len(rows))
-        scale = IntoUnitCube(bounds, rows.shape[1])
-        mechanism = entry_mechanism(scale, self.entry_bound, self.epsilon, self.delta)
-        entries = scale.scaled_entries(rows)
-        receipt = self._prepay(mechanism.for_size(entries.size))  # charge one entry, then draw
-        units = scale.entry_units(self.entry_bound)
-        noisy = mechanism.release(entries * units, ledger=receipt) / units  # the only release
-        self.n_source_features_ = rows.shape[1]
+        mechanism = self._noise(scale, entries, atom=self.delta)
+        receipt = self._prepay(mechanism)  # charge one entry, then draw
+        noisy, self.source_guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
+        self.classes_, self.n_source_features_ = labels, entries.shape[1]
         self.source_classifier_ = MembershipClassifier(
             min(COMPONENTS, noisy.shape[1]),
             random_state=seed_from(self.random_state),
             **autoencoder_parameters(self, n_layers=LAYERS, center=False),
         ).fit(noisy, codes)
         self.source_directions_ = _subspace(noisy, -(-noisy.shape[1] // 2)).T
-        self.source_guarantee_: Guarantee = entry_guarantee(
-            mechanism, scale, self.entry_bound, self._public_facts()
-        )
         self.guarantee_ = self.source_guarantee_
         return self
 

@@ -1,5 +1,11 @@
-"""Kernel affine hulls: the printed private algorithm (refuted), the tables, their verdicts."""
+"""Kernel affine hulls: private algorithms as printed (refuted) and mended, tables, verdicts."""
 
+from sfumato.papers.kahm.entries import EntryFabricator, EntryHullClassifier
 from sfumato.papers.kahm.printed import PrintedAffineHullClassifier, PrintedFabricator
 
-__all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]
+__all__ = [
+    "EntryFabricator",
+    "EntryHullClassifier",
+    "PrintedAffineHullClassifier",
+    "PrintedFabricator",
+]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from sfumato.auditing import density_difference
-from sfumato.fabrication import PrivateAffineHullClassifier
 from sfumato.hulls import AffineHullClassifier
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.kahm.entries import EntryHullClassifier
 from sfumato.papers.kahm.printed import PrintedAffineHullClassifier
 from sfumato.parallel import map_in_parallel
 from sfumato.tables.bounds import Bounds
@@ -104,14 +104,14 @@ def classifier(
     if epsilon is None:
         parameters.pop("device", None)
         return AffineHullClassifier(**parameters)
+    parameters["hull_components"] = parameters.pop("n_components", 20)
     parameters |= {"delta": DELTA, "bounds": PIXELS}
     if mode == "paper":
         fabricate = definition == 15
         return PrintedAffineHullClassifier(epsilon=epsilon, fabricate=fabricate, **parameters)
     if definition == 12:
         parameters["n_smoothing"] = 0
-    parameters["hull_components"] = parameters.pop("n_components", 20)
-    return PrivateAffineHullClassifier(unit="entry", epsilon=epsilon, **parameters)
+    return EntryHullClassifier(epsilon=epsilon, **parameters)
 
 
 def least_distances(model: Any, rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:

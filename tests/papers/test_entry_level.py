@@ -1,0 +1,358 @@
+"""The papers' systems at entry level, mended: scaling, oracles, promises, and what must be seen."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from sfumato import AffineHullClassifier, Bounds, EntryHullClassifier, Ledger
+from sfumato.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    RefutedGuaranteeWarning,
+    UnsupportedModeError,
+)
+from sfumato.fabrication.smoothing import Stop, fabricate_rows
+from sfumato.guarantee import Status
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import seeded
+from sfumato.papers.cdmma import EntryTransfer
+from sfumato.papers.entry_level import EntryScale
+from sfumato.papers.kahm import (
+    EntryFabricator,
+    PrintedAffineHullClassifier,
+    PrintedFabricator,
+)
+from sfumato.papers.kahm.entries import plan_branches
+from sfumato.tables import TableBounds
+from sfumato.testing import PrivateCase, check_private_estimator, contracts, taint_test
+from sfumato.testing.inspection import holds_a_row, leaves
+from tests.hulls.literal import LiteralDeepHull
+
+BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))
+CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
+Data = tuple[np.ndarray, np.ndarray]
+refuted = pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+
+
+@pytest.fixture(scope="module")
+def three() -> Data:
+    X, y = load_digits(return_X_y=True)
+    return X[y < 3][:300] / 16, y[y < 3][:300]
+
+
+def hulls(kind: Any = EntryHullClassifier, **parameters: Any) -> Any:
+    usual = {"n_layers": 2, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
+    return kind(5, **(usual | parameters))
+
+
+def rows(kind: Any = EntryFabricator, **parameters: Any) -> Any:
+    usual = {"epsilon": 8.0, "delta": 1e-5, "bounds": CUBE, "random_state": 0}
+    return kind(5, **(usual | parameters))
+
+
+def transfer(**parameters: Any) -> EntryTransfer:
+    usual = {"n_components": 5, "schedule": (2,), "bounds": CUBE, "random_state": 0}
+    return EntryTransfer(**(usual | parameters))
+
+
+# Scaling -----------------------------------------------------------------------------------------
+
+
+def test_a_bad_entry_moves_no_other() -> None:
+    X = np.array([[0.5, 30.0, 10.1]])
+    scale = EntryScale(BOX, 3, None)
+    good = scale(X)
+    for bad, becomes in ((np.nan, 0.5), (np.inf, 1.0), (-np.inf, 0.0), (1e308, 1.0)):
+        X[0, 1] = bad
+        found = scale(X)
+        assert found[0, 1] == becomes
+        np.testing.assert_array_equal(found[0, [0, 2]], good[0, [0, 2]])
+
+
+def test_a_huge_entry_of_a_narrow_range_does_not_overflow() -> None:
+    scale = EntryScale(Bounds(lower=0.0, upper=1e-3), 2, None)
+    found = scale(np.array([[1e308, -1e308], [np.inf, 5e-4]]))
+    np.testing.assert_array_equal(found, [[1.0, 0.0], [1.0, 0.5]])
+
+
+@given(
+    st.floats(-5, 5),
+    st.floats(-3, 3),
+    st.floats(1e-12, 3),
+    st.floats(-2, 0),
+    st.floats(0.1, 3),
+    st.floats(1, 1e6),
+)
+def test_entries_with_noise_move_by_no_more_than_the_bound(
+    x: float, step: float, d: float, lower: float, width: float, wider: float
+) -> None:
+    """In a narrow and in a wide column; a hair wide for the rounding that the mechanism pays."""
+    upper = [lower + width, lower + width * wider]
+    scale = EntryScale(Bounds(lower=[lower] * 2, upper=upper), 2, d)
+    other = x + max(-d, min(d, step))
+    change = abs(float(Fraction(x) - Fraction(other)))
+    here, there = (scale(np.full((1, 2), v)) * scale.units for v in (x, other))
+    allowed = change + scale.rounding
+    stretched = scale.units > np.subtract(upper, lower)  # narrower than d: any move is one of d
+    assert np.all(np.abs(here - there) <= np.where(stretched, d, allowed) * (1 + 1e-15))
+
+
+def test_each_column_gets_the_noise_of_its_own_width() -> None:
+    """Columns of width 1 and 100, changes of 1 protected: noise 1 and 1, not 1 and 100."""
+    bounds = Bounds(lower=[0.0, 0.0], upper=[1.0, 100.0])
+    with seeded(0), taped() as tape:
+        rows(entry_bound=1.0, epsilon=1.0, bounds=bounds).fit(np.tile([0.5, 50.0], (2000, 1)))
+    (released,) = tape.releases
+    np.testing.assert_array_equal(released.statistic[0], [0.5, 50.0])  # in units of the data
+    noise = np.abs(released.output - released.statistic).mean(axis=0)
+    np.testing.assert_allclose(noise, 1.0, rtol=0.15)  # six deviations of a mean of 2000
+
+
+def test_entry_bound_by_default_covers_every_change() -> None:
+    scale = EntryScale(BOX, 3, None)
+    assert scale.bound == 100.0
+    np.testing.assert_array_equal(scale.units, [100.0] * 3)
+    np.testing.assert_array_equal(EntryScale(BOX, 3, 0.25).units, [2.0, 100.0, 0.5])
+
+
+def test_branches_grow_with_the_noise() -> None:
+    sizes = [plan_branches(2 / epsilon**2, 784)[0] for epsilon in (16, 4, 2, 1.5, 1)]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (1000, 6000)
+    assert plan_branches(0.01, 784)[1] == "kmeans"
+    assert plan_branches(np.inf, 784, largest=3000)[:2] == (3000, "random")
+    assert [plan_branches(2 / e**2, 784)[2] for e in (1.0, 4.0, 8.0, 16.0)] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("n_features", [1, 5, 784])
+def test_rows_that_are_mostly_noise_are_never_clustered(n_features: int) -> None:
+    for noise_variance in (0.16, 0.5, 2.0, 1e6):
+        size, partition, _ = plan_branches(noise_variance, n_features)
+        assert partition == "random"
+        assert size >= 1000
+    assert plan_branches(0.125, n_features)[1] == "kmeans"
+
+
+# Oracles -----------------------------------------------------------------------------------------
+
+
+def test_definition_12_without_noise_is_the_hull_classifier(three: Data) -> None:
+    X, y = three
+    private = hulls(epsilon=np.inf, n_smoothing=0).fit(X, y)
+    plain = AffineHullClassifier(5, n_layers=2, random_state=0).fit(X, y)
+    np.testing.assert_allclose(private.distances(X), plain.distances(X), rtol=1e-10)
+    np.testing.assert_array_equal(private.predict(X), plain.predict(X))
+
+
+def test_definition_15_is_the_hull_of_the_smoothed_noisy_rows(three: Data) -> None:
+    X, y = three
+    with seeded(3), taped() as tape:
+        model = hulls(epsilon=8.0, n_smoothing=1).fit(X, y)
+    (release,) = tape.releases
+    noisy = np.asarray(release.output)
+    expected = []
+    for label in range(3):
+        members = noisy[y == label]
+        image = LiteralDeepHull(members, 5, 1).layers[0].image(members)
+        expected.append(LiteralDeepHull(image, 5, 2).distance(X[:40]))
+    np.testing.assert_allclose(model.distances(X[:40]), np.stack(expected, axis=1), rtol=1e-3)
+
+
+def test_fabricated_rows_are_the_smoothed_noisy_rows(three: Data) -> None:
+    X, y = three
+    with seeded(5), taped() as tape:
+        made, labels = rows(epsilon=4.0, branch_size=500, n_smoothing=2).fit(X, y).fabricate()
+    noisy = np.asarray(tape.releases[0].output)
+    np.testing.assert_array_equal(labels, y)
+    for label in range(3):
+        expected = fabricate_rows(noisy[y == label], n_components=5, stop=Stop(2)).rows
+        np.testing.assert_allclose(made[y == label], expected.clip(0, 1), atol=1e-4)
+    assert np.linalg.norm(made - X) < 0.75 * np.linalg.norm(noisy.clip(0, 1) - X)
+
+
+@pytest.mark.usefixtures("noise")
+def test_accuracy_at_a_generous_budget(three: Data) -> None:
+    X, y = three
+    for parameters in ({}, {"n_smoothing": 0}, {"bounds": Bounds(lower=0.0, upper=1.0)}):
+        assert hulls(epsilon=60.0, **parameters).fit(X, y).score(X, y) > 0.9
+    source = transfer(epsilon=60.0).fit(X, y)
+    assert source.score(X, y) > 0.9
+    known = np.where(np.arange(len(y)) < 30, y, -1)
+    for _ in range(2):  # any number of targets
+        with pytest.warns(UserWarning, match="target is not protected"):
+            source.fit_target(X, known)
+    assert source.score(X, y) > 0.9
+    assert "target are not protected" in str(source.guarantee_)
+
+
+# Promises ----------------------------------------------------------------------------------------
+
+SYSTEMS = {
+    "hulls": lambda **more: hulls(epsilon=4.0, **more),
+    "hulls in branches": lambda **more: hulls(epsilon=4.0, branch_size=40, n_smoothing=0, **more),
+    "rows": rows,
+    "transfer": transfer,
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_nothing_reads_the_rows_after_the_release(
+    name: str, three: Data, rng: np.random.Generator
+) -> None:
+    X, y = three
+    taint_test(SYSTEMS[name](), X, rng.random(X.shape), y)
+    model = SYSTEMS[name]().fit(X, y)
+    assert not any(holds_a_row(value, X) for _, value in leaves(model))
+
+
+@pytest.mark.parametrize("name", ["rows", "transfer"])
+@pytest.mark.parametrize("entry_bound", [None, 0.25])
+def test_the_contract_of_private_estimators(
+    name: str, entry_bound: float | None, three: Data
+) -> None:
+    check_private_estimator(SYSTEMS[name](entry_bound=entry_bound), *three)
+
+
+def test_guarantee_of_one_entry_tells_the_whole_record(three: Data) -> None:
+    for make in SYSTEMS.values():
+        stated = make(entry_bound=0.25).set_params(epsilon=0.5).fit(*three).guarantee_
+        assert stated.status is Status.PROVED
+        assert (stated.epsilon, stated.delta, stated.entry_bound) == (0.5, 0.0, 0.25)
+        assert stated.record_reading.pure_epsilon == 32.0
+        assert "labels of the rows" in stated.public
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "match"),
+    [
+        ({"bounds": Bounds(norm=1.0)}, UnsupportedModeError, "box"),
+        ({"bounds": TableBounds.from_dict({"a": (0, 1)})}, UnsupportedModeError, "box"),
+        ({"entry_bound": -1.0}, InvalidInputError, "'entry_bound'"),
+        ({"epsilon": 0.0}, InvalidInputError, "'epsilon'"),
+    ],
+)
+def test_refusals(
+    three: Data, parameters: dict[str, Any], error: type[Exception], match: str
+) -> None:
+    X = three[0][:, :1]
+    for make in (hulls, rows, transfer):
+        with pytest.raises(error, match=match):
+            make(**parameters).fit(X, three[1])
+
+
+def test_a_label_without_rows_has_no_hull(three: Data) -> None:
+    X, y = three
+    assert hulls(epsilon=50.0).fit(X[y != 1], y[y != 1]).classes_.tolist() == [0, 2]
+    with pytest.raises(InvalidInputError, match="requires y"):
+        hulls().fit(X)
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+def test_odd_rows_are_no_error(rng: np.random.Generator) -> None:
+    X = rng.random((9, 4))
+    X[:, 2] = 0.5  # constant
+    X[0, 0], X[1, 1], X[2, 3] = np.nan, np.inf, 1e300
+    y = np.array([0, 0, 1, 1, 1, 0, 0, 0, 2])  # a class of one row
+    assert set(hulls().fit(X, y).predict(X)) <= {0, 1, 2}
+    assert np.isfinite(rows().fit(X, y).fabricate()[0]).all()
+    assert rows().fit([[0.3, 0.4]]).fabricate().shape == (1, 2)
+
+
+# As printed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        rows(PrintedFabricator),
+        hulls(PrintedAffineHullClassifier, epsilon=4.0),
+        hulls(PrintedAffineHullClassifier, epsilon=4.0, branch_size=40, fabricate=False),
+    ],
+    ids=["rows", "hulls by the threshold", "hulls by the partition"],
+)
+@refuted
+def test_the_printed_algorithms_read_the_rows(
+    three: Data, rng: np.random.Generator, model: Any
+) -> None:
+    """The negative control: partition and threshold come from raw rows."""
+    X, y = three
+    with pytest.raises(AssertionError, match="depends on the rows"):
+        taint_test(model, X, 0.5 + 0.001 * rng.random(X.shape), y)
+
+
+def test_the_printed_algorithm_is_refuted_and_says_so(three: Data) -> None:
+    model = hulls(PrintedAffineHullClassifier, epsilon=4.0)
+    with pytest.warns(RefutedGuaranteeWarning, match="protects nobody"):
+        model.fit(*three)
+    for stated in (model.guarantee_, model.merge(model).guarantee_):
+        assert stated.status is Status.REFUTED
+        assert stated.epsilon is None
+        assert not stated.is_private
+    assert model.guarantee_.claimed_epsilon == 4.0
+    assert "NO PRIVACY" in str(model.guarantee_)
+    assert "NO PRIVACY" in repr(model)
+    assert "NO PRIVACY" not in repr(hulls())
+
+
+@refuted
+def test_no_budget_pays_for_the_printed_algorithm(three: Data) -> None:
+    budget = Ledger().create("digits", epsilon=100.0, delta=1e-3, unit="entry")
+    with pytest.raises(BudgetExceededError):
+        hulls(PrintedAffineHullClassifier, epsilon=1.0, ledger=budget).fit(*three)
+    hulls(epsilon=1.0, ledger=budget).fit(*three)
+    assert len(budget.events()) == 1
+
+
+# Faults that the contracts must see --------------------------------------------------------------
+
+HONEST = EntryScale.__call__
+
+
+def mixes_entries(scale: EntryScale, X: np.ndarray) -> np.ndarray:
+    """Scale each row by its length: an entry moves its neighbours."""
+    return HONEST(scale, X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1))
+
+
+def stretches_entries(scale: EntryScale, X: np.ndarray) -> np.ndarray:
+    return 1.5 * HONEST(scale, X)
+
+
+def squeezes_entries(scale: EntryScale, X: np.ndarray) -> np.ndarray:
+    return 0.5 * HONEST(scale, X)
+
+
+@pytest.mark.parametrize("entry_bound", [None, 0.5])
+@pytest.mark.parametrize("fault", [mixes_entries, stretches_entries, squeezes_entries])
+def test_an_entry_that_moves_too_much_is_caught(
+    fault: Any, entry_bound: float | None, three: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = three[0][:40, 10:16], three[1][:40]
+    case = PrivateCase(rows(entry_bound=entry_bound, epsilon=1.0), X, y)
+    contracts.check_sensitivity(case)
+    monkeypatch.setattr(EntryScale, "__call__", fault)
+    with pytest.raises(AssertionError, match="sensitivity"):
+        contracts.check_sensitivity(case)
+
+
+def test_taint_spares_public_labels_and_nothing_else(
+    three: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = PrivateCase(rows(), *three)
+    contracts.check_taint(case)
+    read = EntryFabricator._read_entries
+
+    def remembering(self: Any, X: Any, y: Any) -> Any:
+        found = read(self, X, y)
+        self.spread_ = float(found[1].mean())
+        return found
+
+    monkeypatch.setattr(EntryFabricator, "_read_entries", remembering)
+    with pytest.raises(AssertionError, match="depends on the rows"):
+        contracts.check_taint(case)
