@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.recording import mnist, timed, write
-from sfumato import Bounds, PrivateAffineHullClassifier
+from sfumato import Bounds, EntryHullClassifier, PrivateAffineHullClassifier
 from sfumato.federated import HullTask, make_parties, simulate
 from sfumato.federated.coordination import FederatedResult
 from sfumato.papers.data import unit_rows
@@ -42,7 +42,7 @@ def main() -> None:
 def hulls(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Accuracy of the merged hulls beside that of one party with all rows."""
     data = mnist()
-    estimator = hull_classifier(options, unit="entry", epsilon=16.0, bounds=PIXELS)
+    estimator = hull_classifier(options, EntryHullClassifier, epsilon=16.0, bounds=PIXELS)
     settings: list[tuple[str, int | None]] = [
         ("random", 1),
         ("one-class-each", None),
@@ -59,15 +59,15 @@ def record(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Ten parties of 6,000 rows each, every one with its own private moments."""
     X, y, X_test, y_test = mnist()
     data = unit_rows(X), y, unit_rows(X_test), y_test
-    estimator = hull_classifier(options, epsilon=3.0, bounds=UNIT)
+    estimator = hull_classifier(options, PrivateAffineHullClassifier, epsilon=3.0, bounds=UNIT)
     return [
         {"scenario": "random", **merged(data, estimator, "random", number, options)}
         for number in (1, 10)
     ]
 
 
-def hull_classifier(options: argparse.Namespace, **promise: Any) -> PrivateAffineHullClassifier:
-    return PrivateAffineHullClassifier(
+def hull_classifier(options: argparse.Namespace, kind: Any, **promise: Any) -> Any:
+    return kind(
         hull_components=20,
         n_layers=options.n_layers,
         delta=DELTA,

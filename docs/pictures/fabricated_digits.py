@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from sfumato import Bounds, Fabricator
+from sfumato.papers.kahm import EntryFabricator
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
@@ -40,8 +41,8 @@ def record_level(X: np.ndarray, y: np.ndarray, epsilon: float) -> Line:
 
 
 def entry_level(X: np.ndarray, y: np.ndarray, epsilon: float) -> Line:
-    maker = Fabricator(epsilon=epsilon, unit="entry", delta=DELTA, bounds=BOUNDS, random_state=0)
-    images, labels = maker.fit_fabricate(X, y)
+    maker = EntryFabricator(epsilon=epsilon, delta=DELTA, bounds=BOUNDS, random_state=0)
+    images, labels = maker.fit(X, y).fabricate()
     reading = maker.guarantee_.record_reading
     if reading is None:
         raise SystemExit("An entry-level guarantee states what it means for a record.")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sfumato import Bounds, Ledger
+from sfumato import Bounds, Ledger, PrivateAffineHullClassifier
 from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
@@ -121,7 +121,10 @@ def test_a_name_serves_one_kind_of_task(tmp_path, digits) -> None:
     event = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5).event()
     sums = {"events": [event.to_dict()], "bounds": packed(BOUNDS, {}), "unit": "record"}
     begin = Request("t", "sums.begin", {**sums, "relation": "replace_one"})
-    fit = HullTask("t", hulls(unit="record")).request()
+    of_records = PrivateAffineHullClassifier(
+        n_layers=1, epsilon=16.0, delta=1e-5, bounds=BOUNDS, random_state=0
+    )
+    fit = HullTask("t", of_records).request()
     for number, (first, second) in enumerate([(begin, fit), (fit, begin)]):
         budget = Ledger(tmp_path / f"{number}.db").create("rows", epsilon=40.0, delta=1e-4)
         party = Party.of_rows("a", X[:100], y[:100], tmp_path / str(number), ledger=budget)
@@ -152,7 +155,6 @@ def untouchable() -> None:
         ({"bounds": Bounds(lower=0.0, upper=16.0, labels="public")}, Terms(), "listed"),
         ({"bounds": UNLABELLED}, Terms(), "listed"),
         ({"bounds": UNLABELLED}, Terms(UNLABELLED), "listed"),
-        ({"bounds": UNLABELLED, "unit": "record"}, Terms(), "listed"),
         ({"bounds": None}, Terms(), "listed"),
     ],
 )

@@ -97,7 +97,7 @@ def paid(sources: Sequence[PlannedSource], target: TargetRelease | None) -> list
         _ask_together(sources)
     if target is not None:
         target.pay()
-    return [each.payer._prepay(*each.mechanisms) for each in sources]  # [T2] [T6] charge, then draw
+    return [each.payer._prepay(*each.mechanisms) for each in sources]  # [T2] charge, then draw
 
 
 def _ask_together(sources: Sequence[PlannedSource]) -> None:
