@@ -82,7 +82,7 @@ def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSourc
     """
     several = _listed(source)
     if several is None:
-        return [model._plan_source(source, y_source)]
+        return [model.plan_source(source, y_source)]
     if y_source is not None or model.ledger is not None:
         raise InvalidInputError(
             "Each TransferSource has labels and a ledger of its own; leave 'y_source' and the "
@@ -94,7 +94,7 @@ def planned_sources(model: Any, source: Any, y_source: Any) -> list[PlannedSourc
         payer.ledger = each.ledger
         payer.epsilon = model.epsilon if each.epsilon is None else each.epsilon
         payer.delta = model.delta if each.delta is None else each.delta
-        planned.append(payer._plan_source(each.X, each.y))
+        planned.append(payer.plan_source(each.X, each.y))
     require_alike([each.payer for each in planned])
     for name in OF_A_SOURCE:
         if hasattr(planned[0].payer, name):

@@ -333,8 +333,21 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self._keep_sources([each for each, _ in drawn], [promise for _, promise in drawn])
         return None if few is None else self._fit_target(*few)
 
-    def _plan_source(self, source: Any, y_source: Any) -> PlannedSource:
-        """Check one source and divide its budget; nothing is charged."""
+    def plan_source(self, source: Any, y_source: Any) -> PlannedSource:
+        """Check one source and divide its budget; nothing is charged.
+
+        Parameters
+        ----------
+        source : array-like of shape (n_rows, n_features)
+            Its rows.
+        y_source : array-like of shape (n_rows,)
+            Their labels.
+
+        Returns
+        -------
+        PlannedSource
+            What it would release.
+        """
         return planned_sums(self, *check_source(self, source, y_source))
 
     def _keep_sources(

@@ -112,7 +112,21 @@ use_source, n_jobs, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def _plan_source(self, source: Any, y_source: Any) -> PlannedSource:
+    def plan_source(self, source: Any, y_source: Any) -> PlannedSource:
+        """Check one source; nothing is charged.
+
+        Parameters
+        ----------
+        source : array-like of shape (n_rows, n_features)
+            Its rows.
+        y_source : array-like of shape (n_rows,)
+            Their labels.
+
+        Returns
+        -------
+        PlannedSource
+            Every entry with noise.
+        """
         scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
