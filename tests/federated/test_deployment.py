@@ -53,7 +53,7 @@ def test_a_deployment_has_all_its_files(tmp_path: Path) -> None:
 
 
 def test_the_components_are_those_of_the_package(tmp_path: Path) -> None:
-    for kind in ("hulls", "linear"):
+    for kind in ("hulls", "sums"):
         app = write_app(tmp_path, kind)
         for side in ("client_app", "server_app"):
             text = (app / f"sfumato_{kind}" / f"{side}.py").read_text()

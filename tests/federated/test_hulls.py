@@ -13,9 +13,8 @@ from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, run_task
-from sfumato.federated.messages import Reply, Request, model_from, model_in, write_reply
-from sfumato.federated.party import _estimator_in
-from sfumato.federated.wire import packed
+from sfumato.federated.messages import Reply, Request, model_from, write_reply
+from sfumato.federated.schema import packed
 from sfumato.guarantee import Guarantee, Status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from tests.federated.federations import BOUNDS, hulls
@@ -81,7 +80,7 @@ def test_no_row_is_in_any_message(tmp_path, digits) -> None:
         replies = [party.answer(task.request())]
         if serve == "distances":
             replies.append(
-                party.answer(Request("t", "hulls.distances", arrays={"queries": X_test[:20]}))
+                party.answer(Request("t", "hulls.distances", {"queries": "q"}, {"q": X_test[:20]}))
             )
         sent = b"".join(map(write_reply, replies))
         for row, kind in itertools.product(X[:300], (np.float64, np.float32)):
@@ -119,7 +118,7 @@ def test_a_name_serves_one_kind_of_task(tmp_path, digits) -> None:
     """`max_epsilon` is for a task: hulls and sums under one name would double it."""
     X, y, _, _ = digits
     event = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.0, delta=1e-5).event()
-    sums = {"events": [event.to_dict()], "bounds": packed(BOUNDS, {}), "unit": "record"}
+    sums = {"events": packed([event], {}), "bounds": packed(BOUNDS, {})}
     begin = Request("t", "sums.begin", {**sums, "relation": "replace_one"})
     of_records = PrivateAffineHullClassifier(
         n_layers=1, epsilon=16.0, delta=1e-5, bounds=BOUNDS, random_state=0
@@ -146,7 +145,7 @@ def untouchable() -> None:
     [
         ({}, Terms(Bounds(lower=0.0, upper=1.0, labels=range(10))), "bounds"),
         ({}, Terms(max_epsilon=15.0), "at most 15"),
-        ({"epsilon": np.inf}, Terms(), "at most 16"),
+        ({"epsilon": 17.0}, Terms(), "at most 16"),
         ({"epsilon": 1.0, "delta": 0.5}, Terms(), "delta 0.5"),
         ({"entry_bound": 1e-9}, Terms(), "smaller changes"),
         ({"entry_bound": 0.9}, Terms(entry_bound=1.0), "smaller changes"),
@@ -163,17 +162,26 @@ def test_other_terms_are_refused_before_any_row_is_read(tmp_path, changes, terms
     assert sentence in party.answer(HullTask("t", hulls(**changes)).request()).refusal
 
 
-def test_of_a_request_only_the_parameters_are_taken(tmp_path, digits) -> None:
-    """Whatever else a file of an estimator may hold, the party neither uses nor returns it."""
-    fitted = hulls(epsilon=np.inf, hull_components=2).fit(digits[0][:60], digits[1][:60])
-    forged = fitted.set_params(**hulls().get_params())
+def test_a_budget_without_end_cannot_be_asked_for(tmp_path) -> None:
+    endless = HullTask("t", hulls(epsilon=np.inf))
+    with pytest.raises(FederationError, match="not finite"):
+        endless.request()
+    settings = HullTask("t", hulls()).request().settings
+    settings["estimator"]["PrivateAffineHullClassifier"]["epsilon"] = np.inf
+    party = Party("a", untouchable, tmp_path, terms=Terms(max_epsilon=np.inf))
+    refusal = party.answer(Request("t", "hulls.fit", settings)).refusal
+    assert "'epsilon' must be a number" in refusal
+
+
+def test_of_an_estimator_only_the_listed_parameters_travel(tmp_path, digits) -> None:
+    fitted = hulls(epsilon=12.0, hull_components=2).fit(digits[0][:60], digits[1][:60])
+    request = HullTask("t", fitted.set_params(**hulls().get_params())).request()
     party = Party.of_rows("a", *digits[:2], tmp_path)
-    request = Request("t", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})
     assert model_from(party.answer(request).arrays["model"]).guarantee_.epsilon == 16.0
-    assert not any(name.endswith("_") for name in vars(_estimator_in(request)))
-    forged.note_ = "from elsewhere"  # an attribute that the class does not have
-    odd = Request("t2", "hulls.fit", {"serve": "models"}, {"estimator": model_in(forged)})
-    assert "note_" in party.answer(odd).refusal
+    (given,) = request.settings["estimator"].values()
+    for more in ({"ledger": None}, {"device": "cuda"}, {"classes_": [0]}, {"verbose": True}):
+        odd = {"serve": "models", "estimator": {"PrivateAffineHullClassifier": {**given, **more}}}
+        assert "no others" in party.answer(Request("t2", "hulls.fit", odd)).refusal
 
 
 def test_an_agreed_entry_bound_is_accepted(tmp_path, digits) -> None:
@@ -187,11 +195,6 @@ def test_rows_that_cannot_be_read_are_told_in_one_fixed_sentence(tmp_path) -> No
 
     refusal = Party("a", load, tmp_path).answer(HullTask("t", hulls()).request()).refusal
     assert refusal == "a cannot read its rows; see its log."
-
-
-def test_settings_that_are_no_json_are_refused() -> None:
-    with pytest.raises(FederationError, match="JSON"):
-        Request("t", "hulls.fit", {"x": float("nan")})
 
 
 def test_an_unknown_error_keeps_its_text_at_home(tmp_path) -> None:
@@ -271,5 +274,5 @@ def test_parallel_composition_is_the_weakest_promise_under_its_condition() -> No
 def test_the_task_does_not_carry_a_ledger() -> None:
     budget = Ledger().create("rows", epsilon=20.0, delta=1e-5, unit="entry")
     task = HullTask("t", hulls(ledger=budget))
-    assert model_from(task.request().arrays["estimator"]).ledger is None
+    assert "ledger" not in str(task.request().settings)
     assert clone(task.estimator).ledger is budget

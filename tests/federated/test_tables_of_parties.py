@@ -34,16 +34,16 @@ from sfumato.additive.knots import (
     knots_at,
     release_cuts,
 )
-from sfumato.additive.pairs import HatSums, PairRows
-from sfumato.engines.reading import BatchReader
+from sfumato.additive.pairs import HatSums, PairRows, Sides
 from sfumato.exceptions import FederationError, MissingBoundsError
 from sfumato.federated import Federation, Party, Terms, make_parties
-from sfumato.federated.safety import require_safe
-from sfumato.federated.wire import packed, unpacked
+from sfumato.federated.messages import Request
+from sfumato.federated.schema import SUM, packed, read_request, require_safe
 from sfumato.guarantee import Relation
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.objectives.losses import SoftmaxLoss
 from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
+from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.maps import Beside, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
@@ -243,10 +243,24 @@ COLUMNS = PublicColumns(("a", "b"), (0.0, 0.0), (1.0, 1.0), (None, None))
 HATS = HatRows(COLUMNS, np.array([[0.0, 0.5, 1.0], [0.0, 0.2, 1.0]]))
 
 
-def refusal(maps: tuple[Any, ...], statistic: Any, n_classes: int | None = 2) -> str:
+def refusal(maps: tuple[Any, ...], statistic: Any) -> str:
+    """What a party says of a sum, from the request alone."""
+    arrays: dict[str, Any] = {}
+    asked = {
+        "maps": maps,
+        "statistic": statistic,
+        "mechanism": GaussianMechanism(3.0, 1.0),
+        "bounds": BOX,
+        "relation": Relation.REPLACE_ONE,
+        "most_rows": 10,
+        "kept": "",
+        "reader": None,
+    }
+    request = Request("t", "sums.release.0", packed(asked, arrays), arrays)
     try:
+        found = read_request(request, None).settings
         require_safe(
-            maps, statistic, bounds=None, relation=Relation.REPLACE_ONE, n_classes=n_classes
+            found["maps"], found["statistic"], relation=found["relation"], n_classes=2, agreed=None
         )
     except FederationError as error:
         return str(error)
@@ -260,7 +274,7 @@ def test_a_party_refuses_other_classes_than_its_records_have() -> None:
     assert "has 1 classes" in refusal((), ClassCounts(1))
     assert "has 1 classes" in refusal((ball,), ClassMoments(1, 2, 0.5))
     wrong = Parts(np.zeros((1, 2)), np.zeros((1, 2, 1)))
-    assert "do not fit the classes" in refusal((ball,), ClassMoments(2, 2, 0.5, wrong))
+    assert "parts do not fit" in refusal((ball,), ClassMoments(2, 2, 0.5, wrong))
 
 
 def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
@@ -275,9 +289,11 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
         ((empty,), second, "ranges are not valid"),
         ((Beside(HATS, True),), second, "mapped into the unit ball"),
         ((Beside(HATS, True), First(7)), SecondMoment(7), "More numbers"),
-        ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "orders or pairs"),
+        ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "'orders'"),
+        ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
+        ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
-        ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "scale must be positive"),
+        ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
         ((IntoUnitBall(BOX, 2),), HatSums(2, 2), "made of hats"),
         ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "with a target appended"),
         ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
@@ -291,15 +307,20 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
         assert why in refusal(maps, statistic)
 
 
-def test_a_reader_is_an_estimator_that_reads() -> None:
-    model = PrivateLinearRegressor(target_bounds=(0.0, 1.0), epsilon=1.0, delta=1e-5, bounds=BOX)
-    arrays: dict[str, Any] = {}
-    record = packed(BatchReader(model, "_rows_with_target", None, None), arrays)
-    found = unpacked(record, arrays)
-    assert found.estimator.bounds == BOX
-    for method in ("fit", "__reduce__", "_check_settings"):
-        with pytest.raises(FederationError, match="reads like this"):
-            unpacked({"reader": [record["reader"][0], method]}, arrays)
+def test_parties_read_as_listed_estimators_do_and_no_others() -> None:
+    def read(**given: Any) -> Any:
+        reader = {"estimator": "PrivateLinearRegressor", "method": "_rows_with_target"}
+        return SUM["reader"]({**reader, "target_bounds": [0.0, 1.0], **given}, None)
+
+    assert read()["target_bounds"] == (0.0, 1.0)
+    for given in (
+        *({"method": each} for each in ("fit", "__reduce__", "_check_settings", "_labelled_rows")),
+        *({"estimator": each} for each in ("object", "Party", "PrivateKernelMachine")),
+        *({"target_bounds": each} for each in ([0.0], [1.0, 0.0], [0.0, 1.0, 2.0], [True, 2.0])),
+        {"estimator": "PrivatePCA", "method": "_labelled_rows"},  # which has no target
+    ):
+        with pytest.raises(FederationError):
+            read(**given)
 
 
 def test_what_a_party_reads_by_is_what_it_agreed_on(tmp_path: Path) -> None:

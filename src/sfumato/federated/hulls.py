@@ -16,15 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
+from sfumato.federated.schema import packed
 from sfumato.guarantee import Guarantee
-from sfumato.private import PrivateEstimator
-
-__all__ = ["HullTask", "RemoteHulls", "distances", "fit_hulls", "smallest_distances"]
 
 FIT, DISTANCES = "hulls.fit", "hulls.distances"
 SERVING = ("models", "distances")
@@ -57,15 +54,15 @@ class HullTask:
             raise InvalidInputError("'estimator' must be a PrivateAffineHullClassifier.")
 
     def request(self) -> Request:
-        """Give the one training request.
+        """Return the one training request.
 
         Returns
         -------
         Request
             What every party is asked.
         """
-        pattern = clone(self.estimator).set_params(ledger=None)
-        return Request(self.name, FIT, {"serve": self.serve}, {"estimator": model_in(pattern)})
+        settings = {"serve": self.serve, "estimator": packed(self.estimator, {})}
+        return Request(self.name, FIT, settings)
 
     def combine(
         self, replies: Sequence[Reply], ask: Callable[[Request], list[Reply]]
@@ -116,7 +113,7 @@ class RemoteHulls:
         self._ask = ask
 
     def distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the distance from each row to the nearest hull of each class.
+        """Return the distance from each row to the nearest hull of each class.
 
         Parameters
         ----------
@@ -129,11 +126,12 @@ class RemoteHulls:
             One distance a class; infinite where no party has it.
         """
         queries = np.asarray(X, dtype=np.float64)
-        replies = self._ask(Request(self.task, DISTANCES, arrays={"queries": queries}))
+        request = Request(self.task, DISTANCES, {"queries": "queries"}, {"queries": queries})
+        replies = self._ask(request)
         return smallest_distances(replies, self.classes_, len(queries))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the nearest hull of all parties.
+        """Return the label of the nearest hull of all parties.
 
         Parameters
         ----------
@@ -148,7 +146,7 @@ class RemoteHulls:
         return np.asarray(self.classes_[np.argmin(self.distances(X), axis=1)])
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
-        """Give the share of rows whose label is found.
+        """Return the share of rows whose label is found.
 
         Parameters
         ----------
@@ -169,23 +167,20 @@ class RemoteHulls:
 
 
 def fit_hulls(
-    asked: PrivateEstimator,
+    asked: PrivateAffineHullClassifier,
     data: Callable[[], tuple[NDArray[Any], NDArray[Any]]],
     ledger: Any,
     execution: Mapping[str, Any],
 ) -> tuple[dict[str, Any], Arrays]:
     """Fit the private hulls of one party; its ledger is charged by the estimator."""
-    if not isinstance(asked, PrivateAffineHullClassifier):
-        raise FederationError("The request contains no private hull classifier.")
     model = asked.set_params(ledger=ledger, **execution).fit(*data())
     facts = {"guarantee": model.guarantee_.to_dict(), "classes": model.classes_.tolist()}
     return facts, {"model": model_in(model)}
 
 
-def distances(request: Request, released: Reply) -> tuple[dict[str, Any], Arrays]:
+def distances(queries: NDArray[np.float64], released: Reply) -> tuple[dict[str, Any], Arrays]:
     """Answer query points from the stored private model: no new release."""
     model = model_from(released.arrays["model"])
-    queries = request.arrays["queries"]
     found = model.distances(queries).astype(np.float32)
     return {"classes": model.classes_.tolist()}, {"distances": found}
 

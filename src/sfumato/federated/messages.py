@@ -1,7 +1,7 @@
 """What travels between the coordinator and a party: plain arrays and a JSON header, no code.
 
 An engine (Flower, or this process in a simulation) only has to carry a `Request` there and a
-`Reply` back.
+`Reply` back. What a request may hold is `sfumato.federated.schema`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 from sfumato.exceptions import FederationError
 from sfumato.guarantee import Guarantee, Relation, Unit
 from sfumato.private import PrivateEstimator
-from sfumato.storage.models import load, save
-
-__all__ = ["Reply", "Request", "model_from", "model_in", "promised_in", "read_reply", "write_reply"]
+from sfumato.storage.models import load, stored_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
 HEADER = "header"
@@ -36,19 +34,13 @@ class Request:
     task: Name of the task; a party makes the release of one task and phase once.
     phase: What is asked for, such as "hulls.fit".
     settings: Public settings, as JSON.
-    arrays: Public arrays: an estimator to fit, a basis, query points.
+    arrays: Public arrays, which the settings name.
     """
 
     task: str
     phase: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     arrays: Arrays = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        try:
-            _json([self.task, self.phase, dict(self.settings)])
-        except (TypeError, ValueError):
-            raise FederationError("The settings of a request must be plain JSON.") from None
 
     def fingerprint(self) -> str:
         """Digest of all that is asked for: equal requests are retries of one another."""
@@ -76,7 +68,7 @@ class Reply:
     refusal: str | None = None
 
     def array(self, name: str, shape: tuple[int | None, ...], kinds: str = "f") -> NDArray[Any]:
-        """Give a received array after checking its shape, type and that its numbers are finite."""
+        """Return a received array of this shape and type, with no number missing."""
         found = self.arrays.get(name)
         if found is None:
             raise FederationError(f"{self.party} sent no array '{name}'.")
@@ -93,18 +85,15 @@ class Reply:
         return found
 
     def fact(self, name: str) -> Any:
-        """Give a received fact, or say that it is missing."""
+        """Return a received fact, or say that it is missing."""
         if name not in self.facts:
             raise FederationError(f"{self.party} did not state '{name}'.")
         return self.facts[name]
 
 
 def model_in(model: Any) -> NDArray[np.uint8]:
-    """Give the bytes of the file that `sfumato.save` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.sfumato"
-        save(model, path)
-        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    """Return the bytes of the file that `sfumato.save` writes."""
+    return np.frombuffer(stored_bytes(model), dtype=np.uint8)
 
 
 def model_from(data: NDArray[np.uint8]) -> Any:
@@ -116,7 +105,7 @@ def model_from(data: NDArray[np.uint8]) -> Any:
 
 
 def promised_in(reply: Reply, asked: PrivateEstimator) -> Guarantee:
-    """Give the guarantee that a reply states; it must be of the unit and relation asked for."""
+    """Return the guarantee that a reply states; it must be of the unit and relation asked for."""
     promised = Guarantee.from_dict(reply.fact("guarantee"))
     if (promised.unit, promised.relation) != (Unit(asked.unit), Relation(asked.relation)):
         raise FederationError(f"{reply.party} promises for another unit or relation.")
@@ -124,7 +113,7 @@ def promised_in(reply: Reply, asked: PrivateEstimator) -> Guarantee:
 
 
 def write_reply(reply: Reply) -> bytes:
-    """Give a reply as the bytes of an .npz file."""
+    """Return a reply as the bytes of an .npz file."""
     header = _json({"party": reply.party, "facts": dict(reply.facts), "refusal": reply.refusal})
     file = io.BytesIO()
     members: dict[str, Any] = {HEADER: np.frombuffer(header, dtype=np.uint8), **reply.arrays}

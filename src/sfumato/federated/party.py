@@ -10,20 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
 from sfumato.exceptions import FederationError, InvalidInputError, SfumatoError
 from sfumato.federated import hulls
-from sfumato.federated.messages import Reply, Request, model_from
+from sfumato.federated.messages import Reply, Request
 from sfumato.federated.release_store import ReleaseStore
+from sfumato.federated.schema import Asked, read_request
 from sfumato.federated.secure import Identity
 from sfumato.federated.sums import BEGIN, PartySums
-from sfumato.federated.terms import Terms
-from sfumato.private import PrivateEstimator
+from sfumato.federated.terms import Terms, labels_of
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["Party"]
 
 Rows = tuple[NDArray[Any], NDArray[Any]]
 
@@ -159,37 +156,48 @@ class Party:
             The release, the stored one if it was made before, or a refusal.
         """
         try:
-            reply = self._answer(request)
+            reply = self._answer(read_request(request, self.terms.table))
         except SfumatoError as error:
             reply = Reply(self.name, refusal=str(error))
         except Exception:
             # Its text may hold values of rows, so it stays here.
-            _log.exception("%s could not answer %s", self.name, request.phase)
+            _log.exception("%s could not answer a request", self.name)
             reply = Reply(
                 self.name, refusal="An error that the party keeps to itself; see its log."
             )
         self.store.log(request, reply)
         return reply
 
-    def _answer(self, request: Request) -> Reply:
-        if request.phase.startswith("sums."):
-            return self.sums.answer(request)
-        if request.phase == hulls.FIT:
-            made = self.store.released(request, lambda: self._fit_hulls(request))
-            return _without_model(made) if request.settings.get("serve") == "distances" else made
-        if request.phase == hulls.DISTANCES:
-            made_before = self.store.earlier(request, hulls.FIT)
-            if made_before is None:
+    def _answer(self, asked: Asked) -> Reply:
+        request, settings = asked.request, asked.settings
+        if asked.phase == hulls.FIT:
+            made = self.store.released(request, lambda: self._fit_hulls(asked))
+            return Reply(self.name, made.facts) if settings["serve"] == "distances" else made
+        if asked.phase == hulls.DISTANCES:
+            fitted = self.store.earlier(request, hulls.FIT)
+            if fitted is None:
                 raise FederationError(f"The hulls of the task '{request.task}' were never fitted.")
-            return Reply(self.name, *hulls.distances(request, made_before))
-        raise FederationError(f"The phase '{request.phase}' is not known here.")
+            return Reply(self.name, *hulls.distances(settings["queries"], fitted))
+        return self.sums.answer(asked)
 
-    def _fit_hulls(self, request: Request) -> Reply:
+    def _fit_hulls(self, asked: Asked) -> Reply:
         """Make a release; the store holds the lock of the task meanwhile."""
-        asked = _estimator_in(request)
-        self.terms.require(asked, self.name)
-        self.store.require_free(request, BEGIN)  # what a name costs is settled once
-        return Reply(self.name, *hulls.fit_hulls(asked, self._rows, self.ledger, self.execution))
+        estimator = asked.settings["estimator"]
+        bounds = estimator.bounds
+        if bounds is None or labels_of(bounds) is None:
+            raise FederationError(f"{self.name} refuses: the labels must be listed in the bounds.")
+        self.terms.require(
+            self.name,
+            bounds=bounds,
+            unit=estimator.unit,
+            relation=estimator.relation,
+            epsilon=estimator.epsilon,
+            delta=estimator.delta,
+            entry_bound=estimator.entry_bound,
+        )
+        self.store.require_free(asked.request, BEGIN)  # what a name costs is settled once
+        found = hulls.fit_hulls(estimator, self._rows, self.ledger, self.execution)
+        return Reply(self.name, *found)
 
     def _rows(self) -> Rows:
         """Load the rows; what is wrong with them, and where they are, is nobody else's business."""
@@ -202,22 +210,6 @@ class Party:
         except Exception:
             _log.exception("%s could not read its rows", self.name)
             raise FederationError(f"{self.name} cannot read its rows; see its log.") from None
-
-
-def _estimator_in(request: Request) -> PrivateEstimator:
-    """Give the parameters that were sent as an estimator; whatever else was sent is dropped."""
-    if "estimator" not in request.arrays:
-        raise FederationError("The request contains no estimator.")
-    found = model_from(request.arrays["estimator"])
-    if not isinstance(found, PrivateEstimator):
-        raise FederationError("The request contains no private estimator.")
-    asked: PrivateEstimator = clone(found)
-    return asked
-
-
-def _without_model(reply: Reply) -> Reply:
-    rest = {name: array for name, array in reply.arrays.items() if name != "model"}
-    return Reply(reply.party, reply.facts, rest)
 
 
 def check_parties(parties: Any) -> list[Party]:

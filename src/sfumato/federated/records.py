@@ -20,11 +20,11 @@ from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, Traffic
 from sfumato.federated.coordination import ONE_PARTY_EACH
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party
+from sfumato.federated.schema import READERS, packed
 from sfumato.federated.secure import Agreement, SumCoordinator
-from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sum_digest
+from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sent_size, sum_digest
 from sfumato.federated.terms import labels_of
 from sfumato.federated.totals import TotalsFolder
-from sfumato.federated.wire import packed
 from sfumato.guarantee import Guarantee, Relation
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
@@ -34,8 +34,6 @@ from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["TRUST", "Federation"]
 
 TRUST = ("noisy", "secure")
 SECURE_CONDITIONS = (
@@ -173,7 +171,7 @@ class Federation(RecordsElsewhere):
         self._shared = _Shared(rows, keys, sorted(replies))
         self._maps: tuple[RowMap, ...] = ()
         self._held = ""
-        self._reader: BatchReader | None = None
+        self._reader: dict[str, Any] | None = None
         self._watch = watch
         self._totals = None if totals is None else TotalsFolder(totals)
         if trust == "secure":
@@ -223,11 +221,18 @@ class Federation(RecordsElsewhere):
     def read_by(self, reader: BatchReader, width: int) -> Records:
         """Let each party read its own table, or its rows, as an estimator would.
 
-        reader: An estimator's parameters, and how it reads.
+        reader: An estimator, and how it reads.
         width: Numbers of a row that it makes.
         Returns: The same records, read.
         """
-        return self._seen(reader=reader, width=width)
+        asked = reader.estimator
+        if asked.bounds != self.bounds:
+            raise FederationError("The estimator reads by other bounds than were agreed on.")
+        if reader.method not in READERS.get(type(asked), ()):
+            raise FederationError(f"Parties do not read as {type(asked).__name__} does.")
+        given = {"estimator": type(asked).__name__, "method": reader.method}
+        target = getattr(asked, "target_bounds", None)
+        return self._seen(reader={**given, "target_bounds": target}, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
         """Give the records seen through a public map, which is computed at the parties."""
@@ -264,7 +269,7 @@ class Federation(RecordsElsewhere):
         if mechanism.sensitivity < self.sensitivity(statistic):
             raise InvalidInputError("The mechanism is made for a smaller sensitivity.")
         run = self._run(receipt)
-        settings, arrays = self._asked(statistic, mechanism, run.number)
+        settings, arrays = self._asked(statistic, mechanism)
         receipt.charge(mechanism.event())
         self._shared.traffic = Traffic()
         asked = [run.name, run.number, self.trust, sum_digest(settings, arrays)]
@@ -370,9 +375,8 @@ class Federation(RecordsElsewhere):
             run = shared.runs[receipt] = _Run(f"{self.task}/{shared.n_runs}")
             shared.n_runs += 1
             settings = {
-                "events": [each.to_dict() for each in receipt.events],
+                "events": packed(receipt.events, {}),
                 "bounds": packed(self.bounds, {}),
-                "unit": str(receipt.unit or "record"),
                 "relation": str(self.relation),
             }
             names = shared.active
@@ -381,21 +385,20 @@ class Federation(RecordsElsewhere):
         return run
 
     def _asked(
-        self, statistic: Statistic, mechanism: GaussianMechanism, number: int
+        self, statistic: Statistic, mechanism: GaussianMechanism
     ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays: dict[str, NDArray[Any]] = {}
-        settings = {
-            "number": number,
-            "maps": packed(self._maps, arrays),
-            "statistic": packed(statistic, arrays),
-            "mechanism": packed(mechanism, arrays),
-            "bounds": packed(self.bounds, {}),
-            "relation": str(self.relation),
+        asked = {
+            "maps": self._maps,
+            "statistic": statistic,
+            "mechanism": mechanism,
+            "bounds": self.bounds,
+            "relation": self.relation,
             "most_rows": self.most_rows,
             "kept": self._held,
-            "reader": packed(self._reader, arrays),
+            "reader": self._reader,
         }
-        return settings, arrays
+        return packed(asked, arrays), arrays
 
     def _noisy_total(
         self, run: _Run, settings: dict[str, Any], arrays: dict[str, Any], statistic: Statistic
@@ -435,9 +438,7 @@ class Federation(RecordsElsewhere):
         mechanism: GaussianMechanism,
     ) -> NDArray[np.float64]:
         share = GaussianShareMechanism(mechanism, self._n_shares)
-        size = statistic.size
-        if statistic.is_symmetric:
-            size = size // statistic.shape[-1] * (statistic.shape[-1] + 1) // 2
+        size = sent_size(statistic)
         largest = share.largest(statistic.size, statistic.largest_term * self.most_rows)
         about = sum_digest(settings, arrays)
         for _ in range(self.dropouts + 1):
@@ -455,7 +456,7 @@ class Federation(RecordsElsewhere):
     ) -> dict[str, Reply]:
         """Carry one step of a secure sum; what is a function is asked for by name."""
         agreement, arrays = session.sums.agreement, more.pop("arrays", {})
-        about = {"agreement": agreement.to_dict(), "session": session.name}
+        about = {"agreement": packed(agreement, {}), "session": session.name}
         requests = {}
         for name in names:
             own = {key: each(name) if callable(each) else each for key, each in more.items()}

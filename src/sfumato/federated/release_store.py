@@ -22,8 +22,6 @@ from sfumato.exceptions import FederationError
 from sfumato.federated.messages import Reply, Request, read_reply, write_reply
 from sfumato.storage.atomic_file import atomic_write
 
-__all__ = ["ReleaseStore"]
-
 
 class ReleaseStore:
     """A folder of releases and a log of messages.
@@ -42,7 +40,7 @@ class ReleaseStore:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def released(self, request: Request, make: Callable[[], Reply]) -> Reply:
-        """Give the stored reply to `request`, or `make` it, store it and give it."""
+        """Return the stored reply to `request`, or `make` it, store it and give it."""
         with self._one_round_at_a_time(request.task):
             stored = self.find(request)
             if stored is not None:
@@ -52,7 +50,7 @@ class ReleaseStore:
             return reply
 
     def find(self, request: Request) -> Reply | None:
-        """Give the stored reply to exactly this request, None if its task has none."""
+        """Return the stored reply to exactly this request, None if its task has none."""
         path = self._path(request, ".release")
         if not path.exists():
             return None
@@ -65,7 +63,7 @@ class ReleaseStore:
         return _reply_in(stored, request)
 
     def earlier(self, request: Request, phase: str) -> Reply | None:
-        """Give what another phase of the same task released, None if it was not made."""
+        """Return what another phase of the same task released, None if it was not made."""
         path = self._path(Request(request.task, phase), ".release")
         if not path.exists():
             return None
@@ -83,9 +81,8 @@ class ReleaseStore:
         data = write_reply(reply)
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "task": request.task,
-            "phase": request.phase,
-            "request": request.fingerprint(),
+            "task": str(request.task)[:256],  # whatever came: it may not have been read
+            "phase": str(request.phase)[:256],
             "refusal": reply.refusal,
             "arrays": {name: list(array.shape) for name, array in reply.arrays.items()},
             "bytes": len(data),

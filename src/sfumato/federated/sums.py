@@ -2,7 +2,8 @@
 
 Phases of a task, in this order: ``sums.describe`` (public facts, nothing is paid), ``sums.check``
 (would it agree, nothing is paid), ``sums.begin`` (it pays for all sums of the task), then for each
-sum either ``sums.release`` (noise of its own) or the five steps of a secure sum.
+sum either ``sums.release`` (noise of its own) or the five steps of a secure sum. Requests were
+read by `sfumato.federated.schema` before they come here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.accounting.composition import epsilon_spent
 from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.engines.opening import unknown_record
 from sfumato.engines.reading import BatchReader
@@ -24,23 +26,19 @@ from sfumato.exceptions import FederationError
 from sfumato.federated import hulls
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.release_store import ReleaseStore
-from sfumato.federated.safety import require_safe
+from sfumato.federated.schema import ESTIMATORS, Asked, packed, require_safe
 from sfumato.federated.secure import Agreement, Identity, Journal, Member
 from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
-from sfumato.federated.wire import unpacked
 from sfumato.guarantee import Relation, Unit
-from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.storage.atomic_file import atomic_write
+from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.records import ArrayRecords, Records
-from sfumato.tables.bounds import Bounds
+from sfumato.sums.statistics import Statistic
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["BEGIN", "CHECK", "DESCRIBE", "RELEASE", "STEPS", "PartySums", "sum_digest"]
-
 DESCRIBE, CHECK, BEGIN, RELEASE = "sums.describe", "sums.check", "sums.begin", "sums.release"
-STEPS = ("advertise", "share", "mask", "confirm", "reveal")
 
 
 class PartySums:
@@ -83,44 +81,37 @@ class PartySums:
             self._identity = Identity()
         return self._identity
 
-    def answer(self, request: Request) -> Reply:
-        """Answer one request.
+    def answer(self, asked: Asked) -> Reply:
+        """Answer one request of a phase that begins with "sums."."""
+        with np.errstate(all="ignore"):  # no warning tells of a row
+            return self._answer(asked)
 
-        request: Of a phase that begins with "sums.".
-        """
-        settings = request.settings
-        if request.phase == DESCRIBE:
-            return self._describe(settings)
-        if request.phase == CHECK:
-            events = self._check_terms(settings)
-            if self.store.earlier(request, BEGIN) is None and hasattr(self.ledger, "ask"):
-                self.ledger.ask(*events, unit=settings["unit"], relation=settings["relation"])
+    def _answer(self, asked: Asked) -> Reply:
+        if asked.phase == DESCRIBE:
+            return self._describe(asked.settings)
+        if asked.phase == CHECK:
+            events, relation = self._check_terms(asked.settings)
+            begun = self.store.earlier(asked.request, BEGIN)
+            if begun is None and hasattr(self.ledger, "ask"):
+                self.ledger.ask(*events, unit=Unit.RECORD, relation=relation)
             return Reply(self.name)
-        if request.phase == BEGIN:
-            return self.store.released(request, lambda: self._begin(request))
-        if request.phase.startswith(RELEASE):
-            return self.store.released(request, lambda: self._release(request))
-        step = request.phase.partition(".")[2].partition(".")[0]
-        if step in STEPS:
-            return self._secure_step(step, request)
-        raise FederationError(f"The phase '{request.phase}' is not known here.")
+        if asked.phase == BEGIN:
+            return self.store.released(asked.request, lambda: self._begin(asked))
+        if asked.phase == RELEASE:
+            return self.store.released(asked.request, lambda: self._release(asked))
+        return self._secure_step(asked)
 
     # What the party holds and pays ------------------------------------------------------------
 
     def _describe(self, settings: Mapping[str, Any]) -> Reply:
-        is_public = Relation(settings["relation"]) is Relation.REPLACE_ONE
+        is_public = settings["relation"] is Relation.REPLACE_ONE
         if is_public and self._hides_number:
             raise FederationError(f"{self.name} does not reveal the number of its rows.")
-        facts: dict[str, Any] = {"width": 0}
-        if settings.get("table"):
-            number = len(self._table())
-        else:
-            rows, _ = self.load()
-            number = len(rows)
-            facts["width"] = int(rows.shape[1])
+        rows = self._table() if settings["table"] else self.load()[0]
+        facts: dict[str, Any] = {"width": 0 if settings["table"] else int(rows.shape[1])}
         if is_public:
-            facts["n_rows"] = number
-        if settings.get("trust") == "secure":
+            facts["n_rows"] = len(rows)
+        if settings["trust"] == "secure":
             facts["key"] = self.identity.public
         return Reply(self.name, facts)
 
@@ -142,23 +133,25 @@ class PartySums:
             agreed = self.ledger.total.relation
         return agreed is not None and Relation(agreed) is Relation.ADD_OR_REMOVE_ONE
 
-    def _check_terms(self, settings: Mapping[str, Any]) -> tuple[Event, ...]:
-        """Give the events of a task, or refuse them; nothing is paid."""
-        events = tuple(event_from_dict(each) for each in settings["events"])
-        bounds = unpacked(settings["bounds"], {})
-        self.terms.require_sums(
-            events, bounds, Unit(settings["unit"]), Relation(settings["relation"]), self.name
+    def _check_terms(self, settings: Mapping[str, Any]) -> tuple[tuple[Event, ...], Relation]:
+        """Return the events of a task and its relation, or refuse them; nothing is paid."""
+        events, relation = settings["events"], settings["relation"]
+        most, delta = self.terms.max_epsilon, min(self.terms.max_delta, 0.5)
+        self.terms.require(
+            self.name,
+            bounds=settings["bounds"],
+            unit=Unit.RECORD,
+            relation=relation,
+            epsilon=epsilon_spent(events, delta, relation, enough=most),
         )
-        return events
+        return events, relation
 
-    def _begin(self, request: Request) -> Reply:
-        settings = request.settings
-        events = self._check_terms(settings)
-        self.store.require_free(request, hulls.FIT)
-        relation = Relation(settings["relation"])
-        prepay(self.ledger, *events, unit=settings["unit"], relation=relation)  # [Y1] all at once
-        agreed = digest([settings[name] for name in AGREED])
-        return Reply(self.name, {"events": list(settings["events"]), "agreed": agreed})
+    def _begin(self, asked: Asked) -> Reply:
+        events, relation = self._check_terms(asked.settings)
+        self.store.require_free(asked.request, hulls.FIT)
+        prepay(self.ledger, *events, unit=Unit.RECORD, relation=relation)  # [Y1] all at once
+        facts = {"events": [each.to_dict() for each in events]}
+        return Reply(self.name, {**facts, "agreed": _agreed(asked.request.settings)})
 
     def _begun(self, request: Request) -> Reply:
         begun = self.store.earlier(request, BEGIN)
@@ -166,75 +159,57 @@ class PartySums:
             raise FederationError(f"{self.name} has not agreed to the task '{request.task}'.")
         return begun
 
-    def _paid(self, request: Request, number: int, event: Event) -> Receipt:
-        """Give the receipt of sum `number`: paid for at the beginning, and drawn once."""
-        left = flatten(event_from_dict(each) for each in self._begun(request).fact("events"))
+    def _paid(self, request: Request, number: int, event: Event) -> tuple[Receipt, dict[str, Any]]:
+        """Return the receipt of a sum, and all events that are drawn then; it is drawn once."""
+        used: dict[Event, int] = {}
         if number > 0:
             before = self.store.earlier(request, f"{RELEASE}.{number - 1}")
             if before is None:
                 raise FederationError(f"Sum {number - 1} comes before sum {number}.")
-            for used, times in before.fact("used"):
-                left[event_from_dict(used)] -= times
-        if left.get(event, 0) < 1:  # [Y2] no more draws of an event than were paid for
+            used = {event_from_dict(each): times for each, times in before.fact("used")}
+        used[event] = used.get(event, 0) + 1
+        paid = flatten(event_from_dict(each) for each in self._begun(request).fact("events"))
+        if used[event] > paid.get(event, 0):  # [Y2] no more draws of an event than were paid for
             raise FederationError(f"{self.name} was not asked to pay for sum {number}.")
-        return Receipt((event,))
-
-    def _used(self, request: Request, number: int, event: Event) -> list[Any]:
-        """List the events that were drawn, this one included."""
-        used: list[Any] = []
-        if number > 0:
-            before = self.store.earlier(request, f"{RELEASE}.{number - 1}")
-            used = [] if before is None else [list(each) for each in before.fact("used")]
-        name = event.to_dict()
-        for each in used:
-            if each[0] == name:
-                each[1] += 1
-                return used
-        return [*used, [name, 1]]
+        facts = {"used": [[each.to_dict(), times] for each, times in used.items()]}
+        return Receipt((event,)), facts
 
     # Sums ---------------------------------------------------------------------------------------
 
-    def _records(self, request: Request) -> tuple[Records, Any, GaussianMechanism]:
-        """Give the mapped records, the statistic and the mechanism that were asked for."""
-        settings, arrays = request.settings, request.arrays
-        maps = unpacked(settings["maps"], arrays)
-        statistic = unpacked(settings["statistic"], arrays)
-        mechanism = unpacked(settings["mechanism"], arrays)
-        bounds = unpacked(settings["bounds"], {})
-        relation = Relation(settings["relation"])
-        begun = self._begun(request).fact("agreed")
-        if digest([settings[name] for name in AGREED]) != begun:  # [Y10] what was paid for
-            raise FederationError(f"The task '{request.task}' was begun on other terms.")
-        reader = unpacked(settings.get("reader"), arrays)
-        if reader is None and not isinstance(bounds, Bounds):
-            raise FederationError("A table must be read before it is added up.")
-        agreed = self.terms.bounds if reader is None else None  # a reader has its own, see below
-        columns = list(bounds.types()) if isinstance(bounds, TableBounds) else self._width
-        row, n_classes = _made_up(reader, bounds, relation, columns)  # [Y9]
-        require_safe(  # [Y3]
-            maps, statistic, bounds=agreed, relation=relation, n_classes=n_classes
-        )
-        _rehearse(maps, statistic, row, n_classes)
-        if not isinstance(mechanism, GaussianMechanism) or mechanism.noise_multiplier == 0:
-            raise FederationError("Sums among parties are released with Gaussian noise.")
-        records = self._mapped(request, bounds, relation, maps, reader)
-        needed = statistic.sensitivity(relation, int(settings["most_rows"]))
-        if mechanism.sensitivity < max(needed, records.sensitivity(statistic)):  # [Y4]
-            raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
-        return records, statistic, mechanism.for_size(statistic.size)
+    def _check_sum(
+        self, request: Request, asked: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> tuple[BatchReader | None, int]:
+        """Refuse a sum by all that is public; return how rows are read, and how many they may be.
 
-    def _mapped(
-        self,
-        request: Request,
-        bounds: Any,
-        relation: Relation,
-        maps: tuple[Any, ...],
-        reader: BatchReader | None,
-    ) -> Records:
-        wanted = str(request.settings["kept"])
-        places = [request.settings.get(name) for name in ("maps", "bounds", "reader")]
-        used = sorted(n for n in request.arrays if f'"{n}"' in str(places).replace("'", '"'))
-        name = digest([request.task, *places, wanted, [_array_digest(request, n) for n in used]])
+        asked, given: The sum as it was read, and as it came.
+        """
+        if _agreed(given) != self._begun(request).fact("agreed"):  # [Y10] what was paid for
+            raise FederationError(f"The task '{request.task}' was begun on other terms.")
+        bounds, relation, reader = asked["bounds"], asked["relation"], _reader(asked)
+        maps, statistic, mechanism = asked["maps"], asked["statistic"], asked["mechanism"]
+        is_table = isinstance(bounds, TableBounds)
+        if reader is None and is_table:
+            raise FederationError("A table must be read before it is added up.")
+        columns = list(bounds.types()) if is_table else self._width
+        row, n_classes = _made_up(reader, bounds, columns)  # [Y9]
+        agreed = self.terms.bounds if reader is None else None
+        require_safe(maps, statistic, relation=relation, n_classes=n_classes, agreed=agreed)  # [Y3]
+        _rehearse(maps, statistic, row, n_classes)
+        most_rows = MOST_ROWS
+        if relation is Relation.REPLACE_ONE:
+            most_rows = len(self._table() if is_table else self.load()[0])
+        needed = (statistic.sensitivity(relation, n) for n in (asked["most_rows"], most_rows))
+        if mechanism.sensitivity < max(needed):  # [Y4]
+            raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
+        mechanism.for_size(statistic.size)
+        return reader, most_rows
+
+    def _mapped(self, task: str, asked: Mapping[str, Any], reader: BatchReader | None) -> Records:
+        """Return the rows as maps make them; a descent asks for the same ones again and again."""
+        bounds, relation, kept = asked["bounds"], asked["relation"], asked["kept"]
+        arrays: dict[str, NDArray[Any]] = {}
+        about = {each: packed(asked[each], arrays) for each in ("maps", "bounds", "reader")}
+        name = Request(task, kept, {**about, "relation": str(relation)}, arrays).fingerprint()
         if self._kept is not None and self._kept[0] == name:
             return self._kept[1]
         if reader is not None:  # [Y9] each record by itself, as the estimator reads it
@@ -244,33 +219,31 @@ class PartySums:
             rows, labels = self.load()
             codes = None if bounds.labels is None else bounds.clip_labels(np.asarray(labels))[0]
         records: Records = ArrayRecords(np.asarray(rows), codes, relation=relation)
-        for each in maps:
+        for each in asked["maps"]:
             records = records.mapped(each)
-        if wanted == "rows":
-            records = records.kept()
-        if wanted == "singles":
-            records = records.kept_in_singles()
+        if kept:
+            records = records.kept() if kept == "rows" else records.kept_in_singles()
         self._kept = name, records
         return records
 
-    def _release(self, request: Request) -> Reply:
-        number = request.settings["number"]
-        if type(number) is not int or number < 0 or request.phase != f"{RELEASE}.{number}":
-            raise FederationError(f"The phase '{request.phase}' is not that of one sum.")  # [Y11]
-        records, statistic, mechanism = self._records(request)
-        event = mechanism.event()
-        receipt = self._paid(request, number, event)
+    def _release(self, asked: Asked) -> Reply:
+        request, settings = asked.request, asked.settings
+        statistic, mechanism = settings["statistic"], settings["mechanism"]
+        reader, _ = self._check_sum(request, settings, request.settings)
+        receipt, facts = self._paid(request, asked.number, mechanism.event())
+        records = self._mapped(request.task, settings, reader)  # no row is read before
         noisy = records.release(statistic, mechanism, receipt)  # [Y5] noise of its own
         if statistic.is_symmetric:
             noisy = noisy[..., *np.triu_indices(noisy.shape[-1])]
-        facts = {"used": self._used(request, number, event)}
         return Reply(self.name, facts, {"released": noisy})
 
-    def _secure_step(self, step: str, request: Request) -> Reply:
-        agreement = Agreement.from_dict(request.settings["agreement"])
-        session = digest([agreement.digest(), str(request.settings["session"])])
+    def _secure_step(self, asked: Asked) -> Reply:
+        agreement: Agreement = asked.settings["agreement"]
+        if (agreement.task, agreement.number) != (asked.request.task, asked.number):
+            raise FederationError("The agreement is about another sum.")
+        session = digest([agreement.digest(), asked.settings["session"]])
         member = self._member(agreement, session)
-        reply = self._answered(member, step, request, agreement)
+        reply = self._answered(member, asked)
         if self._is_durable:
             with atomic_write(self._session_file(session)) as file:
                 file.write(json.dumps(member.state()).encode())
@@ -300,61 +273,69 @@ class PartySums:
             self._members = {session: member}  # one sum at a time
         return self._members[session]
 
-    def _answered(self, member: Member, step: str, request: Request, agreement: Agreement) -> Reply:
-        settings = request.settings
-        if step == "advertise":
+    def _answered(self, member: Member, asked: Asked) -> Reply:
+        settings = asked.settings
+        if asked.phase == "sums.advertise":
             return Reply(self.name, {"advert": member.advertise()})
-        if step == "share":
+        if asked.phase == "sums.share":
             return Reply(self.name, {"boxes": member.share(settings["adverts"])})
-        if step == "mask":
-            cells = self._noisy_cells(request, agreement)
+        if asked.phase == "sums.mask":
+            cells = self._noisy_cells(asked, member.agreement)
             return Reply(self.name, {}, {"words": member.mask(settings["boxes"], cells)})
-        if step == "confirm":
+        if asked.phase == "sums.confirm":
             return Reply(self.name, {"signature": member.confirm(settings["included"])})
         return Reply(self.name, {"shares": member.reveal(settings["signatures"])})
 
-    def _noisy_cells(self, request: Request, agreement: Agreement) -> NDArray[np.int64]:
-        """Give the party's sum with its share of the noise: drawn once, in whatever session."""
-        wanted = Request(
-            request.task,
-            f"{RELEASE}.{agreement.number}",
-            {**request.settings["sum"], "agreement": agreement.to_dict()},
-            request.arrays,
-        )
-        return self.store.released(wanted, lambda: self._share_of_sum(wanted, agreement)).array(
-            "cells", (agreement.size,), "i"
-        )
-
-    def _share_of_sum(self, request: Request, agreement: Agreement) -> Reply:
-        is_other = agreement.task != request.task
-        if is_other or sum_digest(request.settings, request.arrays) != agreement.statistic:
+    def _noisy_cells(self, asked: Asked, agreement: Agreement) -> NDArray[np.int64]:
+        """Return the party's sum with its share of the noise: drawn once, in whatever session."""
+        given, arrays = asked.request.settings["sum"], asked.request.arrays
+        if sum_digest(given, arrays) != agreement.statistic:
             raise FederationError("The agreement is about another sum.")
-        records, statistic, mechanism = self._records(request)
-        share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
-        # [Y8] a bound that its numbers could pass would be a question about them
-        public = statistic.largest_term * records.most_rows
-        if agreement.largest < share.largest(statistic.size, public):
-            raise FederationError("The agreed bound on numbers is below the public one.")
-        event = share.event()
-        receipt = self._paid(request, agreement.number, event)
-        cells = records.release(statistic, share, receipt)
-        facts = {"used": self._used(request, agreement.number, event)}
-        return Reply(self.name, facts, {"cells": cells})
+        wanted = Request(
+            agreement.task,
+            f"{RELEASE}.{agreement.number}",
+            {**given, "agreement": agreement.to_dict()},
+            arrays,
+        )
+
+        def make() -> Reply:
+            settings = asked.settings["sum"]
+            statistic, mechanism = settings["statistic"], settings["mechanism"]
+            reader, most_rows = self._check_sum(wanted, settings, given)
+            if agreement.size != sent_size(statistic):
+                raise FederationError("The sum has another size than was agreed on.")
+            share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
+            # [Y8] a bound that its numbers could pass would be a question about them
+            public = share.largest(statistic.size, statistic.largest_term * most_rows)
+            if agreement.largest < public:
+                raise FederationError("The agreed bound on numbers is below the public one.")
+            receipt, facts = self._paid(wanted, agreement.number, share.event())
+            records = self._mapped(wanted.task, settings, reader)
+            return Reply(self.name, facts, {"cells": records.release(statistic, share, receipt)})
+
+        return self.store.released(wanted, make).array("cells", (agreement.size,), "i")
 
 
-def _made_up(
-    reader: BatchReader | None, bounds: Any, relation: Relation, columns: Any
-) -> tuple[NDArray[Any], int]:
-    """Give one row of which nothing is known, and how many classes the records have."""
+def _reader(asked: Mapping[str, Any]) -> BatchReader | None:
+    """Return how the estimator that a sum names reads the party's table, by the agreed bounds."""
+    given = asked["reader"]
+    if given is None:
+        return None
+    target = given["target_bounds"]
+    estimator = ESTIMATORS[given["estimator"]](
+        bounds=asked["bounds"],
+        relation=str(asked["relation"]),
+        **({} if target is None else {"target_bounds": target}),
+    )
+    return BatchReader(estimator, given["method"], None, None)
+
+
+def _made_up(reader: BatchReader | None, bounds: Any, columns: Any) -> tuple[NDArray[Any], int]:
+    """Return one row of which nothing is known, and how many classes the records have."""
     if reader is None:
         labels = bounds.labels
         n_labels = 1 if labels is None else len(bounds.label_set(np.asarray(labels)))
         return np.zeros((1, columns)), n_labels
-    asked = reader.estimator
-    if asked.bounds != bounds or Relation(asked.relation) is not relation:
-        raise FederationError("The estimator reads by other bounds than were agreed on.")
-    if Unit(asked.unit) is not Unit.RECORD:
-        raise FederationError("Sums among parties protect records.")
     rows, _, *facts = reader.of(reader.at_party(unknown_record(columns)))
     return rows[:1], len(facts[0]) if facts and facts[0] is not None else 1
 
@@ -372,25 +353,17 @@ def _rehearse(maps: tuple[Any, ...], statistic: Any, row: NDArray[Any], n_classe
         raise FederationError("The sum does not fit the classes, or the columns, of the rows.")
 
 
-def sum_digest(settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Digest of what a sum is about: maps, statistic, mechanism, bounds, relation."""
-    about = {name: settings.get(name) for name in SUM_SETTINGS}
-    return Request("sum", "sum", about, arrays).fingerprint()
+def sent_size(statistic: Statistic) -> int:
+    """Return how many numbers of a sum are sent: half of a symmetric one."""
+    width = statistic.shape[-1]
+    return statistic.size // width * (width + 1) // 2 if statistic.is_symmetric else statistic.size
 
 
-AGREED = ("bounds", "relation")  # what a sum must have in common with the beginning of its task
-SUM_SETTINGS = (
-    "number",
-    "maps",
-    "statistic",
-    "mechanism",
-    "bounds",
-    "relation",
-    "most_rows",
-    "kept",
-    "reader",
-)
+def sum_digest(given: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the digest of what a sum is about: maps, statistic, mechanism, bounds, relation."""
+    return Request("sum", "sum", given, arrays).fingerprint()
 
 
-def _array_digest(request: Request, name: str) -> str:
-    return Request("array", name, {}, {name: request.arrays[name]}).fingerprint()
+def _agreed(given: Mapping[str, Any]) -> str:
+    """Return the digest of what a sum must have in common with the beginning of its task."""
+    return digest([given["bounds"], given["relation"]])

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.events import Event
 from sfumato.exceptions import FederationError
-from sfumato.guarantee import Relation, Unit
-from sfumato.private import PrivateEstimator
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["Terms", "labels_of"]
 
 
 @dataclass(frozen=True)
@@ -51,110 +44,64 @@ class Terms:
     colluding: int = 1
     table: TableBounds | None = None
 
-    def require(self, estimator: PrivateEstimator, party: str) -> None:
-        """Raise unless a task's estimator keeps the terms.
-
-        Parameters
-        ----------
-        estimator : PrivateEstimator
-            The estimator of a request.
-        party : str
-            Whose terms they are, for the message.
-        """
-        for holds, why in self._checks(estimator):
-            if not holds:
-                raise FederationError(f"{party} refuses: {why}")
-
-    def require_sums(
-        self, events: tuple[Event, ...], bounds: Any, unit: Unit, relation: Relation, party: str
+    def require(
+        self,
+        party: str,
+        *,
+        bounds: Bounds | TableBounds | None,
+        unit: str,
+        relation: str,
+        epsilon: float,
+        delta: float = 0.0,
+        entry_bound: float | None = None,
     ) -> None:
-        """Raise unless the sums of a task keep the terms.
+        """Raise unless a task keeps the terms.
 
         Parameters
         ----------
-        events : tuple of Event
-            All that the task would release.
-        bounds : Bounds
-            Public bounds of the rows.
-        unit, relation : str
-            What the releases would protect.
         party : str
             Whose terms they are, for the message.
+        bounds : Bounds, TableBounds or None
+            Public bounds of the task.
+        unit, relation : str
+            What its releases would protect.
+        epsilon, delta : float
+            What they would cost.
+        entry_bound : float, optional
+            The largest protected change of an entry, if not any.
         """
-        cost = epsilon_spent(events, min(self.max_delta, 0.5), relation, enough=self.max_epsilon)
-        checks = [
+        agreed = (self.bounds, self.table)
+        for holds, why in (
             (
-                isinstance(bounds, Bounds | TableBounds) and labels_of(bounds) != PUBLIC_LABELS,
+                bounds is not None and labels_of(bounds) != PUBLIC_LABELS,
                 "the labels must be listed, not taken from the data.",
             ),
             (
-                bounds == (self.table if isinstance(bounds, TableBounds) else self.bounds)
-                or (self.bounds is None and self.table is None),
+                agreed == (None, None) or bounds in agreed,
                 "the task's bounds are not those that were agreed on.",
             ),
             (
-                cost <= self.max_epsilon,
-                f"the task costs epsilon {cost:g} at delta {self.max_delta:g}, given is at most "
-                f"{self.max_epsilon:g}.",
-            ),
-            (unit is Unit.RECORD, "sums among parties protect records."),
-            (
-                self.unit is None or unit == Unit(self.unit),
-                f"the unit must be '{self.unit}'.",
+                epsilon <= self.max_epsilon,
+                f"the task costs epsilon {epsilon:g}, given is at most {self.max_epsilon:g}.",
             ),
             (
-                self.relation is None or relation == Relation(self.relation),
-                f"the relation must be '{self.relation}'.",
+                delta <= self.max_delta,
+                f"the task asks for delta {delta:g}, given is at most {self.max_delta:g}.",
             ),
-        ]
-        for holds, why in checks:
-            if not holds:
-                raise FederationError(f"{party} refuses: {why}")
-
-    def _checks(self, asked: Any) -> list[tuple[bool, str]]:
-        protected = getattr(asked, "entry_bound", None)
-        # A party that agreed to bounds without labels has agreed to nothing about them.
-        labels = None if asked.bounds is None else asked.array_bounds.labels
-        return [
+            (self.unit in (None, unit), f"the unit must be '{self.unit}'."),
+            (self.relation in (None, relation), f"the relation must be '{self.relation}'."),
             (
-                labels is not None and labels != PUBLIC_LABELS,
-                "the labels must be listed, not taken from the data.",
-            ),
-            (
-                self.bounds is None or asked.array_bounds == self.bounds,
-                "the task's bounds are not those that were agreed on.",
-            ),
-            (
-                asked.epsilon <= self.max_epsilon and not math.isnan(asked.epsilon),
-                f"the task asks for epsilon {asked.epsilon:g}, given is at most "
-                f"{self.max_epsilon:g}.",
-            ),
-            (
-                asked.delta <= self.max_delta,
-                f"the task asks for delta {asked.delta:g}, given is at most {self.max_delta:g}.",
-            ),
-            (
-                self.unit is None or Unit(asked.unit) == Unit(self.unit),
-                f"the unit must be '{self.unit}'.",
-            ),
-            (
-                self.relation is None or Relation(asked.relation) == Relation(self.relation),
-                f"the relation must be '{self.relation}'.",
-            ),
-            (
-                protected is None
-                or (self.entry_bound is not None and protected >= self.entry_bound),
+                entry_bound is None
+                or (self.entry_bound is not None and entry_bound >= self.entry_bound),
                 "the task would protect smaller changes of an entry than were agreed on.",
             ),
-        ]
+        ):
+            if not holds:
+                raise FederationError(f"{party} refuses: {why}")
 
 
 def labels_of(bounds: Bounds | TableBounds) -> Any:
-    """Give the label set that bounds declare, None without one.
-
-    bounds: Of rows or of a table.
-    Returns (sequence, "public" or None): The labels.
-    """
+    """Return the labels that bounds list, the word "public", or None without any."""
     if isinstance(bounds, Bounds):
         return bounds.labels
     return None if bounds.target is None else bounds.target.labels

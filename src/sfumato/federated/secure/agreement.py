@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -38,8 +38,6 @@ class Agreement:
         No party's number is larger in magnitude, its noise included: so the total never wraps.
     statistic : str
         Digest of what is added up, over which rows, on which grid.
-    noise : mapping
-        The noise that the total carries: event of the release, and the deviation of one share.
     colluding : int, default=1
         Parties that may work with the coordinator without breaking the promise.
     dropouts : int, default=0
@@ -62,7 +60,6 @@ class Agreement:
     size: int
     largest: int
     statistic: str = ""
-    noise: Mapping[str, Any] = field(default_factory=dict)
     colluding: int = 1
     dropouts: int = 0
     neighbours: int | None = None
@@ -150,27 +147,6 @@ class Agreement:
             Its fields.
         """
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Agreement:
-        """Read an agreement; what is no agreement is refused.
-
-        Parameters
-        ----------
-        record : mapping
-            What `to_dict` gave.
-
-        Returns
-        -------
-        Agreement
-            The agreement.
-        """
-        try:
-            return cls(**record)
-        except (TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, FederationError):
-                raise
-            raise FederationError("The message is not an agreement on a secure sum.") from None
 
     def digest(self) -> str:
         """Digest of all of it.

@@ -1,0 +1,765 @@
+"""What may be asked of a party: one closed schema, read before a class is built or a row is read.
+
+A request is JSON and arrays. `REQUESTS` lists the fields of each phase, `PARTS` those of each map,
+statistic, mechanism and estimator that can travel: types, sizes, magnitudes, finite numbers alone.
+A field that is missing or not listed, an array that no field names and a class that is not in
+`PARTS` are refused. What fields must have in common stands beside them; whether a sum has the
+sensitivity that its noise is made for is `require_safe`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache, partial
+from operator import lt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.additive.calibration import ScoreAndTarget, ScorePlaces
+from sfumato.additive.classifier import PrivateAdditiveClassifier
+from sfumato.additive.columns import PublicColumns
+from sfumato.additive.fit import AdditiveScores, First, Places
+from sfumato.additive.hats import HatRows
+from sfumato.additive.knots import PlaceTree
+from sfumato.additive.pairs import HatSums, PairRows, SideMeans, Sides
+from sfumato.additive.probabilities import ScoreBins
+from sfumato.additive.regressor import PrivateAdditiveRegressor
+from sfumato.events import GaussianEvent, RepeatedEvent
+from sfumato.exceptions import FederationError, SfumatoError
+from sfumato.fabrication.fabricator import Fabricator
+from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
+from sfumato.fabrication.label_tree import Coarse
+from sfumato.fabrication.table_cells import ColumnCells, TableCells
+from sfumato.federated.messages import Request
+from sfumato.federated.secure.agreement import Agreement, digest
+from sfumato.functions.density import PrivateDensity
+from sfumato.functions.grid_density import Cells
+from sfumato.guarantee import Relation
+from sfumato.linear.private import PrivateLinearClassifier
+from sfumato.linear.regressor import PrivateLinearRegressor
+from sfumato.linear.target_moments import WithTarget
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.moments.classifier import PrivateGaussianClassifier
+from sfumato.moments.moments import PrivateMoments
+from sfumato.moments.pca import PrivatePCA
+from sfumato.objectives.losses import HuberLoss, SoftmaxLoss
+from sfumato.sums.counts import CountTables
+from sfumato.sums.gradients import LARGEST_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
+from sfumato.sums.grid import MOST_PUBLIC_ROWS, ROW_BITS, cut
+from sfumato.sums.maps import (
+    Beside,
+    Centred,
+    Clipped,
+    Encoded,
+    IntoUnitBall,
+    IntoUnitCube,
+    LinearRows,
+    Projected,
+)
+from sfumato.sums.singles import ScoreWeights
+from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
+from sfumato.tables.bounds import WAYS, Bounds
+from sfumato.tables.encoder import TableEncoder
+from sfumato.tables.schema import TableBounds
+
+MAX_NUMBERS = 2**26  # of an array or a sum
+MAX_WIDTH = 2**20
+MAX_LISTED = 2**14
+LARGEST = 1e150  # as for bounds: squares do not overflow
+LARGEST_SCORE_WEIGHT = 1e9
+ROUNDING = 1e-9
+SURROGATE = re.compile("[\ud800-\udfff]")  # which no file can hold
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass
+class _Brought:
+    """What fields refer to: arrays of a request, and the table bounds that a party agreed to."""
+
+    arrays: Arrays
+    table: TableBounds | None
+    used: set[str] = field(default_factory=set)
+
+
+Kind = Callable[[Any, _Brought], Any]
+
+
+# Kinds of fields: each returns a value of its type, or refuses ----------------------------------
+
+
+def _whole(least: int, most: int) -> Kind:
+    def read(value: Any, _: _Brought) -> int:
+        if type(value) is not int or not least <= value <= most:  # True is no number here
+            raise FederationError(f"must be a whole number from {least} to {most}.")
+        return value
+
+    return read
+
+
+def _number(least: float, most: float) -> Kind:
+    def read(value: Any, _: _Brought) -> float:
+        if type(value) not in (int, float) or not least <= value <= most:  # NaN is not
+            raise FederationError(f"must be a number from {least:g} to {most:g}.")
+        return float(value)
+
+    return read
+
+
+def _word(*words: Any) -> Kind:
+    allowed = {str(each) if isinstance(each, str) else each: each for each in words}
+
+    def read(value: Any, _: _Brought) -> Any:
+        if type(value) not in (str, bool) or value not in allowed:
+            raise FederationError(f"must be one of {sorted(map(str, allowed))}.")
+        return allowed[value]
+
+    return read
+
+
+def _text(value: Any, _: _Brought) -> str:
+    if type(value) is not str or len(value) > 1024 or SURROGATE.search(value):
+        raise FederationError("must be a text of at most 1024 characters.")
+    return value
+
+
+def _hex(n_digits: int) -> Kind:
+    def read(value: Any, _: _Brought) -> str:
+        if type(value) is not str or len(value) != n_digits or set(value) - set("0123456789abcdef"):
+            raise FederationError(f"must be {n_digits} hexadecimal digits.")
+        return value
+
+    return read
+
+
+def _scalar(value: Any, brought: _Brought) -> Any:
+    if type(value) is bool:
+        return value
+    if type(value) is int:
+        return _whole(-(2**63), 2**63)(value, brought)
+    return (_number(-LARGEST, LARGEST) if type(value) is float else _text)(value, brought)
+
+
+def _maybe(kind: Kind) -> Kind:
+    return lambda value, brought: None if value is None else kind(value, brought)
+
+
+def _list(kind: Kind, most: int = MAX_LISTED) -> Kind:
+    def read(value: Any, brought: _Brought) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) > most:
+            raise FederationError(f"must be listed, at most {most}.")
+        return tuple(kind(each, brought) for each in value)
+
+    return read
+
+
+def _by_name(kind: Kind, most: int = MAX_LISTED) -> Kind:
+    def read(value: Any, brought: _Brought) -> dict[str, Any]:
+        if type(value) is not dict or len(value) > most:
+            raise FederationError(f"must be given by name, at most {most}.")
+        return {_text(name, brought): kind(each, brought) for name, each in value.items()}
+
+    return read
+
+
+def _array(n_axes: int, most: float, dtype: Any = np.float64) -> Kind:
+    def read(value: Any, brought: _Brought) -> NDArray[Any]:
+        found = brought.arrays.get(value) if type(value) is str else None
+        if type(found) is not np.ndarray or found.dtype != dtype or found.ndim != n_axes:
+            raise FederationError(f"must name an array of {n_axes} axes and type {dtype.__name__}.")
+        if not (found.size <= MAX_NUMBERS and (np.abs(found) <= most).all()):  # NaN is not
+            raise FederationError(f"must hold at most {MAX_NUMBERS} numbers within {most:g}.")
+        brought.used.add(value)
+        return np.ascontiguousarray(found)
+
+    return read
+
+
+def _record(fields: Mapping[str, Kind]) -> Kind:
+    def read(value: Any, brought: _Brought) -> dict[str, Any]:
+        if type(value) is not dict or value.keys() != fields.keys():
+            raise FederationError(f"must have the fields {sorted(fields)} and no others.")
+        found = {}
+        for name, kind in fields.items():
+            try:
+                found[name] = kind(value[name], brought)
+            except SfumatoError as error:
+                raise FederationError(f"'{name}' {error}") from None
+        return found
+
+    return read
+
+
+def _part(*classes: type) -> Kind:
+    by_name = {each.__name__: each for each in classes}
+
+    def read(value: Any, brought: _Brought) -> Any:
+        if type(value) is not dict or len(value) != 1 or (name := next(iter(value))) not in by_name:
+            raise FederationError(f"must be one of {sorted(by_name)}.")
+        entry = PARTS[by_name[name]]
+        found = (entry.build or by_name[name])(**_record(entry.fields)(value[name], brought))
+        why = entry.check(found)
+        if why:
+            raise FederationError(f"{name} is refused: {why}")
+        return found
+
+    return read
+
+
+def _bounds(value: Any, brought: _Brought) -> Bounds | TableBounds:
+    """Read bounds of rows; those of a table are the ones that were agreed on, named by a digest."""
+    if type(value) is not dict or "TableBounds" not in value:
+        return _part(Bounds)(value, brought)  # type: ignore[no-any-return]
+    if brought.table is None:
+        raise FederationError("must be those of rows: the party has no table.")
+    if value != {"TableBounds": table_digest(brought.table)}:
+        raise FederationError("are not those that were agreed on.")
+    return brought.table
+
+
+# What can travel ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Fields of a class, what they must have in common, and how it is built if not by its name."""
+
+    fields: Mapping[str, Kind]
+    check: Callable[[Any], str] = lambda _: ""
+    build: Callable[..., Any] | None = None
+
+
+def _has_ranges(columns: PublicColumns) -> str:
+    n = len(columns)
+    same = len(columns.lower) == len(columns.upper) == len(columns.categories) == n > 0
+    fits = same and len(columns.units) in (0, n) and all(each != () for each in columns.categories)
+    is_range = fits and all(columns.lower[i] < columns.upper[i] for i in columns.numeric)
+    return "" if is_range else "its ranges are not valid."
+
+
+def _has_box(cells: Cells) -> str:
+    same = len(cells.lower) == len(cells.upper) == len(cells.shape) > 0
+    return "" if same and all(map(lt, cells.lower, cells.upper)) else "its box is empty."
+
+
+def _has_edges(cells: TableCells) -> str:
+    """Among edges that do not ascend, where a value is found depends on the value before it."""
+    ascend = all(e is None or (len(e) > 1 and list(e) == sorted(e)) for e in cells.edges)
+    return "" if ascend and len(cells.columns) == len(cells.edges) > 0 else "its edges must ascend."
+
+
+def _has_knots(hats: HatRows) -> str:
+    knots = hats.knots
+    fits = len(knots) == len(hats.columns.numeric) and knots.shape[1] >= 2
+    is_fine = fits and (np.diff(knots, axis=1) > 0).all() and (knots >= 0).all()
+    return "" if is_fine else "its knots must ascend from 0 to 1."
+
+
+def _has_orders(rows: PairRows | Sides) -> str:
+    """On this grid, products of hats and orders are exact and no row depends on others."""
+    listed = rows.pairs if isinstance(rows, PairRows) else np.array(rows.columns, dtype=np.intp)
+    fits = rows.orders.shape == (rows.hats.width,)
+    fits = fits and np.array_equal(cut(rows.orders, ROW_BITS), rows.orders)
+    fits = fits and (listed.ndim == 1 or listed.shape[1] == 2)
+    inside = fits and ((listed >= 0) & (listed < len(rows.hats.columns))).all()
+    return "" if inside else "its orders or pairs do not fit its columns."
+
+
+def _has_weights(scores: AdditiveScores) -> str:
+    fits = scores.coef.shape == (len(scores.intercept), scores.rows.width) and len(scores.coef)
+    return "" if fits else "its weights do not fit its rows."
+
+
+def _is_in_ball(row_map: Centred | Projected) -> str:
+    if np.linalg.norm(row_map.mean) > 1 + ROUNDING:
+        return "its mean is outside the unit ball."
+    return _keeps_lengths(row_map.basis) if isinstance(row_map, Projected) else ""
+
+
+def _keeps_lengths(matrix: NDArray[np.float64] | None) -> str:
+    if matrix is None or _longest(matrix.tobytes(), matrix.shape) <= 1 + ROUNDING:
+        return ""
+    return "its matrix lengthens rows."
+
+
+@lru_cache(maxsize=4)
+def _longest(data: bytes, shape: tuple[int, ...]) -> float:
+    """Return the largest singular value; a descent sends one projection with every gradient."""
+    return float(np.linalg.norm(np.frombuffer(data).reshape(shape), ord=2)) if data else 0.0
+
+
+def _has_parts(statistic: ClassMoments) -> str:
+    if not (statistic.constant * 256).is_integer():
+        return "its constant must be a multiple of 2**-8."
+    parts, shape = statistic.parts, (statistic.n_classes, statistic.width)
+    if parts is not None and (parts.means.shape != shape or parts.axes.shape[:2] != shape):
+        return "its parts do not fit the classes."
+    return "" if parts is None or parts.axes.shape[2] <= 8 else "it has too many parts."
+
+
+def _has_columns(statistic: CountTables) -> str:
+    inside = all(column < len(statistic.sizes) for table in statistic.tables for column in table)
+    return "" if inside and statistic.tables else "its tables name no columns of it."
+
+
+def _has_gradient(statistic: GradientSum | ResidualSum) -> str:
+    """Weights must lie on the grid on which scores are exact; single rows round them themselves."""
+    if np.linalg.norm(statistic.weights, axis=1).max(initial=0.0) > LARGEST_WEIGHTS:
+        return "its weights are longer than scores are exact for."
+    is_coarse = isinstance(statistic, GradientSum) and statistic.slope_bits < ROW_BITS
+    weights = statistic.weights
+    on_grid = ScoreWeights(weights).rounded if is_coarse else on_weight_grid(weights)
+    if not np.array_equal(on_grid, weights):
+        return "its weights do not lie on their grid."
+    if isinstance(statistic, ResidualSum) or statistic.class_weights is None:
+        return ""
+    n_weights = len(statistic.class_weights)
+    return "" if n_weights == statistic.loss.n_classes else "a class has no weight of its own."
+
+
+_SIZE = _whole(1, MAX_WIDTH)
+_PLACES = _list(_whole(0, MAX_WIDTH))
+_SIZES = _list(_SIZE)
+_FLAG = _word(True, False)
+_REAL = _number(-LARGEST, LARGEST)
+_REALS = _list(_REAL)
+_POSITIVE = _number(ROUNDING, 1 / ROUNDING)
+_CLASSES = _whole(2, MAX_WIDTH)
+_MULTIPLIER = _number(1e-9, 1e9)
+_RADIUS = _number(1e-6, 2.0)
+_RELATION = _word(*Relation)
+
+
+def _corner(value: Any, brought: _Brought) -> Any:
+    return (_REALS if type(value) is list else _REAL)(value, brought)
+
+
+# Of additive scores a party needs the weights alone.
+_SCORES = partial(
+    AdditiveScores, **dict.fromkeys(("factor", "means", "covariance", "counts"), np.empty(0))
+)
+_HATS = {"columns": _part(PublicColumns), "knots": _array(2, 1.0)}
+_GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, LARGEST_WEIGHTS)}
+
+PARTS: dict[type, _Entry] = {
+    # Public facts, and noise
+    Bounds: _Entry(
+        {
+            "norm": _maybe(_REAL),
+            "lower": _maybe(_corner),
+            "upper": _maybe(_corner),
+            "labels": _maybe(_list(_scalar)),
+            "person_rows": _maybe(_SIZE),
+            "per_person": _word(*WAYS),
+        }
+    ),
+    TableEncoder: _Entry({"bounds": _bounds, "scaled": _FLAG}),
+    PublicColumns: _Entry(
+        {
+            "names": _list(_text),
+            "lower": _REALS,
+            "upper": _REALS,
+            "categories": _list(_maybe(_list(_scalar))),
+            "units": _list(_text),
+        },
+        _has_ranges,
+    ),
+    GaussianEvent: _Entry({"noise_multiplier": _MULTIPLIER}),
+    RepeatedEvent: _Entry({"event": _part(GaussianEvent), "count": _whole(1, 10**6)}),
+    GaussianMechanism: _Entry({"sensitivity": _POSITIVE, "noise_multiplier": _MULTIPLIER}),
+    # Maps that are told how rows lie
+    Clipped: _Entry({"bounds": _bounds, "width": _SIZE}),
+    Encoded: _Entry({"encoder": _part(TableEncoder), "width": _SIZE}),
+    IntoUnitBall: _Entry({"bounds": _part(Bounds), "width": _SIZE}),
+    IntoUnitCube: _Entry({"bounds": _part(Bounds), "n_features": _SIZE}),
+    WithTarget: _Entry({"into_ball": _part(IntoUnitBall)}),
+    Places: _Entry({"columns": _part(PublicColumns)}),
+    Cells: _Entry(
+        {"lower": _REALS, "upper": _REALS, "shape": _SIZES, "may_be_missing": _FLAG},
+        _has_box,
+    ),
+    ColumnCells: _Entry(
+        {
+            "name": _text,
+            "n_categories": _whole(0, MAX_WIDTH),
+            "lower": _REAL,
+            "upper": _REAL,
+            "is_whole": _FLAG,
+            "edges": _maybe(_REALS),
+            "may_be_missing": _FLAG,
+            "weights": _maybe(_REALS),
+            "is_fine": _FLAG,
+        },
+        lambda each: "" if each.lower < each.upper else "its range is empty.",
+    ),
+    TableCells: _Entry(
+        {"columns": _list(_part(ColumnCells)), "edges": _list(_maybe(_REALS))},
+        _has_edges,
+    ),
+    Coarse: _Entry({"sizes": _SIZES, "coarse": _SIZES}),
+    # Maps of rows in the unit ball, and of cells into it
+    Centred: _Entry({"mean": _array(1, 1.1), "radius": _RADIUS}, _is_in_ball),
+    Projected: _Entry(
+        {"mean": _array(1, 1.1), "basis": _array(2, 1.1), "radius": _RADIUS}, _is_in_ball
+    ),
+    LinearRows: _Entry(
+        {
+            "n_features": _SIZE,
+            "intercept": _FLAG,
+            "projection": _maybe(_array(2, 1.1)),
+            "unit_length": _FLAG,
+            "constant": _number(0.0, 2.0**10),
+            "radius": _maybe(_number(ROUNDING, LARGEST)),
+        },
+        lambda each: _keeps_lengths(each.projection),
+    ),
+    First: _Entry({"width": _SIZE}),
+    HatRows: _Entry(_HATS, _has_knots),
+    PairRows: _Entry(
+        {"hats": _part(HatRows), "orders": _array(1, 1.0), "pairs": _array(2, MAX_WIDTH, np.int64)},
+        _has_orders,
+    ),
+    Sides: _Entry(
+        {
+            "hats": _part(HatRows),
+            "orders": _array(1, 1.0),
+            "columns": _PLACES,
+            "has_target": _FLAG,
+        },
+        _has_orders,
+    ),
+    AdditiveScores: _Entry(
+        {
+            "rows": _part(PairRows),
+            "coef": _array(2, LARGEST_SCORE_WEIGHT),
+            "intercept": _array(1, LARGEST_SCORE_WEIGHT),
+        },
+        _has_weights,
+        _SCORES,
+    ),
+    ScorePlaces: _Entry({"scores": _part(AdditiveScores)}),
+    ScoreBins: _Entry({"scores": _part(AdditiveScores)}),
+    ScoreAndTarget: _Entry(
+        {
+            "scores": _part(AdditiveScores),
+            "middle": _number(-LARGEST_SCORE_WEIGHT, LARGEST_SCORE_WEIGHT),
+            "reach": _POSITIVE,
+            "low": _number(0.0, 1.0),
+            "high": _number(0.0, 1.0),
+        },
+        lambda each: "" if each.low + ROUNDING < each.high else "its target has no range.",
+    ),
+    Beside: _Entry(
+        {
+            "row_map": _part(HatRows, PairRows, Places, IntoUnitBall, LinearRows),
+            "has_target": _FLAG,
+            "centre": _REAL,
+            "scale": _number(ROUNDING, LARGEST),
+        }
+    ),
+    # Statistics
+    ClassCounts: _Entry({"n_classes": _SIZE}),
+    CountTables: _Entry(
+        {"sizes": _SIZES, "tables": _list(_PLACES), "n_classes": _SIZE}, _has_columns
+    ),
+    PlaceTree: _Entry({"columns": _PLACES}),
+    SideMeans: _Entry({"n_columns": _whole(2, 2**10)}),
+    HatSums: _Entry({"n_classes": _SIZE, "width": _SIZE, "has_target": _FLAG}),
+    MeanAndSquares: _Entry({"width": _SIZE}),
+    SecondMoment: _Entry({"width": _SIZE}),
+    Parts: _Entry({"means": _array(2, 2.0), "axes": _array(3, 2.0)}),
+    ClassMoments: _Entry(
+        {
+            "n_classes": _SIZE,
+            "width": _SIZE,
+            "constant": _number(2.0**-8, 1.0),
+            "parts": _maybe(_part(Parts)),
+        },
+        _has_parts,
+    ),
+    SoftmaxLoss: _Entry({"n_classes": _CLASSES}),
+    HuberLoss: _Entry({"n_classes": _CLASSES, "width": _POSITIVE}),
+    GradientSum: _Entry(
+        {
+            "loss": _part(SoftmaxLoss, HuberLoss),
+            **_GRADIENT,
+            "class_weights": _maybe(_list(_number(0.0, 1.0))),
+            "slope_bits": _whole(1, ROW_BITS),
+        },
+        _has_gradient,
+    ),
+    ResidualSum: _Entry(_GRADIENT, _has_gradient),
+    # A task of hulls, and a secure sum
+    PrivateAffineHullClassifier: _Entry(
+        {
+            **dict.fromkeys(("n_components", "hull_components", "n_layers"), _whole(1, 2**16)),
+            "method": _word("moments", "local"),
+            **dict.fromkeys(
+                ("gaussians_per_class", "samples_per_gaussian", "branch_size", "n_smoothing"),
+                _maybe(_whole(0, MAX_WIDTH)),
+            ),
+            "partition": _maybe(_word("kmeans", "random")),
+            "epsilon": _number(0.0, 1e9),
+            "delta": _number(0.0, 1.0),
+            "unit": _word("record", "entry"),
+            "relation": _word(*map(str, Relation)),
+            "bounds": _maybe(_bounds),
+            "entry_bound": _maybe(_REAL),
+            "dtype": _word("float64", "float32"),
+            "random_state": _maybe(_whole(0, 2**32 - 1)),
+        }
+    ),
+    Agreement: _Entry(
+        {
+            "task": _text,
+            "number": _whole(0, 10**6),
+            "parties": _by_name(_hex(64)),
+            "size": _whole(1, MAX_NUMBERS),
+            "largest": _whole(0, 2**63),
+            "statistic": _hex(64),
+            "colluding": _whole(0, MAX_LISTED),
+            "dropouts": _whole(0, MAX_LISTED),
+            "neighbours": _whole(1, MAX_LISTED),
+        }
+    ),
+}
+_INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
+_INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
+_OF_CELLS = (Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells, Coarse)
+_OF_HATS = (First, Sides, ScorePlaces, ScoreBins, Beside)
+MAPS = (*_INTO_BALL, *_INSIDE_BALL, *_OF_CELLS, *_OF_HATS)
+_OF_BALL = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment)
+STATISTICS = (*_OF_BALL, ClassCounts, CountTables, PlaceTree, SideMeans, HatSums, ResidualSum)
+
+# Estimators as which parties read their tables, each record alone, and the methods that do it.
+READERS: dict[type, tuple[str, ...]] = {
+    PrivateAdditiveClassifier: ("_labelled_cells",),
+    PrivateAdditiveRegressor: ("_cells_with_target",),
+    PrivateLinearRegressor: ("_rows_with_target",),
+    PrivateAffineHullClassifier: ("_rows_and_codes",),
+    Fabricator: ("_labelled_places", "_rows_and_codes"),
+    **dict.fromkeys(
+        (
+            PrivateDensity,
+            PrivateGaussianClassifier,
+            PrivateLinearClassifier,
+            PrivateMoments,
+            PrivatePCA,
+        ),
+        ("_labelled_rows",),
+    ),
+}
+ESTIMATORS = {each.__name__: each for each in READERS}
+
+
+def _reader(value: Any, brought: _Brought) -> dict[str, Any]:
+    fields = {"estimator": _text, "method": _text, "target_bounds": _maybe(_list(_REAL, 2))}
+    found = _record(fields)(value, brought)
+    if found["method"] not in READERS.get(ESTIMATORS.get(found["estimator"], object), ()):
+        raise FederationError("must be an estimator that reads like this.")
+    target = found["target_bounds"]
+    if target is not None and not (
+        found["method"].endswith("_with_target") and len(target) == 2 and target[0] < target[1]
+    ):
+        raise FederationError("must have the range of a target only where one is read.")
+    return found
+
+
+SUM: dict[str, Kind] = {
+    "maps": _list(_part(*MAPS), 8),
+    "statistic": _part(*STATISTICS),
+    "mechanism": _part(GaussianMechanism),
+    "bounds": _bounds,
+    "relation": _RELATION,
+    "most_rows": _whole(1, MOST_PUBLIC_ROWS),
+    "kept": _word("", "rows", "singles"),
+    "reader": _maybe(_reader),
+}
+_BEGIN: dict[str, Kind] = {
+    "events": _list(_part(GaussianEvent, RepeatedEvent), 2**10),
+    "bounds": _bounds,
+    "relation": _RELATION,
+}
+_STEP: dict[str, Kind] = {"agreement": _part(Agreement), "session": _hex(16)}
+_ADVERT = _record({"cipher": _hex(64), "mask": _hex(64), "signature": _hex(128)})
+REQUESTS: dict[str, Kind] = {
+    name: _record(fields)
+    for name, fields in {
+        "hulls.fit": {
+            "serve": _word("models", "distances"),
+            "estimator": _part(PrivateAffineHullClassifier),
+        },
+        "hulls.distances": {"queries": _array(2, LARGEST)},
+        "sums.describe": {
+            "relation": _RELATION,
+            "trust": _word("noisy", "secure"),
+            "table": _FLAG,
+        },
+        "sums.check": _BEGIN,
+        "sums.begin": _BEGIN,
+        "sums.release": SUM,
+        "sums.advertise": _STEP,
+        "sums.share": {**_STEP, "adverts": _by_name(_ADVERT)},
+        "sums.mask": {**_STEP, "boxes": _by_name(_hex(296)), "sum": _record(SUM)},
+        "sums.confirm": {**_STEP, "included": _list(_text)},
+        "sums.reveal": {**_STEP, "signatures": _by_name(_hex(128))},
+    }.items()
+}
+_ONE_SUM = frozenset(REQUESTS) - {"hulls.fit", "hulls.distances", "sums.describe"}
+_ONE_SUM -= {"sums.check", "sums.begin"}
+
+
+# To a party, and at one --------------------------------------------------------------------------
+
+
+def packed(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return a value as JSON; its arrays are put aside, under the names that stand for them."""
+    if type(value) is float and not math.isfinite(value):
+        raise FederationError("A number that is not finite cannot be sent to parties.")
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, np.generic):
+        return packed(value.item(), arrays)
+    if type(value) is np.ndarray:
+        name = str(len(arrays))
+        arrays[name] = value.astype(np.int64 if value.dtype.kind in "iu" else np.float64)
+        return name
+    if isinstance(value, Mapping):
+        return {name: packed(each, arrays) for name, each in value.items()}
+    if isinstance(value, Sequence):
+        return [packed(each, arrays) for each in value]
+    if isinstance(value, TableBounds):
+        return {"TableBounds": table_digest(value)}
+    if type(value) not in PARTS:
+        raise FederationError(f"{type(value).__name__} cannot be sent to parties.")
+    content = {n: packed(getattr(value, n), arrays) for n in PARTS[type(value)].fields}
+    return {type(value).__name__: content}
+
+
+def table_digest(bounds: TableBounds) -> str:
+    """Return what stands for the bounds of a table: a party has agreed to them before."""
+    return digest(bounds.to_record())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was read.
+
+    request: As it came.
+    phase: Without the number of a sum.
+    number: Of the sum that it is about; each phase and number is answered once.
+    settings: By name, each of the type in `REQUESTS`.
+    """
+
+    request: Request
+    phase: str
+    number: int
+    settings: dict[str, Any]
+
+
+def read_request(request: Request, table: TableBounds | None) -> Asked:
+    """Return what is asked for, or refuse it; nothing else has looked at the request before.
+
+    table: Bounds of the party's table, which a request names by their digest.
+    """
+    brought = _Brought(request.arrays, table)
+    try:
+        _text(request.task, brought)
+        _text(request.phase, brought)
+        phase, number = _phase_and_number(request.phase)
+        if type(brought.arrays) is not dict:
+            raise FederationError("The arrays must be given by name.")
+        settings = REQUESTS[phase](request.settings, brought)
+        if set(brought.arrays) != brought.used:
+            raise FederationError("There are arrays that no field names.")
+    except SfumatoError as error:
+        raise FederationError(f"The request is refused: {error}") from None
+    return Asked(request, phase, number, settings)
+
+
+def _phase_and_number(phase: str) -> tuple[str, int]:
+    """Part the name of a phase; a number has one spelling, or a sum could be asked for twice."""
+    head, _, tail = phase.rpartition(".")
+    if phase in REQUESTS and phase not in _ONE_SUM:
+        return phase, 0
+    if head in _ONE_SUM and len(tail) <= 6 and tail.isdecimal() and tail == str(int(tail)):
+        return head, int(tail)
+    raise FederationError("its phase is not known here.")
+
+
+def require_safe(
+    maps: Sequence[Any], statistic: Any, *, relation: Relation, n_classes: int, agreed: Any = None
+) -> None:
+    """Refuse sums for which the stated sensitivity would not hold, or that fail for some records.
+
+    maps: Maps of rows, in their order, as they were read.
+    statistic (Statistic): What is added up of the mapped rows.
+    relation: The neighbours for which sensitivities are asked.
+    n_classes: Classes of the records.
+    agreed (Bounds or None): Bounds from which the maps must be made.
+    """
+    in_ball, has_target = _ball_after(maps)
+    last = maps[-1] if maps else None
+    last = last.row_map if isinstance(last, Beside) else last
+    if isinstance(statistic, _OF_BALL) and (in_ball is None or has_target):
+        raise FederationError("The rows of a sum must be mapped into the unit ball.")
+    if isinstance(statistic, ResidualSum) and (
+        in_ball != statistic.weights.shape[-1] or not has_target
+    ):
+        raise FederationError(
+            "The rows of residuals must be in the unit ball, with a target appended."
+        )
+    if isinstance(statistic, GradientSum | ResidualSum) and not isinstance(last, LinearRows):
+        raise FederationError("The rows of a gradient must lie on the grid of linear rows.")
+    if isinstance(statistic, HatSums) and not (
+        isinstance(last, HatRows)
+        and last.width == statistic.width
+        and has_target == statistic.has_target
+    ):
+        raise FederationError("Sums of hats are made of hats.")
+    is_split = isinstance(statistic, HatSums) and statistic.has_target  # below and above 0
+    loss = statistic.loss if isinstance(statistic, GradientSum) else statistic
+    found = 2 if is_split else n_classes
+    if getattr(loss, "n_classes", found) != found:  # a sum that fails for a class tells of it
+        raise FederationError(
+            f"{type(statistic).__name__} has {loss.n_classes} classes; the records have {found}."
+        )
+    if statistic.size > MAX_NUMBERS or not math.isfinite(statistic.term_sensitivity(relation)):
+        raise FederationError("The sum is too large.")
+    for each in maps if agreed is not None else ():
+        given = (
+            each.encoder.bounds if isinstance(each, Encoded) else getattr(each, "bounds", agreed)
+        )
+        if given != agreed and not isinstance(each, IntoUnitBall):  # of encoded rows
+            raise FederationError("The maps are made from other bounds than were agreed on.")
+
+
+def _ball_after(maps: Sequence[Any]) -> tuple[int | None, bool]:
+    """Tell how many first numbers of a mapped row lie in the unit ball, and if a target follows."""
+    in_ball: int | None = None
+    has_target = False
+    for each in maps:
+        inner = each.row_map if isinstance(each, Beside) else each
+        beside = isinstance(each, Beside) and each.has_target
+        if isinstance(inner, _INSIDE_BALL):
+            if in_ball is None or has_target != beside:
+                raise FederationError(
+                    "Rows must be moved into the unit ball by their bounds first."
+                )
+            in_ball = inner.width
+        elif isinstance(inner, First):
+            if in_ball is None or inner.width > in_ball:
+                raise FederationError("More numbers of a row are taken than lie in the unit ball.")
+            in_ball, beside = inner.width, False
+        else:
+            in_ball = inner.width if isinstance(inner, _INTO_BALL) else None
+        has_target = beside
+    return in_ball, has_target
