@@ -158,7 +158,7 @@ FLOWS: dict[str, tuple[str, str, list[str]]] = {
         "Parties pay for all sums first; each checks what it adds up.",
         [
             "sums.begin: all events charged at each party",
-            "statistic n: unpacked from a closed list,\nits sensitivity computed by the party",
+            "statistic n: read by a closed schema,\nits sensitivity computed by the party",
             "!noise at each party, or one share of it\nin a secure sum",
             "noisy total: the algorithm asks for the next",
         ],

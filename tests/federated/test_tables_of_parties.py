@@ -22,7 +22,7 @@ from sfumato import (
 )
 from sfumato.accounting.receipt import prepay
 from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import First
+from sfumato.additive.fit import First, Places
 from sfumato.additive.hats import HatRows
 from sfumato.additive.knots import (
     EDGES,
@@ -287,15 +287,14 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
     for maps, statistic, why in (
         ((flat,), second, "knots must ascend"),
         ((empty,), second, "ranges are not valid"),
-        ((Beside(HATS, True),), second, "mapped into the unit ball"),
-        ((Beside(HATS, True), First(7)), SecondMoment(7), "More numbers"),
+        ((Beside(HATS, True), First(7)), SecondMoment(7), "mapped into the unit ball"),
         ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "'orders'"),
         ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
         ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
         ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
-        ((IntoUnitBall(BOX, 2),), HatSums(2, 2), "made of hats"),
-        ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "with a target appended"),
+        ((Places(COLUMNS),), HatSums(2, 2), "mapped into the unit ball"),
+        ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((Beside(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         (

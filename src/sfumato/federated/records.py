@@ -225,14 +225,14 @@ class Federation(RecordsElsewhere):
         width: Numbers of a row that it makes.
         Returns: The same records, read.
         """
-        asked = reader.estimator
+        asked, name = reader.estimator, type(reader.estimator).__name__
         if asked.bounds != self.bounds:
             raise FederationError("The estimator reads by other bounds than were agreed on.")
-        if reader.method not in READERS.get(type(asked), ()):
-            raise FederationError(f"Parties do not read as {type(asked).__name__} does.")
-        given = {"estimator": type(asked).__name__, "method": reader.method}
+        if reader.method not in READERS.get(name, ()):
+            raise FederationError(f"Parties do not read as {name} does.")
         target = getattr(asked, "target_bounds", None)
-        return self._seen(reader={**given, "target_bounds": target}, width=width)
+        given = {"estimator": name, "method": reader.method, "target_bounds": target}
+        return self._seen(reader=given, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
         """Give the records seen through a public map, which is computed at the parties."""

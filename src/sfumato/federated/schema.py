@@ -3,8 +3,8 @@
 A request is JSON and arrays. `REQUESTS` lists the fields of each phase, `PARTS` those of each map,
 statistic, mechanism and estimator that can travel: types, sizes, magnitudes, finite numbers alone.
 A field that is missing or not listed, an array that no field names and a class that is not in
-`PARTS` are refused. What fields must have in common stands beside them; whether a sum has the
-sensitivity that its noise is made for is `require_safe`.
+`PARTS` are refused. What fields must have in common stands beside them, and what the maps and the
+statistic of a sum must have is `require_safe`.
 """
 
 from __future__ import annotations
@@ -22,32 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.additive.calibration import ScoreAndTarget, ScorePlaces
-from sfumato.additive.classifier import PrivateAdditiveClassifier
 from sfumato.additive.columns import PublicColumns
 from sfumato.additive.fit import AdditiveScores, First, Places
 from sfumato.additive.hats import HatRows
 from sfumato.additive.knots import PlaceTree
 from sfumato.additive.pairs import HatSums, PairRows, SideMeans, Sides
 from sfumato.additive.probabilities import ScoreBins
-from sfumato.additive.regressor import PrivateAdditiveRegressor
 from sfumato.events import GaussianEvent, RepeatedEvent
 from sfumato.exceptions import FederationError, SfumatoError
-from sfumato.fabrication.fabricator import Fabricator
 from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.fabrication.label_tree import Coarse
 from sfumato.fabrication.table_cells import ColumnCells, TableCells
 from sfumato.federated.messages import Request
 from sfumato.federated.secure.agreement import Agreement, digest
-from sfumato.functions.density import PrivateDensity
 from sfumato.functions.grid_density import Cells
 from sfumato.guarantee import Relation
-from sfumato.linear.private import PrivateLinearClassifier
-from sfumato.linear.regressor import PrivateLinearRegressor
 from sfumato.linear.target_moments import WithTarget
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.moments.classifier import PrivateGaussianClassifier
-from sfumato.moments.moments import PrivateMoments
-from sfumato.moments.pca import PrivatePCA
 from sfumato.objectives.losses import HuberLoss, SoftmaxLoss
 from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import LARGEST_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
@@ -531,37 +522,30 @@ PARTS: dict[type, _Entry] = {
 }
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
 _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
-_OF_CELLS = (Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells, Coarse)
-_OF_HATS = (First, Sides, ScorePlaces, ScoreBins, Beside)
-MAPS = (*_INTO_BALL, *_INSIDE_BALL, *_OF_CELLS, *_OF_HATS)
-_OF_BALL = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment)
-STATISTICS = (*_OF_BALL, ClassCounts, CountTables, PlaceTree, SideMeans, HatSums, ResidualSum)
+MAPS = (*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells)
+MAPS += (Coarse, First, Sides, ScorePlaces, ScoreBins, Beside)
+STATISTICS = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum)
+STATISTICS += (ClassCounts, CountTables, PlaceTree, SideMeans)
 
-# Estimators as which parties read their tables, each record alone, and the methods that do it.
-READERS: dict[type, tuple[str, ...]] = {
-    PrivateAdditiveClassifier: ("_labelled_cells",),
-    PrivateAdditiveRegressor: ("_cells_with_target",),
-    PrivateLinearRegressor: ("_rows_with_target",),
-    PrivateAffineHullClassifier: ("_rows_and_codes",),
-    Fabricator: ("_labelled_places", "_rows_and_codes"),
-    **dict.fromkeys(
-        (
-            PrivateDensity,
-            PrivateGaussianClassifier,
-            PrivateLinearClassifier,
-            PrivateMoments,
-            PrivatePCA,
-        ),
-        ("_labelled_rows",),
-    ),
+# Public estimators as which parties read their tables, each record alone, by which methods.
+READERS: dict[str, tuple[str, ...]] = {
+    "Fabricator": ("_labelled_places", "_rows_and_codes"),
+    "PrivateAdditiveClassifier": ("_labelled_cells",),
+    "PrivateAdditiveRegressor": ("_cells_with_target",),
+    "PrivateAffineHullClassifier": ("_rows_and_codes",),
+    "PrivateDensity": ("_labelled_rows",),
+    "PrivateGaussianClassifier": ("_labelled_rows",),
+    "PrivateLinearClassifier": ("_labelled_rows",),
+    "PrivateLinearRegressor": ("_rows_with_target",),
+    "PrivateMoments": ("_labelled_rows",),
+    "PrivatePCA": ("_labelled_rows",),
 }
-ESTIMATORS = {each.__name__: each for each in READERS}
 
 
 def _reader(value: Any, brought: _Brought) -> dict[str, Any]:
     fields = {"estimator": _text, "method": _text, "target_bounds": _maybe(_list(_REAL, 2))}
     found = _record(fields)(value, brought)
-    if found["method"] not in READERS.get(ESTIMATORS.get(found["estimator"], object), ()):
+    if found["method"] not in READERS.get(found["estimator"], ()):
         raise FederationError("must be an estimator that reads like this.")
     target = found["target_bounds"]
     if target is not None and not (
@@ -677,7 +661,7 @@ def read_request(request: Request, table: TableBounds | None) -> Asked:
         phase, number = _phase_and_number(request.phase)
         if type(brought.arrays) is not dict:
             raise FederationError("The arrays must be given by name.")
-        settings = REQUESTS[phase](request.settings, brought)
+        settings = REQUESTS[phase](request.settings, brought)  # [Y13]
         if set(brought.arrays) != brought.used:
             raise FederationError("There are arrays that no field names.")
     except SfumatoError as error:
@@ -687,6 +671,7 @@ def read_request(request: Request, table: TableBounds | None) -> Asked:
 
 def _phase_and_number(phase: str) -> tuple[str, int]:
     """Part the name of a phase; a number has one spelling, or a sum could be asked for twice."""
+    # [Y11] and it stands nowhere else
     head, _, tail = phase.rpartition(".")
     if phase in REQUESTS and phase not in _ONE_SUM:
         return phase, 0
@@ -698,7 +683,7 @@ def _phase_and_number(phase: str) -> tuple[str, int]:
 def require_safe(
     maps: Sequence[Any], statistic: Any, *, relation: Relation, n_classes: int, agreed: Any = None
 ) -> None:
-    """Refuse sums for which the stated sensitivity would not hold, or that fail for some records.
+    """Refuse sums whose terms could depend on other records, or that fail for some records only.
 
     maps: Maps of rows, in their order, as they were read.
     statistic (Statistic): What is added up of the mapped rows.
@@ -706,60 +691,41 @@ def require_safe(
     n_classes: Classes of the records.
     agreed (Bounds or None): Bounds from which the maps must be made.
     """
-    in_ball, has_target = _ball_after(maps)
+    if statistic.in_ball > _n_in_ball(maps):
+        raise FederationError("The rows of a sum must be mapped into the unit ball.")
     last = maps[-1] if maps else None
     last = last.row_map if isinstance(last, Beside) else last
-    if isinstance(statistic, _OF_BALL) and (in_ball is None or has_target):
-        raise FederationError("The rows of a sum must be mapped into the unit ball.")
-    if isinstance(statistic, ResidualSum) and (
-        in_ball != statistic.weights.shape[-1] or not has_target
-    ):
-        raise FederationError(
-            "The rows of residuals must be in the unit ball, with a target appended."
-        )
     if isinstance(statistic, GradientSum | ResidualSum) and not isinstance(last, LinearRows):
         raise FederationError("The rows of a gradient must lie on the grid of linear rows.")
-    if isinstance(statistic, HatSums) and not (
-        isinstance(last, HatRows)
-        and last.width == statistic.width
-        and has_target == statistic.has_target
-    ):
-        raise FederationError("Sums of hats are made of hats.")
     is_split = isinstance(statistic, HatSums) and statistic.has_target  # below and above 0
-    loss = statistic.loss if isinstance(statistic, GradientSum) else statistic
     found = 2 if is_split else n_classes
-    if getattr(loss, "n_classes", found) != found:  # a sum that fails for a class tells of it
+    given = getattr(getattr(statistic, "loss", statistic), "n_classes", found)
+    if given != found:  # a sum that fails for a class tells of it
         raise FederationError(
-            f"{type(statistic).__name__} has {loss.n_classes} classes; the records have {found}."
+            f"{type(statistic).__name__} has {given} classes; the records have {found}."
         )
     if statistic.size > MAX_NUMBERS or not math.isfinite(statistic.term_sensitivity(relation)):
         raise FederationError("The sum is too large.")
     for each in maps if agreed is not None else ():
-        given = (
-            each.encoder.bounds if isinstance(each, Encoded) else getattr(each, "bounds", agreed)
-        )
-        if given != agreed and not isinstance(each, IntoUnitBall):  # of encoded rows
+        made = each.encoder.bounds if isinstance(each, Encoded) else getattr(each, "bounds", agreed)
+        if made != agreed and not isinstance(each, IntoUnitBall):  # of encoded rows
             raise FederationError("The maps are made from other bounds than were agreed on.")
 
 
-def _ball_after(maps: Sequence[Any]) -> tuple[int | None, bool]:
-    """Tell how many first numbers of a mapped row lie in the unit ball, and if a target follows."""
-    in_ball: int | None = None
-    has_target = False
+def _n_in_ball(maps: Sequence[Any]) -> int:
+    """Count the first numbers of a mapped row that lie in the unit ball.
+
+    Products with rows of the ball are exact; with others, a row would depend on its place.
+    """
+    n_first, has_target = 0, False
     for each in maps:
         inner = each.row_map if isinstance(each, Beside) else each
         beside = isinstance(each, Beside) and each.has_target
-        if isinstance(inner, _INSIDE_BALL):
-            if in_ball is None or has_target != beside:
-                raise FederationError(
-                    "Rows must be moved into the unit ball by their bounds first."
-                )
-            in_ball = inner.width
-        elif isinstance(inner, First):
-            if in_ball is None or inner.width > in_ball:
-                raise FederationError("More numbers of a row are taken than lie in the unit ball.")
-            in_ball, beside = inner.width, False
+        if isinstance(inner, _INSIDE_BALL) and (not n_first or has_target != beside):
+            raise FederationError("Rows must be moved into the unit ball by their bounds first.")
+        if isinstance(inner, First):
+            n_first = inner.width if inner.width <= n_first else 0
         else:
-            in_ball = inner.width if isinstance(inner, _INTO_BALL) else None
+            n_first = inner.width if isinstance(inner, (*_INTO_BALL, *_INSIDE_BALL)) else 0
         has_target = beside
-    return in_ball, has_target
+    return n_first
