@@ -406,7 +406,9 @@ def main() -> None:
     lines = log.read_text().splitlines() if log.exists() else []
     results = {each["key"]: each for each in map(json.loads, lines)}
     again = set(arguments.again)
-    wanted = [m for m in mutants if results.get(m.key, {"status": "new"})["status"] in again]
+    done = {key for key, each in results.items() if "diff" in each and explanation(each)}
+    done |= {key for key, each in results.items() if each["status"] not in again}
+    wanted = [m for m in mutants if m.key not in done and (m.key in results or "new" in again)]
     for result in results_of(wanted, tests, arguments):
         results[result["key"]] = result
         with log.open("a") as stream:
@@ -434,21 +436,29 @@ def results_of(
         mutants = living
 
 
+@functools.cache
+def _reasons() -> dict[tuple[str, ...], str]:
+    listed = tomllib.loads(EXPLAINED.read_text())["explained"] if EXPLAINED.exists() else []
+    return {(each["file"], each["before"], each["after"]): each["reason"] for each in listed}
+
+
+def explanation(result: dict[str, Any]) -> str | None:
+    """Say why no test need notice a mutant; it is known by the file's name and its lines."""
+    lines = [
+        " ".join(line[1:].strip() for line in result["diff"] if line[0] == sign) for sign in "-+"
+    ]
+    return _reasons().get((Path(result["file"]).name, *lines))
+
+
 def write(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[str, Any]) -> None:
     """Write the score, the counts of each file and all survivors."""
-    listed = tomllib.loads(EXPLAINED.read_text())["explained"] if EXPLAINED.exists() else []
-    reasons = {(e["file"], e["before"], e["after"]): e["reason"] for e in listed}
     files: dict[str, dict[str, int]] = {}
     survivors = []
     done = [results[m.key] for m in mutants if m.key in results]
     for each in done:
         status = each["status"]
         if status == "survived":
-            before, after = (
-                " ".join(line[1:].strip() for line in each["diff"] if line[0] == sign)
-                for sign in "-+"
-            )
-            reason = reasons.get((Path(each["file"]).name, before, after))
+            reason = explanation(each)
             status = "explained" if reason else "survived"
             place = {"place": f"{each['file']}:{each['line']}", "operator": each["operator"]}
             survivors.append(place | {"diff": each["diff"], "tests": each["tests"]})
