@@ -8,9 +8,8 @@ import json
 import os
 import platform
 import resource
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -93,29 +92,3 @@ def write(name: str, numbers: Any, *, seed: int | None, **context: Any) -> None:
     aside = path.with_suffix(".part")
     aside.write_text(text)
     aside.replace(path)
-
-
-def keep_tries(
-    name: str,
-    tries: Sequence[Any],
-    measured: Callable[[Any], dict[str, Any]],
-    facts: Sequence[str],
-    *,
-    seed: int | None,
-    **context: Any,
-) -> None:
-    """Measure the tries whose numbers are asked for, and write each beside those that are kept.
-
-    `facts` tell a try from the others. ``keep FILE ...`` takes over what other machines measured.
-    """
-    path = RESULTS / f"{name}.json"
-    kept = json.loads(path.read_text())["numbers"] if path.exists() else []
-    found = {tuple(n[fact] for fact in facts): n for n in kept}
-    order = [tuple(getattr(each, fact) for fact in facts) for each in tries]
-    asked = sys.argv[1:] or [str(number) for number in range(len(tries))]
-    made: Iterable[dict[str, Any]] = (measured(tries[int(number)]) for number in asked)
-    if asked[0] == "keep":
-        made = [n for file in asked[1:] for n in json.loads(Path(file).read_text())["numbers"]]
-    for each in made:
-        found[tuple(each[fact] for fact in facts)] = each
-        write(name, [found[key] for key in order if key in found], seed=seed, **context)
