@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"moments", "image_features"},
     {"pipelines"},
     {"linear", "hulls"},
-    {"ellipsoids", "additive"},
+    {"additive"},
     {"functions"},
     {"fabrication"},
     {"mappings"},

@@ -25,12 +25,12 @@ from sfumato import (
     PrivatePCA,
     memory,
 )
-from sfumato.ellipsoids import objective as ellipsoid_objective
 from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.functions import PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
 from sfumato.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
 from sfumato.objectives import feature_rows
+from sfumato.papers.large_margin import objective as ellipsoid_objective
 from sfumato.testing import seeded_noise
 from sfumato.testing.inspection import leaves
 from tests.storage.stored_models import MODELS, training_rows
@@ -256,9 +256,9 @@ BLOCKS = {  # made small, so that what is left grows with the rows
     "functions.density.BLOCK": 256,
     "functions.bandwidth.BLOCK": 256,
     "functions.spaces.BLOCK": 64,
-    "ellipsoids.objective.BLOCK": 256,
-    "ellipsoids.objective.GROUP": 2,
-    "ellipsoids.objective.LARGEST_KEPT": 0,
+    "papers.large_margin.objective.BLOCK": 256,
+    "papers.large_margin.objective.GROUP": 2,
+    "papers.large_margin.objective.LARGEST_KEPT": 0,
 }
 UNLABELLED = {**PRIVATE, "bounds": Bounds(lower=0.0, upper=1.0)}
 NOISELESS = {**PRIVATE, "epsilon": np.inf}  # calibrated in no time

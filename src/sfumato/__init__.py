@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato.accounting.ledger import Ledger
     from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-    from sfumato.ellipsoids import (
-        LargeMarginGaussianClassifier,
-        PrivateLargeMarginGaussianClassifier,
-    )
     from sfumato.fabrication import Fabricator, LinkedTables, PrivateAffineHullClassifier
     from sfumato.functions import (
         PrivateDensity,
@@ -45,6 +41,10 @@ if TYPE_CHECKING:
     )
     from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
     from sfumato.papers.kahm import EntryHullClassifier
+    from sfumato.papers.large_margin import (
+        LargeMarginGaussianClassifier,
+        PrivateLargeMarginGaussianClassifier,
+    )
     from sfumato.pipelines import check_pipeline, private_pipeline
     from sfumato.scores import release_score
     from sfumato.search import PrivateSearchCV
@@ -144,7 +144,7 @@ _ROOMS = {
         "PrivateLinearRegressor",
     ),
     "sfumato.transfer": ("PrivateTransferClassifier",),
-    "sfumato.ellipsoids": (
+    "sfumato.papers.large_margin": (
         "LargeMarginGaussianClassifier",
         "PrivateLargeMarginGaussianClassifier",
     ),

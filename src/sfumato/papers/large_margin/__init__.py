@@ -1,5 +1,11 @@
-"""Large-margin ellipsoids: the printed objective (refuted), an experiment, its verdict."""
+"""Large-margin ellipsoids: without privacy, as printed (refuted) and mended; experiments."""
 
+from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier
+from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
 
-__all__ = ["PrintedLargeMarginClassifier"]
+__all__ = [
+    "LargeMarginGaussianClassifier",
+    "PrintedLargeMarginClassifier",
+    "PrivateLargeMarginGaussianClassifier",
+]

@@ -17,12 +17,12 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
-from sfumato.ellipsoids.classifier import LargeMarginGaussianClassifier
-from sfumato.ellipsoids.private import PrivateLargeMarginGaussianClassifier
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
+from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
+from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
 from sfumato.tables.bounds import Bounds
 
 __all__ = ["ENTRIES", "Task", "printed_accuracy", "share_with_minimiser"]

@@ -12,20 +12,20 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.accounting.receipt import prepay
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.objective import (
+from sfumato.events import NonPrivateEvent
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.guarantee import Guarantee, Relation, Status
+from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.objective import (
     LargeMarginObjective,
     extended,
     quadratic_features,
     to_matrices,
     to_vectors,
 )
-from sfumato.ellipsoids.shapes import EllipsoidAnswers
-from sfumato.ellipsoids.solvers import Smooth, minimise_in_cone, penalised
-from sfumato.events import NonPrivateEvent
-from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
-from sfumato.guarantee import Guarantee, Relation, Status
-from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.papers.large_margin.shapes import EllipsoidAnswers
+from sfumato.papers.large_margin.solvers import Smooth, minimise_in_cone, penalised
 from sfumato.private import PrivateEstimator
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds

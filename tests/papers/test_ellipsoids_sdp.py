@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
-from sfumato.ellipsoids.classifier import LargeMarginGaussianClassifier
+from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
 
 cvxpy = pytest.importorskip("cvxpy", reason="cvxpy is not installed")
 

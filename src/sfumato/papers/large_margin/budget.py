@@ -8,14 +8,14 @@ from functools import lru_cache
 
 from sfumato.accounting.calibrate import least_noise_multiplier
 from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.solvers import MarginLimits
 from sfumato.events import Event
 from sfumato.guarantee import Relation
 from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.solvers import MarginLimits
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.statistics import SecondMoment
 

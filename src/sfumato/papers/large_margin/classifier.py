@@ -15,16 +15,18 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sfumato.ellipsoids.losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
-from sfumato.ellipsoids.objective import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.kernels.arrays import moderate
+from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
+from sfumato.papers.large_margin.objective import (
     LargeMarginObjective,
     extended,
     quadratic_features,
     to_matrices,
     to_vectors,
 )
-from sfumato.ellipsoids.shapes import EllipsoidAnswers, centroids, precisions
-from sfumato.ellipsoids.solvers import (
+from sfumato.papers.large_margin.shapes import EllipsoidAnswers, centroids, precisions
+from sfumato.papers.large_margin.solvers import (
     Smooth,
     cone_residual,
     descend,
@@ -32,8 +34,6 @@ from sfumato.ellipsoids.solvers import (
     penalised,
     shifted_into_cone,
 )
-from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import moderate
 from sfumato.storage.forms import Form, integers, labels, numbers, real, refuse, whole
 
 __all__ = ["LargeMarginGaussianClassifier"]

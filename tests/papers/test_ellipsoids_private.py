@@ -14,14 +14,6 @@ from sklearn.datasets import make_blobs
 
 from sfumato import Bounds, Ledger
 from sfumato.accounting import epsilon_spent
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.objective import (
-    LargeMarginObjective,
-    extended,
-    quadratic_features,
-    to_vectors,
-)
-from sfumato.ellipsoids.private import PrivateLargeMarginGaussianClassifier
 from sfumato.events import GaussianEvent, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -31,7 +23,15 @@ from sfumato.exceptions import (
 )
 from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.objective import (
+    LargeMarginObjective,
+    extended,
+    quadratic_features,
+    to_vectors,
+)
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
+from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
 from sfumato.testing import PRIVATE_CHECKS, PrivateCase, seeded_noise, taint_test
 
 BOUNDS = Bounds(norm=2.0, labels=[0, 1, 2])

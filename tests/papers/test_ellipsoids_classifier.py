@@ -17,24 +17,24 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sfumato.ellipsoids.classifier import LargeMarginGaussianClassifier
-from sfumato.ellipsoids.losses import MarginLoss, MixtureLoss, softmin
-from sfumato.ellipsoids.objective import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
+from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, softmin
+from sfumato.papers.large_margin.objective import (
     LargeMarginObjective,
     extended,
     quadratic_features,
     to_matrices,
     to_vectors,
 )
-from sfumato.ellipsoids.shapes import centroids, offsets, precisions
-from sfumato.ellipsoids.solvers import (
+from sfumato.papers.large_margin.shapes import centroids, offsets, precisions
+from sfumato.papers.large_margin.solvers import (
     cone_residual,
     minimise_in_cone,
     minimise_strongly_convex,
     penalised,
     shifted_into_cone,
 )
-from sfumato.exceptions import InvalidInputError
 
 
 def iris() -> tuple[np.ndarray, np.ndarray]:
@@ -182,8 +182,8 @@ def test_rows_are_computed_anew_where_they_are_too_many_to_keep(
 ) -> None:
     objective, W = random_problem(rng, MarginLoss(0.5))
     expected = objective.gradient(W)
-    monkeypatch.setattr("sfumato.ellipsoids.objective.LARGEST_KEPT", 1)
-    monkeypatch.setattr("sfumato.ellipsoids.objective.BLOCK", 7)
+    monkeypatch.setattr("sfumato.papers.large_margin.objective.LARGEST_KEPT", 1)
+    monkeypatch.setattr("sfumato.papers.large_margin.objective.BLOCK", 7)
     again = LargeMarginObjective(objective.rows, objective.own, 3, objective.loss, 1 / 40)
     np.testing.assert_allclose(again.gradient(W), expected, atol=1e-13)
     assert again._kept is None

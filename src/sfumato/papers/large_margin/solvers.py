@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.objective import (
+from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.objective import (
     BLOCK,
     GROUP,
     LargeMarginObjective,
     to_matrices,
     to_vectors,
 )
-from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 
 __all__ = [
     "MarginLimits",

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from scipy.stats import chi, kstest
 
 from sfumato.accounting import epsilon_spent, objective_delta
-from sfumato.ellipsoids.budget import (
+from sfumato.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.exceptions import InvalidInputError
+from sfumato.guarantee import Relation
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.papers.large_margin.budget import (
     LargeMarginBudget,
     curvature_bound,
     gradient_directions,
     gradient_sensitivity,
 )
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.objective import quadratic_features, to_matrices
-from sfumato.ellipsoids.solvers import PerturbableSum
-from sfumato.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
-from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.objective import quadratic_features, to_matrices
+from sfumato.papers.large_margin.solvers import PerturbableSum
 from sfumato.testing import seeded_noise
 
 

@@ -10,21 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.ellipsoids.budget import LargeMarginBudget
-from sfumato.ellipsoids.losses import MarginLoss
-from sfumato.ellipsoids.objective import (
-    extended,
-    quadratic_features,
-    to_matrices,
-    to_vectors,
-)
-from sfumato.ellipsoids.shapes import EllipsoidAnswers, centroids, precisions
-from sfumato.ellipsoids.solvers import PerturbableSum, shifted_into_cone
 from sfumato.exceptions import InvalidInputError
 from sfumato.guarantee import Relation
 from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.gaussians import top_eigenvectors
+from sfumato.papers.large_margin.budget import LargeMarginBudget
+from sfumato.papers.large_margin.losses import MarginLoss
+from sfumato.papers.large_margin.objective import (
+    extended,
+    quadratic_features,
+    to_matrices,
+    to_vectors,
+)
+from sfumato.papers.large_margin.shapes import EllipsoidAnswers, centroids, precisions
+from sfumato.papers.large_margin.solvers import PerturbableSum, shifted_into_cone
 from sfumato.private import PrivateEstimator
 from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
 from sfumato.sums import ArrayRecords, SecondMoment
