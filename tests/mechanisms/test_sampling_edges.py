@@ -234,3 +234,10 @@ def test_a_guess_that_is_off_by_a_cell_is_put_right(law: Law, off: int, scale: f
         with sampling._exact.workprec(400):
             found = sampling._cell_of(Law(guess, law.survival), scale, int(bits) << 64, 127)
         assert found == truth
+
+
+def test_open_bits_of_a_small_uniform_leave_a_length_in_doubt() -> None:
+    """A uniform near 2⁻²³, known to 2⁻⁶³, leaves its logarithm open by 2⁻⁴⁰."""
+    uniforms = sampling.midpoints(np.array([2**63, 2**41 + 12345], dtype=np.uint64))
+    assert spherical._clear_cells(2.0**40, uniforms) is None
+    assert spherical._clear_cells(2.0**10, uniforms) is not None
