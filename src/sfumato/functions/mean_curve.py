@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,16 +17,12 @@ from sfumato.functions.features import KnotFeatures
 from sfumato.functions.plotting import plot_curve
 from sfumato.guarantee import Relation, Unit
 from sfumato.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
-from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.private import PrivateEstimator
-from sfumato.storage.forms import Form, known_bounds, numbers, one_of, real, refuse
+from sfumato.models.base import PrivateEstimator
+from sfumato.storage.forms import Form, numbers, one_of, real, refuse
 from sfumato.sums.grid import cut
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.schema import TableBounds
-
-__all__ = ["PrivateMeanCurve", "smoothing_weights"]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +32,7 @@ SMALLEST_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever 
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
 
 
+@dataclass(eq=False, repr=False)
 class PrivateMeanCurve(PrivateEstimator):
     r"""``(1/n) sum_i f_i`` plus a Gaussian process, f_i the smoothed and clipped curve i.
 
@@ -59,16 +56,7 @@ class PrivateMeanCurve(PrivateEstimator):
     norm : float, default=2.0
         The public norm τ to which smoothed curves are clipped, for values scaled to [-1, 1]. A
         constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget. ``epsilon=inf`` gives the mean without noise.
-    unit : {"record", "person"}, default="record"
-        One whole curve is protected, or all curves of a person.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        Which data sets count as neighbours.
-    bounds : Bounds
-        Public range of the values, a box; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+    $shared
 
     Attributes
     ----------
@@ -105,44 +93,27 @@ class PrivateMeanCurve(PrivateEstimator):
     True
     """
 
+    points: ArrayLike | None = None
+    _: KW_ONLY
+    kernel: str = "gaussian"
+    length: float = 0.2
+    smoothing: float = 0.003
+    norm: float = 2.0
+
     scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
     scales_tables: ClassVar[bool] = False
-    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
-    stored_form: ClassVar[Form] = {
-        "bounds": known_bounds,
+    in_unit_ball: ClassVar[bool] = False
+    parameters: ClassVar[Form] = {
+        "kernel": one_of(*KERNELS),
+        "length": real(above=0.0),
+        "smoothing": real(least=SMALLEST_SMOOTHING),
+        "norm": real(above=0.0),
+    }
+    learned: ClassVar[Form] = {
         "points_": numbers("d"),
         "coefficients_": numbers("d"),
         "noise_scale_": real(least=0.0),
-        "kernel": one_of(*KERNELS),
-        "length": real(above=0.0),
     }
-
-    def __init__(
-        self,
-        points: ArrayLike | None = None,
-        *,
-        kernel: str = "gaussian",
-        length: float = 0.2,
-        smoothing: float = 0.003,
-        norm: float = 2.0,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        unit: str = "record",
-        relation: str = "replace_one",
-        bounds: Bounds | TableBounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.points = points
-        self.kernel = kernel
-        self.length = length
-        self.smoothing = smoothing
-        self.norm = norm
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.relation = relation
-        self.bounds = bounds
-        self.ledger = ledger
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -172,54 +143,31 @@ class PrivateMeanCurve(PrivateEstimator):
         Self
             The fitted estimator.
         """
-        self._check_promise()
-        self._check_choices()
-        if self.person_unit is not None and not self.person_unit.averages:
+        if self.unit == Unit.PERSON and getattr(self.bounds, "per_person", None) == "sum":
             raise UnsupportedModeError(
                 "PrivateMeanCurve uses one curve per person, the mean of that person's curves: "
                 "per_person='average'."
             )
-        (records,) = self._read(self._values, X, None, groups)
+        records, budget = self._begin(X, None, groups)
         self.points_ = self._public_points(records.width)
         curves = records.mapped(self._smoothing())  # [C1] each row alone, norm at most 1
         is_public = curves.public_rows is not None
         statistic = CurveSum(curves.width, 0.0 if is_public else self._count_weight())
-        mechanism = GaussianProcessMechanism.calibrate(
-            sensitivity=curves.sensitivity(statistic),  # [C2]
-            epsilon=self.epsilon,
-            delta=self.delta,
-        ).for_size(statistic.size)
-        receipt = self._prepay(mechanism)  # [C3] charge, then draw
-        released = curves.release(statistic, mechanism, receipt)
+        mean = budget.process(statistic)  # [C2] sensitivity of the sum
+        budget.charge()  # [C3] charge, then draw
+        released = budget.draw(mean, curves)
         count = float(curves.public_rows or 0)
         if not is_public:
             count = max(float(released[-1]) / statistic.weight, 1.0)  # [C4] no rows
         self.coefficients_ = self.norm * released[: curves.width] / count
-        self.noise_scale_ = self.norm * math.sqrt(mechanism.variance()) / count
-        self.guarantee_ = self._guarantee(receipt, "points of the curves")
+        self.noise_scale_ = self.norm * budget.noise(mean) / count
+        self.guarantee_ = budget.guarantee("points of the curves")
         return self
-
-    def _values(self, X: Any, y: Any) -> tuple[Array, None]:  # noqa: ARG002 - curves have none
-        """Give the values of curves."""
-        return self._check_rows(X), None
 
     def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes
         self._value_range()
         if not (np.diff(self.points_) > 0).all():
             raise refuse("points_", "numbers that increase")
-
-    def _check_choices(self) -> None:
-        if self.kernel not in KERNELS:
-            raise InvalidInputError(f"'kernel' must be one of {KERNELS}. Got {self.kernel!r}.")
-        if not self.smoothing >= SMALLEST_SMOOTHING:
-            raise InvalidInputError(
-                f"'smoothing' must be at least {SMALLEST_SMOOTHING:g}. Got {self.smoothing}."
-            )
-        for name in ("length", "smoothing", "norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidInputError(
-                    f"'{name}' must be positive and finite. Got {getattr(self, name)} instead."
-                )
 
     def _public_points(self, n_points: int) -> Array:
         if self.points is None:
@@ -273,7 +221,7 @@ class PrivateMeanCurve(PrivateEstimator):
         return math.ldexp(max(math.floor(math.ldexp(weight, COUNT_BITS)), 1), -COUNT_BITS)
 
     def curve(self, points: ArrayLike) -> Array:
-        """Give the released mean at points, in the units of the values and inside their range.
+        """Return the released mean at points, in the units of the values and inside their range.
 
         Parameters
         ----------
@@ -294,7 +242,7 @@ class PrivateMeanCurve(PrivateEstimator):
         )
 
     def noise_std(self, points: ArrayLike) -> Array:
-        """Give the standard deviation of the noise at points: a public number.
+        """Return the standard deviation of the noise at points: a public number.
 
         Parameters
         ----------
@@ -375,7 +323,7 @@ class SmoothedCurves:
         return self.middle - self.half, self.middle + self.half
 
     def _matrix(self, pattern: NDArray[np.bool_]) -> Array:
-        """Give the coordinates of the smoothing of each unit vector, by the points seen alone."""
+        """Return the coordinates of the smoothing of each unit vector, by the points seen alone."""
         units = np.eye(self.width)[pattern]
         seen = np.broadcast_to(pattern, units.shape)
         knots = self.features.knots
