@@ -28,11 +28,11 @@ from joblib import cpu_count
 from benchmarks.bench_frontier import FEATURES, images
 from benchmarks.recording import RESULTS, write
 from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.kernels import arrays
-from sfumato.linear import fit as linear_fit
-from sfumato.linear import private
+from sfumato.core import arrays
 from sfumato.mechanisms import gaussian, sampling
 from sfumato.mechanisms.entropy import random_words
+from sfumato.models.linear import fit as linear_fit
+from sfumato.models.linear import private
 from sfumato.sums.records import Records
 
 EPSILON, DELTA = 1.0, 1e-5

@@ -23,12 +23,12 @@ from scipy.stats import norm
 
 from benchmarks.recording import mnist, timed, write
 from sfumato import Bounds, Fabricator
-from sfumato.accounting import mu_from_budget
-from sfumato.auditing import density_difference, empirical_epsilon, reidentification
-from sfumato.auditing.attack import attack_from_values
+from sfumato.audit import density_difference, empirical_epsilon, reidentification
+from sfumato.audit.attack import attack_from_values
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism
 from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, least_distances
+from sfumato.privacy import mu_from_budget
 
 SEEDS = 10
 SAMPLES = 5000

@@ -26,8 +26,8 @@ from scipy.stats import beta, gamma, multivariate_normal, norm, t
 
 from benchmarks.recording import RESULTS, timed, write
 from sfumato import Bounds, PrivateDensity
-from sfumato.functions.grid_density import GridDensity
 from sfumato.mechanisms import LaplaceMechanism
+from sfumato.models.functions.grid_density import GridDensity
 
 SEED, RUNS = 0, 40
 BAND_RUNS = 200  # cells of a run move together, so that a share of them needs many runs

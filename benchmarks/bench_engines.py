@@ -61,7 +61,7 @@ def fit(name: str, glob: str) -> dict[str, Any]:
     """Fit a model in this process, under the limit."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     import sfumato
-    from sfumato.functions import PrivateDensity
+    from sfumato.models.functions import PrivateDensity
     from sfumato.tables import TableBounds
 
     def bounds(n_columns: int, target: str | None) -> Any:
@@ -180,7 +180,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def files_of(glob: str) -> list[str]:
-    from sfumato.engines.tables import files_named
+    from sfumato.sums.table_parts import files_named
 
     return files_named(glob)
 
@@ -206,9 +206,9 @@ def _on_workers(
     import psutil
     from distributed import Client, LocalCluster
 
-    from sfumato.engines import FileParts
-    from sfumato.engines.dask import ClusterFiles
     from sfumato.mechanisms.base import taped
+    from sfumato.sums.dask import ClusterFiles
+    from sfumato.sums.table_parts import FileParts
 
     dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": trim})
     with (
@@ -236,7 +236,7 @@ def _on_workers(
 
 def _prepared(path: str, reuse: bool) -> None:
     """Load libraries on a worker, and leave its memory to Dask where that is asked for."""
-    from sfumato.engines import heap
+    from sfumato.sums import heap
 
     if not reuse:
         heap.NAME = "NOBODY"

@@ -28,11 +28,11 @@ from sklearn.svm import SVC
 from benchmarks.recording import mnist, peak_gib, timed, write
 from sfumato import Bounds
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.fabrication.fabricator import Fabricator
-from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.papers.data import unit_rows
 from sfumato.papers.kahm import EntryFabricator
 from sfumato.papers.kahm.private import DEFINITIONS, PIXELS, TABLE_5, classifier
+from sfumato.synthetic.fabricator import Fabricator
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 
 DELTA = 1e-5
 LOCAL_ROWS = 10_000

@@ -27,15 +27,15 @@ import numpy as np
 from joblib import cpu_count
 
 from benchmarks.recording import mnist, timed, write
-from sfumato.image_features import (
+from sfumato.core.arrays import namespace_of
+from sfumato.models.image_features import (
     HOGFeatures,
     RandomPatchFeatures,
     RandomProcessFeatures,
     ScatteringFeatures,
 )
-from sfumato.kernels.arrays import namespace_of
-from sfumato.linear.images import best_features
-from sfumato.linear.private import PrivateLinearClassifier
+from sfumato.models.linear.images import best_features
+from sfumato.models.linear.private import PrivateLinearClassifier
 from sfumato.tables.bounds import Bounds
 
 DELTA = 1e-5

@@ -4,7 +4,7 @@ python -m benchmarks.bench_fuzzed_tables [--tables 10000]
 
 Tables of random sizes go through Python (frames of pandas, polars and Arrow; files of every format)
 and through the command line. A table and its neighbours must give the same model, file, table,
-words and errors to the bit (`sfumato.testing.tables.compare_tables`), and the same rows but one.
+words and errors to the bit (`audit.testing.tables.compare_tables`), and the same rows but one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from benchmarks.odd_tables import (
 )
 from benchmarks.recording import write
 from sfumato import Fabricator
-from sfumato.interfaces.cli.main import app
-from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
-from sfumato.jobs.publishing import release_table
+from sfumato.audit.testing.tables import compare_tables
+from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
+from sfumato.cli.jobs.publishing import release_table
+from sfumato.cli.main import app
 from sfumato.tables import TableEncoder
 from sfumato.tables.files import TableFile
-from sfumato.testing.tables import compare_tables
 
 __all__ = ["WAYS", "fuzz", "require_other_rows"]
 

@@ -14,7 +14,12 @@ from functools import partial
 import numpy as np
 
 from benchmarks.recording import best_of, mnist, peak_gib, timed, write
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
+from sfumato.models.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    KernelAffineHull,
+    WideAffineHull,
+)
 from sfumato.papers.kahm.times import LARGEST, TABLE_11
 
 SEED = 0

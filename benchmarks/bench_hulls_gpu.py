@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from benchmarks.recording import mnist, timed, write
-from sfumato.hulls import AffineHullClassifier
+from sfumato.models.hulls import AffineHullClassifier
 
 SEED, RUNS = 0, 9
 

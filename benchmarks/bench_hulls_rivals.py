@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from benchmarks.recording import mnist, timed, write
-from sfumato.hulls import AffineHullClassifier
+from sfumato.models.hulls import AffineHullClassifier
 
 SEED = 0
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 import sfumato
-import sfumato.functions
+import sfumato.models.functions
 from benchmarks.recording import write
 from sfumato import Bounds
-from sfumato.memory import WORKING_SET
+from sfumato.core.memory import WORKING_SET
 
 # Estimator, its parameters, rows, columns, type of the rows.
 FITS: list[tuple[str, dict[str, Any], int, int, str]] = [
@@ -46,7 +46,7 @@ def measured(name: str, options: dict[str, Any], n: int, d: int, dtype: str) -> 
     """Fit once on few rows, then on all of them, traced."""
     warnings.simplefilter("ignore")
     rows = np.random.default_rng(0).uniform(size=(n, d)).astype(dtype)
-    kind = getattr(sfumato, name, None) or getattr(sfumato.functions, name)
+    kind = getattr(sfumato, name, None) or getattr(sfumato.models.functions, name)
     has_labels = name.endswith("Classifier")
     labels = np.arange(n) % 3 if has_labels else None
     bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2] if has_labels else None)

@@ -21,9 +21,9 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks.recording import timed, write
 from sfumato import Guarantee, Ledger
-from sfumato.accounting import epsilon_spent
-from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
-from sfumato.guarantee import Relation
+from sfumato.privacy import epsilon_spent
+from sfumato.privacy.events import RepeatedEvent, SubsampledGaussianEvent
+from sfumato.privacy.guarantee import Relation
 from sfumato.report.certificate import certificate_of, new_key, signed, verified, written
 
 DELTA, EPOCHS, BATCH, CLIP, SEED = 1e-5, 15, 64, 1.0, 0

@@ -31,13 +31,13 @@ from sfumato import (
     PrivateLinearClassifier,
     PrivatePCA,
 )
+from sfumato.audit.testing import seeded_noise
 from sfumato.federated import Federation, SumsTask, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
-from sfumato.moments import record_engine
+from sfumato.models import record_engine
 from sfumato.papers.data import unit_rows
 from sfumato.sums import ArrayRecords, SecondMoment
-from sfumato.testing import seeded_noise
 
 DELTA = 1e-5
 UNIT = Bounds(norm=1.0, labels=range(10))

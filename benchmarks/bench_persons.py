@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.recording import mnist, write
 from sfumato import Bounds, PrivateAdditiveRegressor, PrivateLinearClassifier, PrivatePCA
-from sfumato.accounting import epsilon_from_mu, mu_from_budget
+from sfumato.privacy import epsilon_from_mu, mu_from_budget
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import SecondMoment

@@ -28,8 +28,8 @@ from sfumato import (
     PrivateMoments,
     PrivateSearchCV,
 )
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.auditing.empirical import epsilon_from_outputs
+from sfumato.audit.empirical import epsilon_from_outputs
+from sfumato.privacy.composition import epsilon_spent
 
 RUNS, MOST_ROWS = 5, 8000
 PROMISE = {"epsilon": 1.0, "delta": 1e-5}

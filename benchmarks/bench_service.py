@@ -32,13 +32,13 @@ import httpx
 import numpy as np
 
 from benchmarks.recording import write
-from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.shared_budget import SharedBudget
-from sfumato.interfaces.service.access import make_token
-from sfumato.interfaces.service.office import Office
-from sfumato.interfaces.service.settings import Settings
-from sfumato.interfaces.service.store import ServiceError
-from sfumato.interfaces.service.studio.sessions import COOKIE
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.service.access import make_token
+from sfumato.service.office import Office
+from sfumato.service.settings import Settings
+from sfumato.service.store import ServiceError
+from sfumato.service.studio.sessions import COOKIE
 
 ANALYSTS, WATCHERS = 20, 8
 BODY = {"kind": "moments", "estimator": "PrivateMoments", "purpose": "a benchmark"}

@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.recording import timed, write
 from sfumato import TableBounds
-from sfumato.jobs.pipeline import offered_models
+from sfumato.cli.jobs.pipeline import offered_models
 from sfumato.tables.proposal import rounded_outwards
 
 EPSILONS = (0.3, 1.0, 3.0)

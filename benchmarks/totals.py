@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from sfumato.accounting.receipt import Receipt, prepay
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.sums.maps import RowMap
 from sfumato.sums.records import ArrayRecords, Block, Records
 from sfumato.sums.statistics import Statistic

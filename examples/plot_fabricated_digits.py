@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sfumato import Bounds
-from sfumato.fabrication.fabricator import Fabricator
+from sfumato.synthetic.fabricator import Fabricator
 
 X, y = load_digits(return_X_y=True)
 bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))

@@ -16,7 +16,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from sfumato import TableBounds
-from sfumato.fabrication.fabricator import Fabricator
+from sfumato.synthetic.fabricator import Fabricator
 
 rng = np.random.default_rng(0)
 n = 6000

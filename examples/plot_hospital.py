@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import pyarrow as pa
 
 from sfumato import PrivateAdditiveClassifier, TableBounds
-from sfumato.additive import plot_explanation
 from sfumato.datasets import load
+from sfumato.models.additive import plot_explanation
 
 hospital = load("hospital")
 train, test = (pa.table(hospital.table(rows)) for rows in hospital.parts())

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from sfumato.hulls import DeepAffineHull
+from sfumato.models.hulls import DeepAffineHull
 
 X, y = load_digits(return_X_y=True)
 X = X / 16

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sfumato import AffineHullClassifier, Bounds, PrivateAffineHullClassifier
-from sfumato.auditing import membership_attack, membership_score
+from sfumato.audit import membership_attack, membership_score
 
 X, y = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))

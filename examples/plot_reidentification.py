@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.datasets import load_sample_images
 
 from sfumato import Bounds, Fabricator
-from sfumato.auditing import reidentification
+from sfumato.audit import reidentification
 from sfumato.mechanisms import EntryMechanism
 
 SIDE = 48

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from sklearn.datasets import load_digits
 
-from sfumato.testing import seeded_noise
+from sfumato.audit.testing import seeded_noise
 
 # No test asserts a time, and equal runs give equal verdicts.
 settings.register_profile("sfumato", deadline=None, derandomize=True)

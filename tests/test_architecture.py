@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import sfumato
-from sfumato.private import PrivateEstimator
+from sfumato.models.private import PrivateEstimator
 from tests.every import for_each
 
 SOURCE = Path(sfumato.__file__).parent
@@ -17,33 +17,21 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # From the ground up: a room may import its own modules and those of the rows above it.
 FLOORS: list[set[str]] = [
     {"exceptions"},
-    {"memory", "events", "parallel", "kernels"},
-    {"guarantee"},
-    {"storage", "objectives"},
+    {"core"},
+    {"privacy"},
+    {"ledger"},
     {"tables"},
-    {"accounting"},
     {"mechanisms"},
     {"sums"},
-    {"engines"},
-    {"scores"},
-    {"private"},
     {"models"},
-    {"moments", "image_features"},
-    {"pipelines"},
-    {"linear", "hulls"},
-    {"additive"},
-    {"functions"},
-    {"fabrication"},
-    {"mappings"},
-    {"transfer"},
-    {"search"},
     {"report"},
-    {"testing", "demo", "datasets"},
-    {"auditing"},
-    {"jobs"},
+    {"synthetic"},
+    {"datasets"},
+    {"audit"},
     {"federated"},
     {"papers"},
-    {"interfaces"},
+    {"cli"},
+    {"service"},
     {"__main__"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
@@ -51,12 +39,14 @@ FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # look them up when they are called. An estimator's audit stands above all estimators, and what an
 # attacker can do against a guarantee is computed where events are accounted.
 LATE_IMPORTS = {
-    ("guarantee", "accounting"),
-    ("storage", "sfumato"),
-    ("storage", "tables"),
-    ("jobs", "sfumato"),
-    ("private", "auditing"),
-    ("models", "auditing"),
+    ("core", "privacy"),
+    ("core", "tables"),
+    ("models", "audit"),
+    ("models", "sfumato"),
+    ("models", "synthetic"),
+    ("cli", "sfumato"),
+    ("cli", "service"),
+    ("federated", "cli"),
 }
 
 
@@ -102,7 +92,7 @@ def test_imports_point_one_way(path: Path) -> None:
         if parts[0] != "sfumato":
             continue
         if len(parts) == 1:
-            assert (room, "sfumato") in LATE_IMPORTS or room in {"testing", "interfaces", "demo"}
+            assert (room, "sfumato") in LATE_IMPORTS or room in {"audit", "cli", "service"}
             continue
         other = parts[1]
         is_below = FLOOR[other] < FLOOR[room] or (room, other) in LATE_IMPORTS
@@ -125,7 +115,7 @@ def test_noise_is_drawn_only_in_mechanisms(path: Path) -> None:
     assert not imports & RANDOM, f"{path.name} imports a random module"
     if room == "mechanisms":
         return
-    if room != "testing":
+    if room != "audit":
         assert not {i for i in imports if i.startswith("sfumato.mechanisms.entropy")}
         assert not {i for i in imports if i.startswith("sfumato.mechanisms.sampling")}
         assert not {i for i in imports if i.startswith("sfumato.mechanisms.spherical")}

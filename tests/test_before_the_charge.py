@@ -9,14 +9,14 @@ import pytest
 from sklearn.base import clone
 
 import sfumato.models.base
-import sfumato.private
+import sfumato.models.private
 from sfumato import Bounds
-from sfumato.accounting.receipt import Receipt
+from sfumato.audit.testing.case import fit
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GaussianObjectiveMechanism
 from sfumato.sums import BatchRecords
-from sfumato.testing.case import fit
 from tests.test_common import CASES
 from tests.test_row_counts import SECRET_CASES
 
@@ -91,7 +91,7 @@ def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.Mon
 def test_more_rows_than_can_be_summed_cost_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sfumato.private, "MOST_PUBLIC_ROWS", 64)
+    monkeypatch.setattr(sfumato.models.private, "MOST_PUBLIC_ROWS", 64)
     monkeypatch.setattr(sfumato.models.base, "MOST_PUBLIC_ROWS", 64)
     estimator = clone(case.estimator)
     if estimator.relation != "replace_one":

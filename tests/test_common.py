@@ -51,11 +51,11 @@ from sfumato import (
     WideAffineHull,
     WideMembershipAutoencoder,
 )
-from sfumato.image_features import images, random_process
-from sfumato.image_features.images import ImageFeatures
-from sfumato.kernels.arrays import namespace_of
-from sfumato.private import PrivateEstimator
-from sfumato.testing import PRIVATE_CHECKS, PrivateCase
+from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
+from sfumato.core.arrays import namespace_of
+from sfumato.models.image_features import images, random_process
+from sfumato.models.image_features.images import ImageFeatures
+from sfumato.models.private import PrivateEstimator
 
 WIDE = Bounds(norm=1e3, labels="public")
 WIDE_BOX = Bounds(lower=-20.0, upper=20.0, labels="public")

@@ -18,13 +18,13 @@ import pytest
 from sklearn.base import clone
 
 from sfumato import Bounds, PrivateGaussianClassifier, PrivateSearchCV
-from sfumato.accounting.receipt import Receipt
-from sfumato.events import Event, SelectionEvent, flatten
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.case import fit
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import selection
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import Words, drawing_from
-from sfumato.testing import PrivateCase
-from sfumato.testing.case import fit
+from sfumato.privacy.events import Event, SelectionEvent, flatten
 from tests.honest import BOUNDS, Honest, X
 from tests.test_common import CASES
 

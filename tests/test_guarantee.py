@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato import Guarantee
-from sfumato.accounting import compose, mu_from_budget
-from sfumato.events import (
+from sfumato.exceptions import InvalidInputError, SfumatoError, UnsupportedEventError
+from sfumato.mechanisms import EntryMechanism
+from sfumato.privacy import compose, mu_from_budget
+from sfumato.privacy.events import (
     EntryEvent,
     GaussianEvent,
     NonPrivateEvent,
@@ -20,9 +22,7 @@ from sfumato.events import (
     event_from_dict,
     flatten,
 )
-from sfumato.exceptions import InvalidInputError, SfumatoError, UnsupportedEventError
-from sfumato.guarantee import RecordReading, Status
-from sfumato.mechanisms import EntryMechanism
+from sfumato.privacy.guarantee import RecordReading, Status
 
 GUARANTEES = st.builds(
     Guarantee,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sfumato
-import sfumato.private as private_module
+import sfumato.models.private as private_module
 from sfumato import (
     Bounds,
     Ledger,
@@ -25,14 +25,14 @@ from sfumato import (
     PrivatePCA,
     memory,
 )
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.inspection import leaves
+from sfumato.core.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
 from sfumato.exceptions import NotEnoughMemoryError
-from sfumato.functions import PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
-from sfumato.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
-from sfumato.objectives import feature_rows
+from sfumato.models.functions import PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
+from sfumato.models.objectives import feature_rows
 from sfumato.papers.large_margin import objective as ellipsoid_objective
-from sfumato.testing import seeded_noise
-from sfumato.testing.inspection import leaves
 from tests.storage.stored_models import MODELS, training_rows
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])

@@ -34,11 +34,11 @@ from sfumato import (
     ScatteringFeatures,
     TableEncoder,
 )
+from sfumato.audit.testing.case import fit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.base import Released, taped
-from sfumato.private import PrivateEstimator
+from sfumato.models.private import PrivateEstimator
 from sfumato.tables.cells import as_number, as_rows
-from sfumato.testing.case import fit
 from tests.test_common import CASES, INSTANCES
 
 

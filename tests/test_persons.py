@@ -29,15 +29,15 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
 )
-from sfumato.accounting import for_persons
+from sfumato.audit.testing import PrivateCase, contracts
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
-from sfumato.guarantee import Status, Unit
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.private import PrivateEstimator
+from sfumato.models.private import PrivateEstimator
+from sfumato.privacy import for_persons
+from sfumato.privacy.guarantee import Status, Unit
 from sfumato.sums.persons import PersonUnit
 from sfumato.tables import TableBounds
-from sfumato.testing import PrivateCase, contracts
 
 K = 5
 GENERATOR = np.random.default_rng(0)

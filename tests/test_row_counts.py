@@ -21,13 +21,13 @@ from sfumato import (
     PrivateLargeMarginGaussianClassifier,
     PrivateLinearClassifier,
 )
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.case import fit
+from sfumato.audit.testing.inspection import equal_to_the_bit, leaves
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Relation
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.testing import PrivateCase
-from sfumato.testing.case import fit
-from sfumato.testing.inspection import equal_to_the_bit, leaves
+from sfumato.privacy.guarantee import Relation
 from tests.test_common import CASES
 
 SECRET = Relation.ADD_OR_REMOVE_ONE

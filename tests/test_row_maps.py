@@ -24,25 +24,23 @@ from sfumato import (
     TableBounds,
     TableEncoder,
 )
-from sfumato.additive.calibration import ScoreAndTarget, ScorePlaces
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import AdditiveScores, First, Places
-from sfumato.additive.hats import HatRows
-from sfumato.additive.knots import PlaceCounts
-from sfumato.additive.pairs import PairRows, Sides, _column_places
-from sfumato.additive.probabilities import EDGES, ScoreBins, score_table
-from sfumato.fabrication.label_tree import Coarse
-from sfumato.fabrication.table_cells import TableCells, public_columns
-from sfumato.functions.features import KnotFeatures
-from sfumato.functions.grid_density import Cells
-from sfumato.functions.mean_curve import SmoothedCurves
-from sfumato.image_features.images import ImageFeatures
-from sfumato.kernels.covariance import MaternKernel
-from sfumato.linear.target_moments import WithTarget
-from sfumato.objectives.losses import loss_named
+from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.fit import AdditiveScores, First, Places
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.knots import PlaceCounts
+from sfumato.models.additive.pairs import PairRows, Sides, _column_places
+from sfumato.models.additive.probabilities import EDGES, ScoreBins, score_table
+from sfumato.models.functions.features import KnotFeatures
+from sfumato.models.functions.grid_density import Cells
+from sfumato.models.functions.mean_curve import SmoothedCurves
+from sfumato.models.image_features.images import ImageFeatures
+from sfumato.models.kernels.covariance import MaternKernel
+from sfumato.models.linear.target_moments import WithTarget
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut, revealed
+from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import (
     Beside,
     Centred,
@@ -56,6 +54,8 @@ from sfumato.sums.maps import (
     exact_projection,
 )
 from sfumato.sums.statistics import Parts
+from sfumato.synthetic.label_tree import Coarse
+from sfumato.synthetic.table_cells import TableCells, public_columns
 from sfumato.tables.bounds import Bounds
 
 ROWS, WIDTH, HOSTILE = 23, 21, 3e7

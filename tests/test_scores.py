@@ -13,7 +13,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-import sfumato.scores
+import sfumato.models.scores
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateLinearRegressor, release_score
 from sfumato.exceptions import (
     BudgetExceededError,
@@ -24,8 +24,8 @@ from sfumato.exceptions import (
 )
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.private import PrivateEstimator
-from sfumato.search.scores import row_scores, scorer_for
+from sfumato.models.private import PrivateEstimator
+from sfumato.models.search.scores import row_scores, scorer_for
 from tests.test_common import INSTANCES
 from tests.test_odd_records import Strange
 
@@ -35,7 +35,7 @@ RELATIONS = ("replace_one", "add_or_remove_one")
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has said nothing yet, and where warnings are errors."""
-    monkeypatch.setattr(sfumato.scores, "_SAID", set())
+    monkeypatch.setattr(sfumato.models.scores, "_SAID", set())
 
 
 def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -22,12 +22,12 @@ import polars as pl
 import pytest
 
 from sfumato import Bounds, PrivateMoments, PrivatePCA
-from sfumato.accounting.receipt import prepay
+from sfumato.audit.testing import PrivateCase, check_private_estimator, inspection, taint_test
+from sfumato.audit.testing import contracts as c
+from sfumato.audit.testing.inspection import described, first_difference, holds_a_row, leaves
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.testing import PrivateCase, check_private_estimator, inspection, taint_test
-from sfumato.testing import contracts as c
-from sfumato.testing.inspection import described, first_difference, holds_a_row, leaves
 from tests.honest import BOUNDS, Honest, X, Y
 
 CASE = PrivateCase(Honest(2, bounds=BOUNDS), X)

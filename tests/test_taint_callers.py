@@ -22,11 +22,11 @@ from sfumato import (
     PrivateSearchCV,
     release_score,
 )
+from sfumato.audit.testing.tables import compare_tables
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply
 from sfumato.federated.sums import PartySums
 from sfumato.sums.records import ArrayRecords
-from sfumato.testing.tables import compare_tables
 
 RELATIONS = ("replace_one", "add_or_remove_one")
 BOUNDS = Bounds(norm=1.0, labels=[0, 1])

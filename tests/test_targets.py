@@ -9,11 +9,11 @@ import pytest
 from sklearn.base import RegressorMixin, clone
 
 from sfumato import Bounds
-from sfumato.linear.target_moments import WithTarget
+from sfumato.audit.testing import PrivateCase
 from sfumato.mechanisms.base import Released, taped
 from sfumato.mechanisms.entropy import seeded
+from sfumato.models.linear.target_moments import WithTarget
 from sfumato.sums.maps import IntoUnitBall
-from sfumato.testing import PrivateCase
 from tests.test_common import CASES
 
 REGRESSORS = {

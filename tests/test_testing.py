@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateMoments
-from sfumato.accounting.receipt import prepay
+from sfumato.audit.testing import PrivateCase, check_private_estimator, taint_test
+from sfumato.audit.testing import contracts as c
+from sfumato.audit.testing.inspection import holds_a_row, leaves
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
-from sfumato.testing import PrivateCase, check_private_estimator, taint_test
-from sfumato.testing import contracts as c
-from sfumato.testing.inspection import holds_a_row, leaves
 from tests.honest import BOUNDS, Honest, X, Y
 
 
@@ -131,7 +131,7 @@ class RaisesForOneRow(Honest):
 def test_a_broken_estimator_is_caught(
     broken: type[Honest], check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sfumato.storage import models
+    from sfumato.models import saving as models
 
     known = models._known_classes()
     monkeypatch.setattr(

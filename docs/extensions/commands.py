@@ -7,7 +7,7 @@ from typing import Any
 import typer.main
 from sphinx.application import Sphinx
 
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 
 sfumato = typer.main.get_command(app)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.model_tables import table
 from sfumato import PrivateAdditiveClassifier
-from sfumato.additive import plot_explanation
+from sfumato.models.additive import plot_explanation
 
 
 def main() -> None:

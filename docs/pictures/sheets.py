@@ -13,15 +13,15 @@ from statistics import NormalDist
 
 from benchmarks.drawing import Line, chart, curve, flow
 from docs.pictures.flows import FLOWS
-from sfumato.accounting import (
+from sfumato.privacy import (
     delta_from_mu,
     epsilon_from_mu,
     epsilon_spent,
     mu_from_budget,
     objective_delta,
 )
-from sfumato.accounting.attacker import percent
-from sfumato.events import GaussianEvent, ObjectivePerturbationEvent, SelectionEvent
+from sfumato.privacy.attacker import percent
+from sfumato.privacy.events import GaussianEvent, ObjectivePerturbationEvent, SelectionEvent
 
 FOLDER = Path(__file__).parent / "sheets"
 PHI = NormalDist().cdf

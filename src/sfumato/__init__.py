@@ -5,53 +5,53 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sfumato.accounting.ledger import Ledger
-    from sfumato.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
-    from sfumato.fabrication import Fabricator, LinkedTables, PrivateAffineHullClassifier
-    from sfumato.functions import (
+    from sfumato.ledger.ledger import Ledger
+    from sfumato.models.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+    from sfumato.models.functions import (
         PrivateDensity,
         PrivateKernelClassifier,
         PrivateKernelRegressor,
         PrivateMeanCurve,
     )
-    from sfumato.guarantee import Guarantee
-    from sfumato.hulls import (
+    from sfumato.models.hulls import (
         AffineHullClassifier,
         DeepAffineHull,
         KernelAffineHull,
         WideAffineHull,
     )
-    from sfumato.image_features import (
+    from sfumato.models.image_features import (
         HOGFeatures,
         RandomPatchFeatures,
         RandomProcessFeatures,
         ScatteringFeatures,
     )
-    from sfumato.linear import (
+    from sfumato.models.linear import (
         LinearClassifier,
         PrivateImageClassifier,
         PrivateLinearClassifier,
         PrivateLinearRegressor,
     )
-    from sfumato.mappings import (
+    from sfumato.models.mappings import (
         MembershipAutoencoder,
         MembershipClassifier,
         MembershipMapping,
         WideMembershipAutoencoder,
     )
     from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
+    from sfumato.models.pipelines import check_pipeline, private_pipeline
+    from sfumato.models.saving import load, save
+    from sfumato.models.scores import release_score
+    from sfumato.models.search import PrivateSearchCV
+    from sfumato.models.transfer import PrivateTransferClassifier
     from sfumato.papers.kahm import EntryHullClassifier
     from sfumato.papers.large_margin import (
         LargeMarginGaussianClassifier,
         PrivateLargeMarginGaussianClassifier,
     )
-    from sfumato.pipelines import check_pipeline, private_pipeline
-    from sfumato.scores import release_score
-    from sfumato.search import PrivateSearchCV
-    from sfumato.storage.models import load, save
+    from sfumato.privacy.guarantee import Guarantee
+    from sfumato.synthetic import Fabricator, LinkedTables, PrivateAffineHullClassifier
     from sfumato.tables import TableBounds, TableEncoder
     from sfumato.tables.bounds import Bounds
-    from sfumato.transfer import PrivateTransferClassifier
 
 __all__ = [
     "AffineHullClassifier",
@@ -109,52 +109,52 @@ if find_spec("fcntl") is None:  # said at once, not by whichever room is importe
 # A room is imported when one of its names is first asked for, so that a script waits only for what
 # it uses.
 _ROOMS = {
-    "sfumato.accounting.ledger": ("Ledger",),
-    "sfumato.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
+    "sfumato.ledger.ledger": ("Ledger",),
+    "sfumato.models.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "sfumato.tables.bounds": ("Bounds",),
-    "sfumato.functions": (
+    "sfumato.models.functions": (
         "PrivateDensity",
         "PrivateKernelClassifier",
         "PrivateKernelRegressor",
         "PrivateMeanCurve",
     ),
-    "sfumato.guarantee": ("Guarantee",),
-    "sfumato.hulls": (
+    "sfumato.privacy.guarantee": ("Guarantee",),
+    "sfumato.models.hulls": (
         "AffineHullClassifier",
         "DeepAffineHull",
         "KernelAffineHull",
         "WideAffineHull",
     ),
-    "sfumato.mappings": (
+    "sfumato.models.mappings": (
         "MembershipAutoencoder",
         "MembershipClassifier",
         "MembershipMapping",
         "WideMembershipAutoencoder",
     ),
-    "sfumato.image_features": (
+    "sfumato.models.image_features": (
         "HOGFeatures",
         "RandomPatchFeatures",
         "RandomProcessFeatures",
         "ScatteringFeatures",
     ),
-    "sfumato.linear": (
+    "sfumato.models.linear": (
         "LinearClassifier",
         "PrivateImageClassifier",
         "PrivateLinearClassifier",
         "PrivateLinearRegressor",
     ),
-    "sfumato.transfer": ("PrivateTransferClassifier",),
+    "sfumato.models.transfer": ("PrivateTransferClassifier",),
     "sfumato.papers.large_margin": (
         "LargeMarginGaussianClassifier",
         "PrivateLargeMarginGaussianClassifier",
     ),
-    "sfumato.fabrication": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
+    "sfumato.synthetic": ("Fabricator", "LinkedTables", "PrivateAffineHullClassifier"),
     "sfumato.models.moments": ("PrivateGaussianClassifier", "PrivateMoments", "PrivatePCA"),
     "sfumato.papers.kahm": ("EntryHullClassifier",),
-    "sfumato.pipelines": ("check_pipeline", "private_pipeline"),
-    "sfumato.scores": ("release_score",),
-    "sfumato.search": ("PrivateSearchCV",),
-    "sfumato.storage.models": ("load", "save"),
+    "sfumato.models.pipelines": ("check_pipeline", "private_pipeline"),
+    "sfumato.models.scores": ("release_score",),
+    "sfumato.models.search": ("PrivateSearchCV",),
+    "sfumato.models.saving": ("load", "save"),
     "sfumato.tables": ("TableBounds", "TableEncoder"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}

@@ -16,7 +16,7 @@ def main() -> None:
     """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell ignores it
         signal.signal(signal.SIGINT, _leave_at_once)
-    from sfumato.interfaces.cli.main import app
+    from sfumato.cli.main import app
 
     app(prog_name="sfumato")
 

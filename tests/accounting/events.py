@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.events import (
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,

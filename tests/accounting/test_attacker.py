@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from sfumato import Guarantee
-from sfumato.accounting import best_attacker, compose, epsilon_spent, mu_from_budget
-from sfumato.accounting.attacker import _of_events, percent
-from sfumato.events import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.privacy import best_attacker, compose, epsilon_spent, mu_from_budget
+from sfumato.privacy.attacker import _of_events, percent
+from sfumato.privacy.events import (
     EntryEvent,
     GaussianEvent,
     LaplaceEvent,
@@ -25,8 +27,6 @@ from sfumato.events import (
     RepeatedEvent,
     SelectionEvent,
 )
-from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms import GaussianMechanism
 from sfumato.report.words import facts
 
 FALSE_ALARM = 1e-6  # of each statistical test below

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.accounting.bounded_range import bounded_range_delta, concentrated_epsilon
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.distributions import pld_delta, pld_epsilon
-from sfumato.events import (
+from sfumato.privacy.bounded_range import bounded_range_delta, concentrated_epsilon
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.distributions import pld_delta, pld_epsilon
+from sfumato.privacy.events import (
     BoundedRangeEvent,
     GaussianEvent,
     PureEvent,

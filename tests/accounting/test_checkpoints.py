@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from sfumato.accounting import ledger_chain, ledger_store
-from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.ledger_chain import EVERY, MOST_LINES, Charge, encode_event
-from sfumato.accounting.losses import Losses
-from sfumato.accounting.spending import Scale, Spending
-from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
 from sfumato.exceptions import BudgetExceededError, LedgerTamperedError
+from sfumato.ledger import chain as ledger_chain
+from sfumato.ledger import store as ledger_store
+from sfumato.ledger.chain import EVERY, MOST_LINES, Charge, encode_event
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.spending import Scale, Spending
+from sfumato.privacy.events import GaussianEvent, LaplaceEvent, PureEvent
+from sfumato.privacy.losses import Losses
 
 
 def event(i):

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi, norm
 
-from sfumato.accounting import (
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy import (
     calibrate,
     compose,
     delta_from_mu,
@@ -29,12 +31,11 @@ from sfumato.accounting import (
     record_reading,
     to_dp_event,
 )
-from sfumato.accounting.bounded_range import bounded_range_delta
-from sfumato.accounting.calibrate import least_noise_multiplier
-from sfumato.accounting.composition import keeps_budget
-from sfumato.accounting.distributions import MOST_CELLS, _composed, _distribution
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import (
+from sfumato.privacy.bounded_range import bounded_range_delta
+from sfumato.privacy.calibrate import least_noise_multiplier
+from sfumato.privacy.composition import keeps_budget
+from sfumato.privacy.distributions import MOST_CELLS, _composed, _distribution
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -47,8 +48,7 @@ from sfumato.events import (
     RandomizedResponseEvent,
     RepeatedEvent,
 )
-from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.guarantee import Guarantee, Relation
+from sfumato.privacy.guarantee import Guarantee, Relation
 from tests.accounting.events import EVENTS
 
 ids = [event.kind for event in EVENTS]

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import (
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    NonPrivateEvent,
-    PureEvent,
-)
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     UnsupportedEventError,
     UnsupportedModeError,
 )
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import (
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PureEvent,
+)
+from sfumato.privacy.gaussian import mu_from_budget
 from tests.accounting.events import EVERY_KIND
 
 

@@ -14,10 +14,11 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import norm
 
 from sfumato import Guarantee, Ledger
-from sfumato.accounting import delta_from_mu, epsilon_spent, pld_delta, to_dp_event
-from sfumato.accounting.distributions import pld_curve
-from sfumato.accounting.spending import Scale, Spending
-from sfumato.events import (
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.ledger.spending import Scale, Spending
+from sfumato.privacy import delta_from_mu, epsilon_spent, pld_delta, to_dp_event
+from sfumato.privacy.distributions import pld_curve
+from sfumato.privacy.events import (
     CurveEvent,
     GaussianEvent,
     PureEvent,
@@ -26,7 +27,6 @@ from sfumato.events import (
     event_from_dict,
     register_event,
 )
-from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 
 ADD = "add_or_remove_one"
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm, poisson
 
-from sfumato.accounting.bounded_range import bounded_range_delta
-from sfumato.accounting.distributions import pld_epsilon
-from sfumato.accounting.filters import Cost, PrivacyFilter, _binary_mu, _mu
-from sfumato.accounting.gaussian import delta_from_mu, mu_from_budget
-from sfumato.events import (
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.privacy.bounded_range import bounded_range_delta
+from sfumato.privacy.distributions import pld_epsilon
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -30,7 +29,8 @@ from sfumato.events import (
     SelectionEvent,
     flatten,
 )
-from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.privacy.filters import Cost, PrivacyFilter, _binary_mu, _mu
+from sfumato.privacy.gaussian import delta_from_mu, mu_from_budget
 
 
 def curve(mu: np.ndarray | float, epsilon: np.ndarray | float) -> np.ndarray:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.accounting import (
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+from sfumato.privacy import (
     delta_from_mu,
     epsilon_spent,
     for_persons,
@@ -18,8 +19,7 @@ from sfumato.accounting import (
     mu_from_budget,
     pld_delta,
 )
-from sfumato.accounting.group import group_event
-from sfumato.events import (
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -32,8 +32,8 @@ from sfumato.events import (
     RepeatedEvent,
     flatten,
 )
-from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.guarantee import Guarantee, RecordReading, Unit
+from sfumato.privacy.group import group_event
+from sfumato.privacy.guarantee import Guarantee, RecordReading, Unit
 from tests.accounting.events import EVENTS
 
 

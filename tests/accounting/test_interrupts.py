@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import PureEvent
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import PureEvent
 
 TINY = PureEvent(1e-6)
 INTERRUPTS = 120

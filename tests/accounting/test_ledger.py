@@ -4,15 +4,15 @@ import pickle
 
 import pytest
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import (
-    PureEvent,
-    RepeatedEvent,
-)
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     LedgerError,
+)
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import (
+    PureEvent,
+    RepeatedEvent,
 )
 from tests.accounting.events import EVERY_KIND
 

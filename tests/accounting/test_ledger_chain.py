@@ -6,14 +6,14 @@ from hashlib import sha256
 
 import pytest
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import (
-    PureEvent,
-)
 from sfumato.exceptions import (
     LedgerError,
     LedgerTamperedError,
     UnsupportedEventError,
+)
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import (
+    PureEvent,
 )
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import PureEvent
 from sfumato.exceptions import InvalidInputError, LedgerError, SfumatoError
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import PureEvent
 
 CENT = PureEvent(0.01)
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from joblib import Parallel, delayed
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import GaussianEvent, LaplaceEvent, PureEvent
+from sfumato.core.databases import Transaction
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -25,7 +24,8 @@ from sfumato.exceptions import (
     LedgerTamperedError,
     LedgerUncertainError,
 )
-from sfumato.storage.databases import Transaction
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import GaussianEvent, LaplaceEvent, PureEvent
 
 psycopg = pytest.importorskip("psycopg", reason="needs the package psycopg")
 

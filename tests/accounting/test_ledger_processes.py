@@ -14,10 +14,10 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.receipt import prepay
-from sfumato.events import PureEvent
 from sfumato.exceptions import BudgetExceededError, LedgerError
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.receipt import prepay
+from sfumato.privacy.events import PureEvent
 
 CENT = PureEvent(0.01)
 EVENT = PureEvent(0.002)

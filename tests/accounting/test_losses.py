@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.accounting import losses as module
-from sfumato.accounting.bounded_range import bounded_range_delta
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.losses import Losses, losses_of
-from sfumato.accounting.objective import objective_delta
-from sfumato.events import (
+from sfumato.exceptions import UnsupportedEventError
+from sfumato.privacy import losses as module
+from sfumato.privacy.bounded_range import bounded_range_delta
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -25,7 +24,8 @@ from sfumato.events import (
     PureEvent,
     RandomizedResponseEvent,
 )
-from sfumato.exceptions import UnsupportedEventError
+from sfumato.privacy.losses import Losses, losses_of
+from sfumato.privacy.objective import objective_delta
 
 STEP = 2.0**-12
 TAIL = 1e-15

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, Ledger, PrivateMoments
-from sfumato.accounting.ledger_chain import encode_event
-from sfumato.events import GaussianEvent, PureEvent
 from sfumato.exceptions import InvalidInputError, LedgerTamperedError
+from sfumato.ledger.chain import encode_event
+from sfumato.privacy.events import GaussianEvent, PureEvent
 
 
 def test_an_estimator_charges_with_a_note(tmp_path: Path) -> None:

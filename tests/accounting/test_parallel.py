@@ -7,12 +7,12 @@ import itertools
 import pytest
 
 from sfumato import Guarantee
-from sfumato.accounting import best_attacker
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.parallel import parallel
-from sfumato.events import Event, GaussianEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Status
+from sfumato.privacy import best_attacker
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import Event, GaussianEvent, PureEvent
+from sfumato.privacy.guarantee import Status
+from sfumato.privacy.parallel import parallel
 
 
 def promise(delta: float, *events: Event) -> Guarantee:

@@ -14,8 +14,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import chi, norm
 
-from sfumato.accounting import epsilon_spent
-from sfumato.events import (
+from sfumato.privacy import epsilon_spent
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     Event,
@@ -27,7 +27,7 @@ from sfumato.events import (
     RepeatedEvent,
     SubsampledGaussianEvent,
 )
-from sfumato.guarantee import Relation
+from sfumato.privacy.guarantee import Relation
 
 STEP = 2.0**-10
 CELLS = 2**16  # losses from -32 to 32

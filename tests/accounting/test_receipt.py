@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.events import GaussianEvent, PureEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeError
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.receipt import Receipt, prepay
+from sfumato.privacy.events import GaussianEvent, PureEvent, RepeatedEvent
 
 A, B = PureEvent(0.25), GaussianEvent(3.0)
 

@@ -16,26 +16,17 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import beta, nbinom, norm, poisson
 
 from sfumato import Guarantee, Ledger
-from sfumato.accounting import (
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedEventError
+from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.mechanisms.selection import RunLaw
+from sfumato.privacy import (
     best_attacker,
     epsilon_from_mu,
     epsilon_spent,
     pld_delta,
     to_dp_event,
 )
-from sfumato.accounting.profiles import profile_masses
-from sfumato.accounting.renyi import ORDERS, epsilon_from_renyi, renyi_divergence
-from sfumato.accounting.selection import (
-    cut_probability,
-    run_tails,
-    selection_delta,
-    selection_divergence,
-    selection_epsilon,
-    selection_mu,
-    with_max_runs,
-    worst_options,
-)
-from sfumato.events import (
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     GaussianEvent,
@@ -47,9 +38,18 @@ from sfumato.events import (
     SelectionEvent,
     event_from_dict,
 )
-from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedEventError
-from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.mechanisms.selection import RunLaw
+from sfumato.privacy.profiles import profile_masses
+from sfumato.privacy.renyi import ORDERS, epsilon_from_renyi, renyi_divergence
+from sfumato.privacy.selection import (
+    cut_probability,
+    run_tails,
+    selection_delta,
+    selection_divergence,
+    selection_epsilon,
+    selection_mu,
+    with_max_runs,
+    worst_options,
+)
 
 LAWS = [
     ("poisson", 3.0, 0.0),

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from sfumato import Ledger
-from sfumato.accounting.shared_budget import SharedBudget
-from sfumato.events import GaussianEvent, LaplaceEvent, NonPrivateEvent, PureEvent
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     LedgerTamperedError,
     UnsupportedEventError,
 )
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.privacy.events import GaussianEvent, LaplaceEvent, NonPrivateEvent, PureEvent
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.spending import FEW, Scale, Spending
-from sfumato.events import (
+from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.spending import FEW, Scale, Spending
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
     EntryEvent,
@@ -21,7 +22,6 @@ from sfumato.events import (
     RandomizedResponseEvent,
     RepeatedEvent,
 )
-from sfumato.exceptions import InvalidInputError
 
 DELTA = 1e-5
 SCALE = Scale.of(2.0, DELTA)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from sfumato import PrivateAdditiveClassifier, TableBounds
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.plotting import plot_explanation
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.plotting import plot_explanation
 from sfumato.report.charts import column_curve
 
 TABLE = {

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
-from sfumato.additive import plot_explanation
-from sfumato.additive.pairs import USUAL_SQUARE
-from sfumato.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
+from sfumato.models.additive import plot_explanation
+from sfumato.models.additive.pairs import USUAL_SQUARE
+from sfumato.models.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
 
 BOX = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
 OPTIONS = {"delta": 1e-5, "relation": "add_or_remove_one", "bounds": BOX}

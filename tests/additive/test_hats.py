@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.hats import HatRows
 from sfumato.exceptions import MissingBoundsError
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.hats import HatRows
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 

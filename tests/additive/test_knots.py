@@ -8,16 +8,16 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.accounting.calibrate import gaussian_mu_beside
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import prepay
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.knots import EDGES, PlaceCounts, knots_at, public_knots, release_knots
-from sfumato.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.knots import EDGES, PlaceCounts, knots_at, public_knots, release_knots
+from sfumato.privacy.calibrate import gaussian_mu_beside
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import BoundedRangeEvent, GaussianEvent, RepeatedEvent
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.records import ArrayRecords
 
 

@@ -13,9 +13,14 @@ from sklearn.metrics import roc_auc_score
 
 import sfumato
 from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor, TableBounds
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.hats import HatRows
-from sfumato.additive.pairs import (
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.contracts import check_sensitivity, check_taint
+from sfumato.exceptions import InvalidInputError
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import seeded
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.pairs import (
     MOST_PAIRED,
     MOST_PAIRS,
     HatSums,
@@ -28,12 +33,7 @@ from sfumato.additive.pairs import (
     kept_pairs,
     pair_tables,
 )
-from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.mechanisms.base import taped
-from sfumato.mechanisms.entropy import seeded
-from sfumato.testing import PrivateCase
-from sfumato.testing.contracts import check_sensitivity, check_taint
+from sfumato.privacy.guarantee import Relation
 
 Split = tuple[np.ndarray, np.ndarray]
 RELATIONS = ("replace_one", "add_or_remove_one")

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from sfumato import Bounds, PrivateAdditiveRegressor
-from sfumato.additive.calibration import _line
+from sfumato.audit.testing import PrivateCase
+from sfumato.audit.testing.contracts import check_sensitivity, check_taint
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.guarantee import Relation
+from sfumato.models.additive.calibration import _line
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import ResidualSum
 from sfumato.tables import TableBounds
-from sfumato.testing import PrivateCase
-from sfumato.testing.contracts import check_sensitivity, check_taint
 
 Split = tuple[np.ndarray, np.ndarray]
 

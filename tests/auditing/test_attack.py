@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from sfumato.auditing.attack import attack_from_values
-from sfumato.auditing.intervals import lower_limit, upper_limit
+from sfumato.audit.attack import attack_from_values
+from sfumato.audit.intervals import lower_limit, upper_limit
 from sfumato.exceptions import InvalidInputError
 
 SHIFT = 1.0

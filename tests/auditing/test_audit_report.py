@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sfumato import AffineHullClassifier, Bounds, PrivateGaussianClassifier
-from sfumato.auditing import AuditReport, audit, taint_test
-from sfumato.auditing.one_run import OneRun
+from sfumato.audit import AuditReport, audit, taint_test
+from sfumato.audit.one_run import OneRun
 from sfumato.exceptions import InvalidInputError
 from sfumato.report import Audit
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from sfumato.auditing import density_difference
+from sfumato.audit import density_difference
 from sfumato.exceptions import InvalidInputError
 
 SEEDS = range(5)

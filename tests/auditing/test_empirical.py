@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from sfumato.accounting import mu_from_budget
-from sfumato.auditing import empirical_epsilon
-from sfumato.auditing.empirical import epsilon_from_outputs, largest_certifiable
-from sfumato.auditing.intervals import lower_limit, upper_limit
+from sfumato.audit import empirical_epsilon
+from sfumato.audit.empirical import epsilon_from_outputs, largest_certifiable
+from sfumato.audit.intervals import lower_limit, upper_limit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import LaplaceMechanism
+from sfumato.privacy import mu_from_budget
 from tests.auditing import broken
 
 CONFIDENCE = 0.999

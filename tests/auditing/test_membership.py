@@ -12,8 +12,8 @@ from sklearn.mixture import GaussianMixture
 from sklearn.svm import LinearSVC
 
 from sfumato import AffineHullClassifier
-from sfumato.auditing import density_difference, membership_attack, membership_score
-from sfumato.auditing.observed import observe
+from sfumato.audit import density_difference, membership_attack, membership_score
+from sfumato.audit.observed import observe
 from sfumato.exceptions import InvalidInputError
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

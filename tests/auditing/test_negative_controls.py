@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds
-from sfumato.auditing import audit, empirical_epsilon
+from sfumato.audit import audit, empirical_epsilon
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers.kahm import EntryFabricator, PrintedFabricator
 from tests.auditing import broken

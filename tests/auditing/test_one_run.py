@@ -10,8 +10,8 @@ from scipy.stats import binom
 from sklearn.neighbors import KernelDensity
 
 from sfumato import Bounds, PrivateMoments
-from sfumato.auditing import audit_in_one_run
-from sfumato.auditing.one_run import p_value
+from sfumato.audit import audit_in_one_run
+from sfumato.audit.one_run import p_value
 from sfumato.exceptions import InvalidInputError
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from sfumato import Bounds, Fabricator
-from sfumato.auditing import audit, reidentification
+from sfumato.audit import audit, reidentification
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import EntryMechanism
 

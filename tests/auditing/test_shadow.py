@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KernelDensity
 from sklearn.utils import check_random_state
 
-from sfumato.auditing import shadow_attack
-from sfumato.auditing.attack import attack_from_values
-from sfumato.auditing.shadow import _halves, _offline, _online, _shadow
+from sfumato.audit import shadow_attack
+from sfumato.audit.attack import attack_from_values
+from sfumato.audit.shadow import _halves, _offline, _online, _shadow
 from sfumato.exceptions import InvalidInputError
 
 

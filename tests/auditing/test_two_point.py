@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from sfumato import Bounds, Fabricator, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-from sfumato.auditing import audit
-from sfumato.auditing.two_point import (
+from sfumato.audit import audit
+from sfumato.audit.testing import PrivateCase, seeded_noise
+from sfumato.audit.two_point import (
     DRAWS,
     FITS,
     Neighbourhood,
@@ -32,7 +33,6 @@ from sfumato.mechanisms import (
 from sfumato.mechanisms.base import Released
 from sfumato.papers.kahm import EntryFabricator
 from sfumato.sums import SecondMoment
-from sfumato.testing import PrivateCase, seeded_noise
 from tests.test_common import CASES
 
 RUNS = 24  # enough to refute noise that is missing: see the test below

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger, load
-from sfumato.jobs import streaming
+from sfumato.cli.jobs import streaming
 from sfumato.mechanisms.base import taped
 from tests.engines.sources import messy_table, table_bounds
 from tests.interfaces.running import done, run

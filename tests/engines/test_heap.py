@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from sfumato.engines.heap import NAME, reused_memory
+from sfumato.sums.heap import NAME, reused_memory
 
 PROGRAM = """
 import json
 import resource
 import numpy as np
-from sfumato.engines.heap import reused_memory
+from sfumato.sums.heap import reused_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

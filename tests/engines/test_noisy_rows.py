@@ -44,7 +44,7 @@ def _noisy(model: Any, table: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         seen.append(plain(*words))
         return seen[-1]
 
-    monkeypatch.setattr("sfumato.fabrication.engines.release_rows", listened)
+    monkeypatch.setattr("sfumato.synthetic.engines.release_rows", listened)
     model.fit(table)
     return seen[0]
 

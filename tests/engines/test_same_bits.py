@@ -25,11 +25,11 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
 )
-from sfumato.engines import LocalParts
-from sfumato.engines import tables as engine_tables
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
-from sfumato.functions import PrivateDensity, PrivateMeanCurve
 from sfumato.mechanisms.base import taped
+from sfumato.models.functions import PrivateDensity, PrivateMeanCurve
+from sfumato.sums import table_parts as engine_tables
+from sfumato.sums.table_parts import LocalParts
 from sfumato.tables import TableBounds
 from tests.engines.sources import (
     ThreadParts,

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from sfumato import PrivateGaussianClassifier
-from sfumato.engines.dask import DelayedParts, FrameParts
-from sfumato.engines.tables import LocalParts
+from sfumato.audit.testing.taint import compare_replays
+from sfumato.sums.dask import DelayedParts, FrameParts
 from sfumato.sums.partitions import PartitionedRecords
-from sfumato.testing.taint import compare_replays
+from sfumato.sums.table_parts import LocalParts
 from tests.engines.sources import messy_table, table_bounds
 
 MODEL = PrivateGaussianClassifier(

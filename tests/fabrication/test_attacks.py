@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sfumato.auditing import reidentification
+from sfumato.audit import reidentification
 from sfumato.tables.encoder import TableEncoder
 from tests.fabrication.test_label_tree import BOUNDS, fabricator, people
 from tests.fabrication.test_linked import LINKED, clinic

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from sfumato.audit.testing import taint_test
+from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.exceptions import (
     InvalidInputError,
     UnsupportedModeError,
 )
-from sfumato.fabrication.fabricator import Fabricator
+from sfumato.synthetic.fabricator import Fabricator
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
-from sfumato.testing import taint_test
-from sfumato.testing.inspection import holds_a_row, leaves
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
 Data = tuple[np.ndarray, np.ndarray]

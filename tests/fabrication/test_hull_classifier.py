@@ -9,21 +9,21 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from sfumato.audit.testing import seeded_noise, taint_test
+from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.exceptions import (
     InvalidInputError,
     MissingBoundsError,
     UnsupportedModeError,
 )
-from sfumato.fabrication.engines import BranchedRows
-from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier, usual_samples
-from sfumato.guarantee import Status
-from sfumato.hulls import AffineHullClassifier
-from sfumato.hulls.partition import RowGroups, places_of
 from sfumato.models.gaussians import CentredGaussians, ClassGaussians
+from sfumato.models.hulls import AffineHullClassifier
+from sfumato.models.hulls.partition import RowGroups, places_of
+from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
+from sfumato.synthetic.engines import BranchedRows
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, usual_samples
 from sfumato.tables.bounds import Bounds
-from sfumato.testing import seeded_noise, taint_test
-from sfumato.testing.inspection import holds_a_row, leaves
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
 Data = tuple[np.ndarray, np.ndarray]
@@ -115,7 +115,7 @@ def test_hulls_on_another_device_give_the_same(
     three: Data, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], device: str
 ) -> None:
     if device == "strict":  # no device of PyTorch, but the same way through the code
-        monkeypatch.setattr("sfumato.fabrication.engines._require_device", lambda device: None)
+        monkeypatch.setattr("sfumato.synthetic.engines._require_device", lambda device: None)
         monkeypatch.setattr(
             BranchedRows,
             "groups",

@@ -13,17 +13,22 @@ import pytest
 from scipy.stats import chisquare, kstest
 
 from sfumato import Bounds, Fabricator, TableBounds, load, save
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.contracts import moved_share, uniform_scores
+from sfumato.audit.testing.taint import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.fabrication.constraints import parsed, repaired
-from sfumato.fabrication.table_cells import MOST_CATEGORIES, ColumnCells, TableCells, public_columns
-from sfumato.fabrication.tree_masses import (
+from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.base import Tape, taped
+from sfumato.synthetic.constraints import parsed, repaired
+from sfumato.synthetic.table_cells import MOST_CATEGORIES, ColumnCells, TableCells, public_columns
+from sfumato.synthetic.tree_masses import (
     LabelTree,
     ReleasedTree,
     _masses,
     _shrunk,
     _whole_rows,
 )
-from sfumato.fabrication.tree_plan import (
+from sfumato.synthetic.tree_plan import (
     MOST_COUNTS,
     coarse_sizes,
     is_tree_worthwhile,
@@ -32,11 +37,6 @@ from sfumato.fabrication.tree_plan import (
     usual_seconds,
     usual_values,
 )
-from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
-from sfumato.mechanisms.base import Tape, taped
-from sfumato.testing import seeded_noise
-from sfumato.testing.contracts import moved_share, uniform_scores
-from sfumato.testing.taint import taint_test
 
 FACTS: dict[str, Any] = {
     "age": {"type": "int64", "lower": 0, "upper": 100},
@@ -79,7 +79,7 @@ def test_no_record_moves_a_release_further_than_its_sensitivity(
     relation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brute force over odd and ordinary last records; 90 % and more are attained."""
-    monkeypatch.setattr("sfumato.fabrication.tree_plan.SECONDS_BY_SIGNAL", ((0.0, 1.0),))
+    monkeypatch.setattr("sfumato.synthetic.tree_plan.SECONDS_BY_SIGNAL", ((0.0, 1.0),))
     table = people(60)
     rows = [
         (0, "A", 0.0, 1.0, "no"),

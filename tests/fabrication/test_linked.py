@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from sfumato import Fabricator, Ledger, LinkedTables, TableBounds
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.contracts import moved_share
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import Tape, taped
-from sfumato.testing import seeded_noise
-from sfumato.testing.contracts import moved_share
 
 PEOPLE = TableBounds.from_dict(
     {"age": {"type": "int64", "lower": 0, "upper": 100}, "sex": ["f", "m"], "ill": ["no", "yes"]},

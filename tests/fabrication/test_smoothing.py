@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.fabrication.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
+from sfumato.synthetic.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
 from tests.hulls.literal import LiteralHull
 
 

@@ -15,7 +15,7 @@ from sfumato.exceptions import FederationError
 from sfumato.federated import HullTask, make_parties, simulate, spread
 from sfumato.federated.scenarios import BY_LABEL, SCENARIOS
 from sfumato.federated.simulation import DEALT_BY_LABEL, LABELS_FOUND
-from sfumato.guarantee import Status
+from sfumato.privacy.guarantee import Status
 from tests.interfaces.running import confirmed, patients, run
 
 LISTED = Bounds(lower=-9.0, upper=9.0, labels=range(3))

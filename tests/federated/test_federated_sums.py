@@ -21,7 +21,6 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
 )
-from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import (
     BudgetExceededError,
     FederationError,
@@ -33,9 +32,9 @@ from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import packed
 from sfumato.federated.sums import BEGIN, DESCRIBE, RELEASE
-from sfumato.guarantee import Status
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
-from sfumato.objectives.losses import SoftmaxLoss
+from sfumato.privacy.guarantee import Status
 from sfumato.sums import (
     ArrayRecords,
     ClassCounts,
@@ -44,6 +43,7 @@ from sfumato.sums import (
     SecondMoment,
 )
 from sfumato.sums.gradients import GradientSum
+from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import Centred, Encoded, IntoUnitBall, IntoUnitCube, LinearRows, Projected
 from sfumato.sums.statistics import Parts
 from sfumato.tables.encoder import TableEncoder
@@ -264,7 +264,7 @@ def test_the_noise_of_all_parties_is_told_to_algorithms(tmp_path: Path) -> None:
 def test_the_total_carries_the_noise_that_is_told(trust: str, tmp_path: Path) -> None:
     from scipy.stats import chi2
 
-    from sfumato.testing import seeded_noise
+    from sfumato.audit.testing import seeded_noise
 
     mechanism = GaussianMechanism(2.5, 4.0)
     federation = Federation(

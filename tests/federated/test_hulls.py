@@ -9,14 +9,14 @@ import pytest
 from sklearn.base import clone
 
 from sfumato import Bounds, Ledger, PrivateAffineHullClassifier
-from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated import HullTask, Party, Terms, make_parties, simulate
 from sfumato.federated.coordination import ONE_PARTY_EACH, run_task
 from sfumato.federated.messages import Reply, Request, model_from, write_reply
 from sfumato.federated.schema import packed
-from sfumato.guarantee import Guarantee, Status
 from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.privacy.guarantee import Guarantee, Status
+from sfumato.privacy.parallel import parallel
 from tests.federated.federations import BOUNDS, hulls
 
 

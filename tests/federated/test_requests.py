@@ -33,21 +33,21 @@ from sfumato import (
     PrivatePCA,
     TableBounds,
 )
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import prepay
-from sfumato.additive.calibration import ScoreAndTarget
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import AdditiveScores
-from sfumato.additive.hats import HatRows
-from sfumato.additive.knots import PlaceCounts
-from sfumato.additive.pairs import PairRows
 from sfumato.exceptions import FederationError
 from sfumato.federated import Federation, HullTask, Party, Terms, simulate
 from sfumato.federated import sums as federated_sums
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import MAPS, PARTS, STATISTICS, packed, read_request
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
+from sfumato.models.additive.calibration import ScoreAndTarget
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.fit import AdditiveScores
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.knots import PlaceCounts
+from sfumato.models.additive.pairs import PairRows
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import SecondMoment
 from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.singles import SINGLE_BITS

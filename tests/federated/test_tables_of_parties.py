@@ -20,11 +20,16 @@ from sfumato import (
     PrivateLinearRegressor,
     TableBounds,
 )
-from sfumato.accounting.receipt import prepay
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import First, Places
-from sfumato.additive.hats import HatRows
-from sfumato.additive.knots import (
+from sfumato.exceptions import FederationError, MissingBoundsError
+from sfumato.federated import Federation, Party, Terms, make_parties
+from sfumato.federated.messages import Request
+from sfumato.federated.schema import SUM, packed, read_request, require_safe
+from sfumato.ledger.receipt import prepay
+from sfumato.mechanisms import GaussianMechanism
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.fit import First, Places
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.knots import (
     EDGES,
     FAN_OUT,
     PlaceCounts,
@@ -34,17 +39,12 @@ from sfumato.additive.knots import (
     knots_at,
     release_cuts,
 )
-from sfumato.additive.pairs import HatSums, PairRows, Sides
-from sfumato.exceptions import FederationError, MissingBoundsError
-from sfumato.federated import Federation, Party, Terms, make_parties
-from sfumato.federated.messages import Request
-from sfumato.federated.schema import SUM, packed, read_request, require_safe
-from sfumato.guarantee import Relation
-from sfumato.mechanisms import GaussianMechanism
-from sfumato.objectives.losses import SoftmaxLoss
+from sfumato.models.additive.pairs import HatSums, PairRows, Sides
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
 from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import GradientSum, ResidualSum
+from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import Beside, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger, PrivateGaussianClassifier, PrivatePCA
-from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import FederationError
 from sfumato.federated import Federation, Party, Terms
 from sfumato.federated.messages import Reply, Request
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.sums import ArrayRecords, ClassMoments
 from tests.federated.test_federated_sums import BALL, BOUNDS, TRUSTS, Losing, X, Y, parties_in

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds
-from sfumato.accounting.receipt import Receipt
-from sfumato.functions.bandwidth import (
+from sfumato.audit.testing import seeded_noise
+from sfumato.ledger.receipt import Receipt
+from sfumato.models.functions.bandwidth import (
     SPREADS,
     normal_rule,
     private_spreads,
     spread_mechanisms,
     spread_scores,
 )
-from sfumato.functions.domain import Domain
-from sfumato.testing import seeded_noise
+from sfumato.models.functions.domain import Domain
 
 BOX = Bounds(lower=-1.0, upper=3.0)
 SIDE = 4.0

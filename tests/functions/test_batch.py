@@ -6,11 +6,11 @@ from scipy.stats import ks_2samp, kstest
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions import release_function
-from sfumato.functions.features import NUGGET
-from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.entropy import seeded
+from sfumato.models.functions import release_function
+from sfumato.models.functions.features import NUGGET
+from sfumato.models.kernels import ExponentialKernel, GaussianKernel, KernelExpansion, MaternKernel
 from tests.functions.literal import GivenRelease, basis_noise
 
 

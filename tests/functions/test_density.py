@@ -12,14 +12,14 @@ from scipy.stats import gaussian_kde, kstest, multivariate_normal, norm
 from sklearn.neighbors import KernelDensity
 
 from sfumato import Bounds, Ledger, load, save
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions.density import PrivateDensity, _added_up
-from sfumato.functions.domain import Domain
-from sfumato.functions.spaces import SobolevSpace
-from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
+from sfumato.models.functions.density import PrivateDensity, _added_up
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.spaces import SobolevSpace
 from sfumato.papers.functions import PrintedDensity
-from sfumato.testing import seeded_noise
+from sfumato.privacy.guarantee import Status
 
 mpl.use("Agg")
 
@@ -192,7 +192,7 @@ def test_blocks_are_added_up_without_loss(rng: np.random.Generator, monkeypatch)
         def statistic(self, rows, weights):
             return rows.sum(axis=0) * weights[0]
 
-    monkeypatch.setattr("sfumato.functions.density.BLOCK", 1)
+    monkeypatch.setattr("sfumato.models.functions.density.BLOCK", 1)
     rows = rng.uniform(size=(20_000, 1)) * 10.0 ** rng.integers(-8, 8, size=(20_000, 1))
     exact = math.fsum(rows[:, 0])
     found = _added_up(Numbers(), rows, np.zeros(20_000, dtype=int), 1)

@@ -10,9 +10,14 @@ from scipy.optimize import minimize
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions import FourierFeatures, KnotFeatures, TaylorFeatures, features_from_dict
-from sfumato.functions.features import NUGGET, nugget_cholesky
-from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion, MaternKernel
+from sfumato.models.functions import (
+    FourierFeatures,
+    KnotFeatures,
+    TaylorFeatures,
+    features_from_dict,
+)
+from sfumato.models.functions.features import NUGGET, nugget_cholesky
+from sfumato.models.kernels import ExponentialKernel, GaussianKernel, KernelExpansion, MaternKernel
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 H = np.array([[0.05, 0.02], [0.02, 0.04]])

@@ -16,13 +16,13 @@ from scipy.integrate import quad
 from scipy.stats import kstest, norm
 
 from sfumato import Bounds, TableBounds, load, save
-from sfumato.events import LaplaceEvent
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions.density import PrivateDensity
-from sfumato.functions.domain import Domain
-from sfumato.functions.grid_density import Cells, GridDensity, _blocks, smooth, usual_cells
 from sfumato.mechanisms.base import taped
-from sfumato.testing import seeded_noise
+from sfumato.models.functions.density import PrivateDensity
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.grid_density import Cells, GridDensity, _blocks, smooth, usual_cells
+from sfumato.privacy.events import LaplaceEvent
 
 mpl.use("Agg")
 

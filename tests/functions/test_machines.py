@@ -13,14 +13,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, LinearSVR
 
 from sfumato import Bounds, load, save
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.classifier import PrivateKernelClassifier
-from sfumato.functions.maps import features_from_dict
-from sfumato.functions.regressor import PrivateKernelRegressor
-from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
+from sfumato.models.functions.classifier import PrivateKernelClassifier
+from sfumato.models.functions.maps import features_from_dict
+from sfumato.models.functions.regressor import PrivateKernelRegressor
 from sfumato.papers.functions import PrintedKernelClassifier
-from sfumato.testing import seeded_noise
+from sfumato.privacy.guarantee import Status
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 BOX3 = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])

@@ -10,16 +10,16 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 
 from sfumato import Bounds, load, save
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.functions.mean_curve import (
+from sfumato.mechanisms.base import taped
+from sfumato.models.functions.mean_curve import (
     SMALLEST_SMOOTHING,
     CurveSum,
     PrivateMeanCurve,
     smoothing_weights,
 )
-from sfumato.kernels import GaussianKernel
-from sfumato.mechanisms.base import taped
-from sfumato.testing import seeded_noise
+from sfumato.models.kernels import GaussianKernel
 
 mpl.use("Agg")
 

@@ -7,11 +7,11 @@ import pytest
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.features import TaylorFeatures
-from sfumato.functions.maps import features_from_dict
-from sfumato.functions.periodic import PeriodicFeatures
-from sfumato.functions.spaces import public_features
-from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
+from sfumato.models.functions.features import TaylorFeatures
+from sfumato.models.functions.maps import features_from_dict
+from sfumato.models.functions.periodic import PeriodicFeatures
+from sfumato.models.functions.spaces import public_features
+from sfumato.models.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
 
 BOX = Bounds(lower=0.0, upper=1.0)
 

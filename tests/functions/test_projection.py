@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from sfumato import Bounds
-from sfumato.functions.domain import Domain
-from sfumato.functions.projection import Nodes, density_threshold
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.projection import Nodes, density_threshold
 
 
 def projected(values: np.ndarray, volume: float) -> np.ndarray:

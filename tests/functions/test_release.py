@@ -8,18 +8,18 @@ import pytest
 
 from sfumato import Bounds, Ledger
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
-from sfumato.functions import (
+from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.models.functions import (
     FourierFeatures,
     KnotFeatures,
     ReleasedFunction,
     TaylorFeatures,
     release_function,
 )
-from sfumato.functions.periodic import PeriodicFeatures
-from sfumato.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
-from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.mechanisms.base import taped
-from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.models.functions.periodic import PeriodicFeatures
+from sfumato.models.kernels import ExponentialKernel, GaussianKernel, KernelExpansion
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 KERNEL = GaussianKernel(0.2)

@@ -12,17 +12,22 @@ from scipy.integrate import quad
 
 from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.domain import Domain
-from sfumato.functions.sensitivity import (
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.sensitivity import (
     feature_sum_sensitivity,
     minimiser_sensitivity,
     sobolev_inner_product,
     sobolev_sensitivity,
 )
-from sfumato.functions.spaces import SobolevSpace
-from sfumato.kernels import GaussianKernel, KernelExpansion
-from sfumato.objectives.certified import minimise
-from sfumato.objectives.score_losses import HuberHingeLoss, LogisticLoss, ScoreHuberLoss, ScoreLoss
+from sfumato.models.functions.spaces import SobolevSpace
+from sfumato.models.kernels import GaussianKernel, KernelExpansion
+from sfumato.models.objectives.certified import minimise
+from sfumato.models.objectives.score_losses import (
+    HuberHingeLoss,
+    LogisticLoss,
+    ScoreHuberLoss,
+    ScoreLoss,
+)
 from sfumato.papers.functions.printed import printed_sobolev_sensitivity
 
 RELATIONS = ["replace_one", "add_or_remove_one"]

@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from sfumato.accounting.receipt import Receipt
+from sfumato.audit.testing import seeded_noise
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import taped
-from sfumato.testing import seeded_noise
 from tests.golden.cases import ALL, Case, cases
 
 FOLDER = Path(__file__).parent

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls import KernelAffineHull
+from sfumato.models.hulls import KernelAffineHull
 
 from .literal import LiteralHull
 

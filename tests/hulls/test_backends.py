@@ -4,10 +4,15 @@ import array_api_strict
 import numpy as np
 import pytest
 
+from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
-from sfumato.hulls.search import branch_distances, fit_branches
-from sfumato.kernels.arrays import to_numpy
+from sfumato.models.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    KernelAffineHull,
+    WideAffineHull,
+)
+from sfumato.models.hulls.search import branch_distances, fit_branches
 
 
 def torch_tensor(x):

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.hulls.branch import fit_branch, layer_width_scale
-from sfumato.hulls.evaluation import distance, image
+from sfumato.models.hulls.branch import fit_branch, layer_width_scale
+from sfumato.models.hulls.evaluation import distance, image
 
 from .literal import LiteralDeepHull
 

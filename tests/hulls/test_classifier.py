@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls import AffineHullClassifier
+from sfumato.models.hulls import AffineHullClassifier
 
 from .literal import LiteralClassifier
 

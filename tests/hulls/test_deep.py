@@ -1,6 +1,6 @@
 import numpy as np
 
-from sfumato.hulls import DeepAffineHull, KernelAffineHull
+from sfumato.models.hulls import DeepAffineHull, KernelAffineHull
 
 from .literal import LiteralDeepHull
 

@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
+from sfumato.models.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    KernelAffineHull,
+    WideAffineHull,
+)
 
 from .literal import LiteralHull
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from sfumato.hulls import partition
-from sfumato.hulls.partition import partition_groups, partition_rows
+from sfumato.models.hulls import partition
+from sfumato.models.hulls.partition import partition_groups, partition_rows
 
 
 def cut(rows, size, how="kmeans", seed=0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls import AffineHullClassifier, KernelAffineHull
-from sfumato.hulls.plotting import plot_distance, plot_image
+from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull
+from sfumato.models.hulls.plotting import plot_distance, plot_image
 
 
 @pytest.fixture

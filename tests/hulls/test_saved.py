@@ -4,10 +4,15 @@ import pytest
 
 import sfumato
 from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull, WideAffineHull
-from sfumato.kernels.arrays import is_from_another_library, to_numpy
-from sfumato.testing import seeded_noise
-from sfumato.testing.inspection import Outline, leaves
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.inspection import Outline, leaves
+from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.models.hulls import (
+    AffineHullClassifier,
+    DeepAffineHull,
+    KernelAffineHull,
+    WideAffineHull,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sfumato.hulls import search
-from sfumato.hulls.evaluation import coarse_branch, distance
-from sfumato.hulls.search import branch_distances, fit_branches, pruned_branch_distances
+from sfumato.models.hulls import search
+from sfumato.models.hulls.evaluation import coarse_branch, distance
+from sfumato.models.hulls.search import branch_distances, fit_branches, pruned_branch_distances
 
 
 @pytest.fixture

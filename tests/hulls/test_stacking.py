@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from sfumato.hulls import branch as one_branch
-from sfumato.hulls import search
-from sfumato.hulls.evaluation import distance
-from sfumato.hulls.search import branch_distances, fit_branches
+from sfumato.models.hulls import branch as one_branch
+from sfumato.models.hulls import search
+from sfumato.models.hulls.evaluation import distance
+from sfumato.models.hulls.search import branch_distances, fit_branches
 
 PARAMETERS = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.hulls import DeepAffineHull, WideAffineHull
+from sfumato.models.hulls import DeepAffineHull, WideAffineHull
 
 from .literal import LiteralClassifier
 

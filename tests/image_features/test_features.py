@@ -15,9 +15,9 @@ from sfumato import (
     load,
     save,
 )
+from sfumato.core.arrays import is_from_another_library, to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.image_features import scattering
-from sfumato.kernels.arrays import is_from_another_library, to_numpy
+from sfumato.models.image_features import scattering
 
 KINDS = [
     HOGFeatures((8, 8)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato import HOGFeatures, RandomPatchFeatures, RandomProcessFeatures, ScatteringFeatures
-from sfumato.kernels.arrays import to_numpy
+from sfumato.core.arrays import to_numpy
 
 KINDS = [
     HOGFeatures((28, 28)),

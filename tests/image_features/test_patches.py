@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sfumato import RandomPatchFeatures, load, save
+from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.image_features import patches
-from sfumato.kernels.arrays import to_numpy
+from sfumato.models.image_features import patches
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "random_process_net" / "patches.py"
 

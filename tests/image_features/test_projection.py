@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.image_features.scattering import projected
+from sfumato.models.image_features.scattering import projected
 
 
 @pytest.mark.parametrize(("width", "turn"), [(12, 0), (35, 5), (64, 9)])

@@ -12,7 +12,7 @@ from sklearn.pipeline import FeatureUnion
 
 from sfumato import RandomProcessFeatures, ScatteringFeatures, load, save
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.image_features import images, random_process
+from sfumato.models.image_features import images, random_process
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "random_process_net" / "train.py"
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from typer.testing import CliRunner
 
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 from sfumato.tables.files import write_table
 
 COMMAND = [sys.executable, "-m", "sfumato"]
@@ -36,7 +36,7 @@ def done(*words: object) -> str:
 def typed(*words: object, answers: str = "yes\n" * 200) -> Any:
     """Run a command at whose questions a person types answers."""
     words = tuple(str(word) for word in words)
-    with mock.patch("sfumato.interfaces.cli.confirm.at_terminal", return_value=True):
+    with mock.patch("sfumato.cli.confirm.at_terminal", return_value=True):
         return CliRunner().invoke(app, words, input=answers)
 
 

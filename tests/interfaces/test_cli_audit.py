@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sfumato import AffineHullClassifier, Bounds, PrivateGaussianClassifier, save
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 
 pytest.importorskip("pyarrow")
 Files = dict[str, Path]
@@ -80,5 +80,5 @@ def test_a_user_error_ends_with_2_and_one_line(files: Files, words: list[str], h
 
 
 def test_a_refuted_promise_ends_with_3(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfumato.auditing.report.AuditReport.consistent", False)
+    monkeypatch.setattr("sfumato.audit.report.AuditReport.consistent", False)
     assert run(files["model.sfumato"], "--runs", 4).exit_code == 3

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from sfumato import Ledger, load
-from sfumato.interfaces.cli import fit as fit_command
+from sfumato.cli import fit as fit_command
 from sfumato.tables.files import write_table
 from tests.interfaces.running import confirmed, done, patients, refused, run
 
@@ -181,7 +181,7 @@ def test_an_interrupt_after_the_charge(folder: Path, monkeypatch: pytest.MonkeyP
 SLOW_DISK = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 from sfumato.tables.files import TableFile
 batches = TableFile.batches
 def slow(source, *columns):

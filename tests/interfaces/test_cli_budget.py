@@ -7,9 +7,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import PureEvent
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import PureEvent
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_an_incomplete_command_ends_with_2(words):
 
 
 def test_the_installed_command_prints_no_traceback(path):
-    command = [sys.executable, "-c", "from sfumato.interfaces.cli.main import app; app()"]
+    command = [sys.executable, "-c", "from sfumato.cli.main import app; app()"]
     ended = subprocess.run([*command, "budget", "show", path], capture_output=True, text=True)
     assert ended.returncode == 2
     assert re.fullmatch(r"sfumato: There is no ledger at .*\n", ended.stderr)

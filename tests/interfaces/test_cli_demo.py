@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sfumato import demo
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 
 
 def test_demo_prints_a_table_and_writes_a_report(

@@ -10,7 +10,7 @@ import pytest
 
 import sfumato
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.guarantee import Unit
+from sfumato.privacy.guarantee import Unit
 from sfumato.tables import TableBounds
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import describe_table

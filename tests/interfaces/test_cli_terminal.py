@@ -15,7 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 import sfumato
-from sfumato.interfaces.cli.main import app
+from sfumato.cli.main import app
 from tests.interfaces.running import COMMAND, confirmed, done, in_terminal, patients, plain
 
 
@@ -126,7 +126,7 @@ def test_the_front_page_lists_every_command_and_the_exit_codes() -> None:
 def test_the_version_is_told_without_the_libraries_of_the_field() -> None:
     heavy = "{'sklearn', 'scipy', 'numpy', 'pyarrow', 'sqlalchemy', 'dp_accounting'}"
     program = (
-        "import sys; from sfumato.interfaces.cli.main import app; "
+        "import sys; from sfumato.cli.main import app; "
         f"app(['--version'], standalone_mode=False); print(sorted({heavy} & set(sys.modules)))"
     )
     ended = subprocess.run(

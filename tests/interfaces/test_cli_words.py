@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger, TableBounds
-from sfumato.interfaces.cli import fit as fit_command
+from sfumato.cli import fit as fit_command
 from tests.interfaces.running import confirmed, done, patients, run
 
 

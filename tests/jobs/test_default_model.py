@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sfumato import TableBounds
-from sfumato.jobs.pipeline import PrivacyRequest, default_model
+from sfumato.cli.jobs.pipeline import PrivacyRequest, default_model
 
 
 def bounds(n_columns: int, target: Any) -> TableBounds:

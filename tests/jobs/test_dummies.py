@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sfumato.jobs.dummies import dummy_table
+from sfumato.cli.jobs.dummies import dummy_table
 from sfumato.tables import TableBounds
 from sfumato.tables.files import TableFile, write_table
 

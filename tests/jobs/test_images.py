@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from sfumato import PrivateImageClassifier, load
+from sfumato.cli.jobs.images import fit_images, predict_images, read_images
+from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
-from sfumato.jobs.images import fit_images, predict_images, read_images
-from sfumato.jobs.pipeline import PrivacyRequest
 from tests.interfaces.running import done, refused
 
 SIZE = (8, 8, 1)

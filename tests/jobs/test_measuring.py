@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier
+from sfumato.cli.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
+from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_table
 from sfumato.exceptions import InvalidInputError
-from sfumato.jobs.measuring import BUDGETS, accuracy, budget_curve, marginals
-from sfumato.jobs.pipeline import PrivacyRequest, fit_table
 from sfumato.tables.files import TableFile, write_table
 from tests.jobs.test_pipeline import BOUNDS, rows
 

@@ -11,9 +11,10 @@ import pytest
 
 import sfumato
 from sfumato import Ledger, PrivateGaussianClassifier
-from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.jobs import pipeline
-from sfumato.jobs.pipeline import (
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.contracts import moved_share
+from sfumato.cli.jobs import pipeline
+from sfumato.cli.jobs.pipeline import (
     MODELS,
     PrivacyRequest,
     fabricate_table,
@@ -22,12 +23,11 @@ from sfumato.jobs.pipeline import (
     predict_table,
     transfer_table,
 )
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
-from sfumato.testing import seeded_noise
-from sfumato.testing.contracts import moved_share
 
 pa = pytest.importorskip("pyarrow")
 BOUNDS = TableBounds(

@@ -11,9 +11,9 @@ import pytest
 
 import sfumato
 from sfumato import Ledger
+from sfumato.cli.jobs.pipeline import PrivacyRequest
+from sfumato.cli.jobs.publishing import grid_table, offered_functions, query_table, release_table
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.jobs.pipeline import PrivacyRequest
-from sfumato.jobs.publishing import grid_table, offered_functions, query_table, release_table
 from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds

@@ -13,7 +13,7 @@ import pytest
 
 from sfumato import Fabricator, save
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.jobs.quality import SENSITIVE, measured_quality
+from sfumato.synthetic.quality import SENSITIVE, measured_quality
 from tests.fabrication.test_label_tree import PLAIN, fabricator, people
 from tests.interfaces.running import done, refused
 

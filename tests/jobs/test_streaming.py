@@ -16,9 +16,9 @@ from sfumato import (
     PrivateMoments,
     PrivatePCA,
 )
+from sfumato.audit.testing import seeded_noise
+from sfumato.cli.jobs.streaming import fit_in_batches
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, MissingBoundsError
-from sfumato.jobs.streaming import fit_in_batches
-from sfumato.testing import seeded_noise
 
 N, P = 9001, 5
 

@@ -2,8 +2,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import (
+from sfumato.core.arrays import (
     cast,
     is_accelerated,
     is_from_another_library,
@@ -12,6 +11,7 @@ from sfumato.kernels.arrays import (
     regularized_solver,
     to_numpy,
 )
+from sfumato.exceptions import InvalidInputError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels import ExponentialKernel
-from sfumato.kernels.bridge import MarkovLine
+from sfumato.models.kernels import ExponentialKernel
+from sfumato.models.kernels.bridge import MarkovLine
 
 
 @pytest.mark.parametrize("rate", [0.1, 3.0, 200.0])

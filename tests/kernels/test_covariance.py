@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels import (
+from sfumato.models.kernels import (
     ExponentialKernel,
     GaussianKernel,
     KernelExpansion,

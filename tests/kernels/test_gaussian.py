@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from sfumato.kernels.gaussian import gaussian_kernel, relative_gaussian_kernel
+from sfumato.models.kernels.gaussian import gaussian_kernel, relative_gaussian_kernel
 
 
 def test_kernel_matrix_equals_its_definition(seed):

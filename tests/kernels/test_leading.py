@@ -6,8 +6,8 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from sfumato.kernels import leading
-from sfumato.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
+from sfumato.models.kernels import leading
+from sfumato.models.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
 
 N_WANTED = 12
 

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.kernels import least_squares
-from sfumato.kernels.arrays import regularized_solver
-from sfumato.kernels.gaussian import gaussian_kernel
-from sfumato.kernels.least_squares import (
+from sfumato.core.arrays import regularized_solver
+from sfumato.models.kernels import least_squares
+from sfumato.models.kernels.gaussian import gaussian_kernel
+from sfumato.models.kernels.least_squares import (
     rounding_of_kernel,
     solve_at_fixed_point,
     solve_in_one_factoring,

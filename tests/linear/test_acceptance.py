@@ -8,10 +8,10 @@ import pytest
 
 from sfumato import Bounds, LinearClassifier
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.guarantee import Status
-from sfumato.linear.objective import LinearObjective
-from sfumato.objectives.losses import loss_named
+from sfumato.models.linear.objective import LinearObjective
 from sfumato.papers.feddpdr import PrintedDPML
+from sfumato.privacy.guarantee import Status
+from sfumato.sums.losses import loss_named
 
 N = 10_000
 TASKS = {"even or odd": lambda y: y % 2, "0-4 or 5-9": lambda y: y // 5, "ten": lambda y: y}

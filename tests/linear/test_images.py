@@ -6,9 +6,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from sfumato import Bounds, HOGFeatures, PrivateImageClassifier
-from sfumato.guarantee import Status
-from sfumato.image_features import images
-from sfumato.testing import PRIVATE_CHECKS, PrivateCase
+from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase
+from sfumato.models.image_features import images
+from sfumato.privacy.guarantee import Status
 
 # Corners of the unit ball are not images, so a pair need not attain the sensitivity; its noise law
 # is that of the linear classifier, which has its own cases.

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
-from sfumato.guarantee import Relation
-from sfumato.linear.budget import LinearBudget
-from sfumato.linear.fit import Descent, descend
 from sfumato.mechanisms.base import Repeated
-from sfumato.objectives.losses import loss_named
+from sfumato.models.linear.budget import LinearBudget
+from sfumato.models.linear.fit import Descent, descend
+from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import GradientSum, on_weight_grid
 from sfumato.sums.grid import revealed
+from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import ArrayRecords
 

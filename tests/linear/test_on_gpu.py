@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.kernels.arrays import on_the_host
-from sfumato.linear import rows as linear_rows
+from sfumato.core.arrays import on_the_host
 from sfumato.mechanisms.entropy import seeded
+from sfumato.models.linear import rows as linear_rows
 
 N_ROWS, WIDTH, N_CLASSES = 700, 40, 3
 

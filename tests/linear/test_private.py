@@ -9,19 +9,19 @@ from scipy.stats import gamma as gamma_law
 from scipy.stats import kstest
 
 from sfumato import Bounds, PrivateLinearClassifier, load, save
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
-from sfumato.guarantee import Relation, Status
-from sfumato.linear.budget import LinearBudget
-from sfumato.linear.objective import LinearObjective
 from sfumato.mechanisms import entropy, sampling
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import drawing_from, seeded
 from sfumato.mechanisms.objective import GammaObjectiveMechanism
-from sfumato.objectives.losses import loss_named
+from sfumato.models.linear.budget import LinearBudget
+from sfumato.models.linear.objective import LinearObjective
 from sfumato.papers.feddpdr.printed import PrintedDPML, printed_budget
-from sfumato.testing import taint_test
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.privacy.guarantee import Relation, Status
+from sfumato.sums.losses import loss_named
 
 BALL = Bounds(norm=1.0, labels=range(10))
 
@@ -320,7 +320,7 @@ def test_the_number_of_rows_is_bounded_where_it_is_secret(unit_digits, monkeypat
         assert f"at most 2**{power} rows" in model.guarantee_.public
         assert "number of rows" not in model.guarantee_.public
     assert not any("at most" in fact for fact in fitted(unit_digits, n_steps=2).guarantee_.public)
-    monkeypatch.setattr("sfumato.linear.private.MOST_MINIMISED", 1024)
+    monkeypatch.setattr("sfumato.models.linear.private.MOST_MINIMISED", 1024)
     fitted(unit_digits, algorithm="output")
     with pytest.raises(InvalidInputError, match="At most 1024 rows"):
         fitted(unit_digits, algorithm="output", relation="add_or_remove_one")
@@ -473,7 +473,7 @@ def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, rng):
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = np.arange(300) % 3
     for room in ("private", "fit"):
-        monkeypatch.setattr(f"sfumato.linear.{room}.is_accelerated", lambda device: True)
+        monkeypatch.setattr(f"sfumato.models.linear.{room}.is_accelerated", lambda device: True)
     monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
     handed_out = []
     take = sampling._Waiting.next
@@ -501,7 +501,9 @@ def test_a_moment_that_stays_where_the_rows_are_gives_the_same_model(monkeypatch
     bounds = Bounds(norm=1.0, labels=range(3))
     models = []
     for stays in (False, True):
-        monkeypatch.setattr("sfumato.linear.fit.is_accelerated", lambda device, stays=stays: stays)
+        monkeypatch.setattr(
+            "sfumato.models.linear.fit.is_accelerated", lambda device, stays=stays: stays
+        )
         with seeded(1):
             model = PrivateLinearClassifier(epsilon=1.0, delta=1e-5, n_steps=20, bounds=bounds)
             models.append(model.fit(array_api_strict.asarray(X), y))

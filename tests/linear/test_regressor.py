@@ -9,10 +9,10 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from sfumato import Bounds, PrivateLinearRegressor
-from sfumato.accounting.gaussian import mu_from_budget
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.linear.regressor import ALGORITHMS
-from sfumato.linear.target_moments import ridge_weights
+from sfumato.models.linear.regressor import ALGORITHMS
+from sfumato.models.linear.target_moments import ridge_weights
+from sfumato.privacy.gaussian import mu_from_budget
 
 
 def data(n_rows: int = 5000) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato import Bounds
+from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import to_numpy
-from sfumato.linear.rows import whitening_projection
+from sfumato.models.linear.rows import whitening_projection
 from sfumato.sums.grid import cut, double_rounding
 from sfumato.sums.maps import IntoUnitBall, LinearRows, row_sums
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from sfumato.mappings.branch import errors, filtered, fit_branch, layer_outputs
-from sfumato.mappings.inducing import choose_inducing, sizes_below
-from sfumato.mappings.layer import fit_layer
+from sfumato.models.mappings.branch import errors, filtered, fit_branch, layer_outputs
+from sfumato.models.mappings.inducing import choose_inducing, sizes_below
+from sfumato.models.mappings.layer import fit_layer
 from tests.mappings import literal
 
 

@@ -21,18 +21,7 @@ import numpy as np
 import pytest
 
 import sfumato.mechanisms
-from sfumato.accounting.receipt import Receipt
-from sfumato.events import (
-    BoundedRangeEvent,
-    EntryEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    ObjectivePerturbationEvent,
-    PureEvent,
-    RandomizedResponseEvent,
-    flatten,
-)
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
@@ -49,6 +38,17 @@ from sfumato.mechanisms.base import Repeated
 from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE
+from sfumato.privacy.events import (
+    BoundedRangeEvent,
+    EntryEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+    RandomizedResponseEvent,
+    flatten,
+)
 
 MODULES = {
     each.name: importlib.import_module(f"sfumato.mechanisms.{each.name}")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import LedgerError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.gaussian import rounded_noise
 

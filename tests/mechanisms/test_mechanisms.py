@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, kstest, norm
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.events import GaussianEvent, NonPrivateEvent
+from sfumato.audit.testing.contracts import uniform_scores
 from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeError
-from sfumato.guarantee import Status
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
@@ -32,7 +31,8 @@ from sfumato.mechanisms import (
 )
 from sfumato.mechanisms.base import Released, taped, to_grid
 from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.testing.contracts import uniform_scores
+from sfumato.privacy.events import GaussianEvent, NonPrivateEvent
+from sfumato.privacy.guarantee import Status
 
 FALSE_ALARM = 1e-6
 

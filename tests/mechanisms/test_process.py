@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import prepay
-from sfumato.events import GaussianEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError, LedgerError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, GaussianProcessMechanism
 from sfumato.mechanisms.base import add_on_grid, to_grid
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.process import SLACK, CoordinateNoise
 from sfumato.papers.functions.printed import printed_mechanism
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import GaussianEvent, NonPrivateEvent
 
 
 def calibrate(**changes):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chisquare
 
-from sfumato.accounting.gaussian import delta_from_mu
-from sfumato.accounting.receipt import prepay
-from sfumato.auditing import empirical_epsilon
+from sfumato.audit import empirical_epsilon
 from sfumato.exceptions import InvalidInputError, LedgerError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
 from sfumato.mechanisms.entropy import seeded
 from sfumato.mechanisms.sampling import _chance_of_loss, _exact, discrete_gaussian
+from sfumato.privacy.gaussian import delta_from_mu
 from tests.every import for_each
 
 FALSE_ALARM = 1e-6

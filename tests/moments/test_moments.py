@@ -16,23 +16,23 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-from sfumato.accounting import epsilon_spent
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import Receipt
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     MissingBoundsError,
     UnsupportedModeError,
 )
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.models import gaussians as pca_module
 from sfumato.models.gaussians import gaussians_from_moments, top_eigenvectors
+from sfumato.privacy import epsilon_spent
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.statistics import ClassMoments
-from sfumato.testing import seeded_noise
 
 UNIT = Bounds(norm=1.0)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import prepay
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import prepay
 from sfumato.models.gaussians import ClassGaussians
-from sfumato.moments.record_engine import (
+from sfumato.models.record_engine import (
     CentredGaussians,
     GaussiansPlan,
     _release_mean,
@@ -17,10 +17,10 @@ from sfumato.moments.record_engine import (
     release_gaussians,
     usual_parts,
 )
+from sfumato.privacy.composition import epsilon_spent
 from sfumato.sums import ArrayRecords, Records
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
-from sfumato.testing import seeded_noise
 
 
 def records_of(

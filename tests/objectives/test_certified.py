@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC, LinearSVR
 
-from sfumato.objectives import certified as solvers
-from sfumato.objectives.certified import (
+from sfumato.models.objectives import certified as solvers
+from sfumato.models.objectives.certified import (
     Minimiser,
     Objective,
     accelerated,
@@ -16,8 +16,8 @@ from sfumato.objectives.certified import (
     minimise,
     minimise_jointly,
 )
-from sfumato.objectives.feature_rows import FeatureRows
-from sfumato.objectives.score_losses import (
+from sfumato.models.objectives.feature_rows import FeatureRows
+from sfumato.models.objectives.score_losses import (
     HuberHingeLoss,
     InsensitiveLoss,
     LogisticLoss,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateKernelClassifier, PrivateKernelRegressor
-from sfumato.functions import FourierFeatures
-from sfumato.kernels import GaussianKernel
-from sfumato.objectives import feature_rows
-from sfumato.objectives.feature_rows import FeatureRows
-from sfumato.testing import seeded_noise
+from sfumato.audit.testing import seeded_noise
+from sfumato.models.functions import FourierFeatures
+from sfumato.models.kernels import GaussianKernel
+from sfumato.models.objectives import feature_rows
+from sfumato.models.objectives.feature_rows import FeatureRows
 
 
 @pytest.fixture

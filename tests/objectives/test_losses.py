@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.objectives.losses import HuberLoss, SoftmaxLoss, loss_named, over_scores
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.losses import HuberLoss, SoftmaxLoss, loss_named, over_scores
 
 LOSSES = [
     SoftmaxLoss(2),

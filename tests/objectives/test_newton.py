@@ -7,11 +7,11 @@ from sklearn.linear_model import LogisticRegression
 
 from sfumato import LinearClassifier
 from sfumato.exceptions import InvalidInputError
-from sfumato.linear import objective as objective_module
-from sfumato.linear.objective import LinearObjective, gradient_rounding, largest_rounding
 from sfumato.mechanisms.minimiser import farthest_minimiser, near_minimiser, rounding_met
-from sfumato.objectives import newton as solvers
-from sfumato.objectives.losses import loss_named
+from sfumato.models.linear import objective as objective_module
+from sfumato.models.linear.objective import LinearObjective, gradient_rounding, largest_rounding
+from sfumato.models.objectives import newton as solvers
+from sfumato.sums.losses import loss_named
 
 
 def problem(name, n_classes, rng, n=400, m=6):

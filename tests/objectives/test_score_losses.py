@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
-from sfumato.objectives.score_losses import (
+from sfumato.models.objectives.score_losses import (
     HuberHingeLoss,
     InsensitiveLoss,
     LogisticLoss,

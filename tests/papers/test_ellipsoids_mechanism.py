@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi, kstest
 
-from sfumato.accounting import epsilon_spent, objective_delta
-from sfumato.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
 from sfumato.papers.large_margin.budget import (
     LargeMarginBudget,
@@ -25,7 +23,9 @@ from sfumato.papers.large_margin.budget import (
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.objective import quadratic_features, to_matrices
 from sfumato.papers.large_margin.solvers import PerturbableSum
-from sfumato.testing import seeded_noise
+from sfumato.privacy import epsilon_spent, objective_delta
+from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.privacy.guarantee import Relation
 
 
 def unit_rows(rng: np.random.Generator, n: int, order: int) -> np.ndarray:

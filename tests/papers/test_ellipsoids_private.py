@@ -13,15 +13,13 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
 from sfumato import Bounds, Ledger
-from sfumato.accounting import epsilon_spent
-from sfumato.events import GaussianEvent, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.audit.testing import PRIVATE_CHECKS, PrivateCase, seeded_noise, taint_test
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     MissingBoundsError,
     RefutedGuaranteeWarning,
 )
-from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.objective import (
@@ -32,7 +30,14 @@ from sfumato.papers.large_margin.objective import (
 )
 from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, PrintedObjective
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
-from sfumato.testing import PRIVATE_CHECKS, PrivateCase, seeded_noise, taint_test
+from sfumato.privacy import epsilon_spent
+from sfumato.privacy.events import (
+    GaussianEvent,
+    NonPrivateEvent,
+    ObjectivePerturbationEvent,
+    PureEvent,
+)
+from sfumato.privacy.guarantee import Status
 
 BOUNDS = Bounds(norm=2.0, labels=[0, 1, 2])
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from sfumato import AffineHullClassifier, Bounds, EntryHullClassifier, Ledger
+from sfumato.audit.testing import PrivateCase, check_private_estimator, contracts, taint_test
+from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
     RefutedGuaranteeWarning,
     UnsupportedModeError,
 )
-from sfumato.fabrication.smoothing import Stop, fabricate_rows
-from sfumato.guarantee import Status
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.papers.cdmma import EntryTransfer
@@ -30,9 +30,9 @@ from sfumato.papers.kahm import (
     PrintedFabricator,
 )
 from sfumato.papers.kahm.entries import plan_branches
+from sfumato.privacy.guarantee import Status
+from sfumato.synthetic.smoothing import Stop, fabricate_rows
 from sfumato.tables import TableBounds
-from sfumato.testing import PrivateCase, check_private_estimator, contracts, taint_test
-from sfumato.testing.inspection import holds_a_row, leaves
 from tests.hulls.literal import LiteralDeepHull
 
 BOX = Bounds(lower=(-1.0, 0.0, 10.0), upper=(1.0, 100.0, 10.5))

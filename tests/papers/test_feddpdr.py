@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import TruncatedSVD
 
-from sfumato.linear.classifier import LinearClassifier
+from sfumato.audit.testing import seeded_noise
+from sfumato.models.linear.classifier import LinearClassifier
 from sfumato.papers import Setting
 from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.feddpdr import experiments as federated_svm
@@ -26,7 +27,6 @@ from sfumato.papers.feddpdr.methods import (
     printed_federation,
 )
 from sfumato.papers.feddpdr.times import PRINTED_SECONDS, table_3
-from sfumato.testing import seeded_noise
 
 QUICK = Setting(quick=True, runs=1)
 # What `reproduce` silences for every entry.

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.functions import density as functions_density
 from sfumato.papers.functions import machine as functions_machine
 from sfumato.papers.functions.density import densities, two_normals, two_peaks, variation
 from sfumato.papers.functions.machine import machines, moons
-from sfumato.testing import seeded_noise
 
 QUICK = Setting(quick=True, runs=1)
 GRID = np.linspace(0, 1, 201)

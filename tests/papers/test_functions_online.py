@@ -12,10 +12,10 @@ from scipy.stats import kstest
 
 from sfumato import Bounds, Ledger
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, StoredModelError
-from sfumato.functions.features import NUGGET
-from sfumato.kernels import ExponentialKernel, KernelExpansion, MaternKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.models.functions.features import NUGGET
+from sfumato.models.kernels import ExponentialKernel, KernelExpansion, MaternKernel
 from sfumato.papers.functions import online
 from sfumato.papers.functions.online import CELLS, OnlineFunction
 from tests.functions.literal import GivenNoise

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato import AffineHullClassifier, PrivateAffineHullClassifier
+from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, entries_of, reproduce
 from sfumato.papers.data import Split, digits
 from sfumato.papers.kahm import PrintedAffineHullClassifier
@@ -15,7 +16,6 @@ from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL, EPSI
 from sfumato.papers.kahm.plane import plane_sets, square
 from sfumato.papers.kahm.private import TABLE_5, Cell, classifier, least_distances
 from sfumato.papers.kahm.times import TABLE_11, seconds_to_fit
-from sfumato.testing import seeded_noise
 
 
 def test_the_printed_tables_have_their_printed_means() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.papers import Setting, verdict_of
 from sfumato.papers.large_margin import experiments as large_margin
@@ -22,7 +23,6 @@ from sfumato.papers.large_margin.experiments import (
     table_1,
 )
 from sfumato.papers.large_margin.printed import PrintedObjective
-from sfumato.testing import seeded_noise
 
 QUICK = Setting(quick=True, runs=1)
 

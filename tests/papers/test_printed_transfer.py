@@ -9,12 +9,12 @@ import pytest
 from sklearn.datasets import load_digits
 
 from sfumato import Bounds, Ledger
+from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Status
+from sfumato.models.transfer.target import Rounds, all_errors
 from sfumato.papers.cdmma import PrintedTransfer
 from sfumato.papers.cdmma.digits import known_labels
-from sfumato.testing import taint_test
-from sfumato.transfer.target import Rounds, all_errors
+from sfumato.privacy.guarantee import Status
 
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")
 

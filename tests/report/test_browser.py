@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from sfumato import Guarantee, Ledger
-from sfumato.events import GaussianEvent
+from sfumato.privacy.events import GaussianEvent
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
 from tests.report.test_report import an_audit
 

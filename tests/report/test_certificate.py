@@ -18,10 +18,10 @@ import pytest
 
 import sfumato
 from sfumato import Bounds, Guarantee, Ledger, PrivateMoments, load, save
-from sfumato.accounting import delta_from_mu, epsilon_spent, mu_from_budget
-from sfumato.events import RepeatedEvent, SubsampledGaussianEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
+from sfumato.privacy import delta_from_mu, epsilon_spent, mu_from_budget
+from sfumato.privacy.events import RepeatedEvent, SubsampledGaussianEvent
+from sfumato.privacy.guarantee import Relation
 from sfumato.report.certificate import (
     CertificateError,
     certificate_of,

@@ -9,7 +9,7 @@ import pytest
 from sfumato import PrivatePCA
 from sfumato.exceptions import InvalidInputError
 from sfumato.federated import Federation, make_parties
-from sfumato.guarantee import Guarantee
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Report, Result
 from sfumato.report.parts import parties_of
 from tests.federated.test_federated_sums import BOUNDS, X, Y

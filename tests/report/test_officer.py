@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sfumato import Guarantee, Ledger
-from sfumato.accounting import best_attacker, epsilon_spent
-from sfumato.events import GaussianEvent, PureEvent
+from sfumato.privacy import best_attacker, epsilon_spent
+from sfumato.privacy.events import GaussianEvent, PureEvent
 from sfumato.report import LedgerExtract, Office, Report, Result
 from sfumato.report.report import signal
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from sfumato import Guarantee, TableBounds
-from sfumato.accounting import mu_from_budget
-from sfumato.events import GaussianEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import GaussianMechanism
+from sfumato.privacy import mu_from_budget
+from sfumato.privacy.events import GaussianEvent
 from sfumato.report import epsilon_needed, plan, rows_needed
 from sfumato.sums.counts import CountTables
 from tests.interfaces.running import done, run

@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 
 import sfumato
 from sfumato import Guarantee
-from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, PureEvent, RepeatedEvent
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
-from sfumato.guarantee import RecordReading
+from sfumato.privacy.events import (
+    EntryEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PureEvent,
+    RepeatedEvent,
+)
+from sfumato.privacy.guarantee import RecordReading
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result, words
 from sfumato.report.charts import Point, against_epsilon
 from sfumato.report.words import aligned, number

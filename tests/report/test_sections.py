@@ -8,8 +8,8 @@ import re
 import pytest
 
 from sfumato import Guarantee, Ledger
-from sfumato.events import GaussianEvent, PureEvent, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.privacy.events import GaussianEvent, PureEvent, RepeatedEvent
 from sfumato.report import Audit, LedgerExtract, Marginal, Report, Result
 from sfumato.report.charts import BOTTOM, TOP, paired_bars, roc_curves
 from sfumato.report.parts import Roc

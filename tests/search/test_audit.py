@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateMoments, PrivateSearchCV
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.auditing.empirical import epsilon_from_outputs
+from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.mechanisms.selection import RunLaw
-from sfumato.search.scores import ScoreSum
+from sfumato.models.search.scores import ScoreSum
+from sfumato.privacy.composition import epsilon_spent
 from sfumato.sums.records import ArrayRecords
 
 N_TRIALS, EPSILON, DELTA = 100, 0.5, 1e-4

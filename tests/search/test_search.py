@@ -30,7 +30,6 @@ from sfumato import (
     private_pipeline,
     save,
 )
-from sfumato.accounting.selection import selection_epsilon
 from sfumato.exceptions import (
     BudgetExceededError,
     InvalidInputError,
@@ -40,9 +39,10 @@ from sfumato.exceptions import (
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.search.candidates import planned_events
-from sfumato.search.resuming import SearchFolder
-from sfumato.search.scores import ScoreSum, row_scores, scorer_for
+from sfumato.models.search.candidates import planned_events
+from sfumato.models.search.resuming import SearchFolder
+from sfumato.models.search.scores import ScoreSum, row_scores, scorer_for
+from sfumato.privacy.selection import selection_epsilon
 from sfumato.sums.records import ArrayRecords
 from sfumato.tables.schema import TableBounds
 
@@ -405,7 +405,8 @@ def test_the_sensitivity_of_a_score_is_attained(relation: str) -> None:
 def test_a_run_cannot_draw_more_than_was_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rows(60)
     monkeypatch.setattr(
-        "sfumato.search.search.planned_events", lambda *_: (GaussianMechanism(1.0, 50.0).event(),)
+        "sfumato.models.search.search.planned_events",
+        lambda *_: (GaussianMechanism(1.0, 50.0).event(),),
     )
     with pytest.raises(LedgerError, match="does not cover"):
         search().fit(X, y)
@@ -525,7 +526,7 @@ def test_a_progress_bar_does_not_tell_the_hidden_number_of_runs(
     )
     options = {"epsilon": 4.0, "delta": 1e-3, "mean_runs": 2}
     for n_runs in (1, 4):
-        monkeypatch.setattr("sfumato.search.search.RunLaw.number", lambda _, n=n_runs: n)
+        monkeypatch.setattr("sfumato.models.search.search.RunLaw.number", lambda _, n=n_runs: n)
         PrivateSearchCV(linear(), {}, constant_time=constant_time, verbose=True, **options).fit(
             *rows(40)
         )

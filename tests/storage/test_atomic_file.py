@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.core.atomic_file import ASIDE, atomic_write
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
-from sfumato.storage.atomic_file import ASIDE, atomic_write
 
 WRITER = """
 import sys
-from sfumato.storage.atomic_file import atomic_write
+from sfumato.core.atomic_file import atomic_write
 with atomic_write(sys.argv[1]) as file:
     file.write(b"new")
     file.flush()

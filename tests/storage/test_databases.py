@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from sfumato.core.databases import Database, Words
 from sfumato.exceptions import LedgerError
-from sfumato.storage.databases import Database, Words
 
 WORDS = Words("shelf", "nothing was changed", "a test", "look first.", LedgerError, LedgerError)
 AHEAD = """
 import sys, time
 from pathlib import Path
-from sfumato.storage.waiting import take_turn
+from sfumato.core.waiting import take_turn
 turn = take_turn(Path(sys.argv[1]), time.monotonic() + 60)
 print("ready", flush=True)
 sys.stdin.readline()

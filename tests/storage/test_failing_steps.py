@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, Ledger, PrivatePCA, load, save
-from sfumato.events import PureEvent
+from sfumato.core import databases
 from sfumato.exceptions import LedgerError, SfumatoError
-from sfumato.storage import databases
+from sfumato.privacy.events import PureEvent
 
-ROOMS = ("sfumato.storage", "sfumato.accounting", "sfumato.private")
+ROOMS = ("sfumato.core", "sfumato.privacy", "sfumato.models.private")
 SPREAD, LAST = 30, 9  # steps that fail: some of all, and those from the last write on
 COMMITTED = "is_done = True"  # the line after the commit
 
@@ -196,7 +196,7 @@ def test_every_line_of_a_save_may_fail(tmp_path: Path) -> None:
     ]
     save(models[0], path)
     found = set()
-    for line in failing_lines(lambda: save(models[0], path), ("sfumato.storage",)):
+    for line in failing_lines(lambda: save(models[0], path), ("sfumato.core",)):
         save(models[0], path)
         with pytest.raises(MemoryError), line.armed():
             save(models[1], path)

@@ -20,17 +20,17 @@ from sklearn.linear_model import LogisticRegression
 
 import sfumato
 from sfumato import Bounds, Guarantee
-from sfumato.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import (
     FileNotWrittenError,
     InvalidInputError,
     SfumatoError,
     StoredModelError,
 )
-from sfumato.guarantee import RecordReading, Relation
-from sfumato.storage import models
-from sfumato.storage.atomic_file import atomic_write
-from sfumato.storage.models import guarantee_of, load, save
+from sfumato.models import saving as models
+from sfumato.models.saving import guarantee_of, load, save
+from sfumato.privacy.events import EntryEvent, GaussianEvent, NonPrivateEvent, RepeatedEvent
+from sfumato.privacy.guarantee import RecordReading, Relation
 
 
 class Hull(BaseEstimator):

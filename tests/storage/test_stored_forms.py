@@ -12,7 +12,7 @@ import pytest
 
 import sfumato
 from sfumato.exceptions import StoredModelError
-from sfumato.storage import models
+from sfumato.models import saving as models
 from tests.storage.stored_models import (
     MODELS,
     alterations,

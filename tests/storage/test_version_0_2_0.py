@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger, TableBounds, load
-from sfumato.accounting.shared_budget import SharedBudget
-from sfumato.events import GaussianEvent
 from sfumato.exceptions import BudgetExceededError, LedgerTamperedError, StoredModelError
-from sfumato.storage.container import HEADER, write_members
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.models.container import HEADER, write_members
+from sfumato.privacy.events import GaussianEvent
 from tests.interfaces.running import done
 
 ARCHIVE = Path(__file__).parent / "version_0_2_0" / "files.zip"

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from sfumato.accounting.ledger import Ledger
-from sfumato.events import PureEvent
-from sfumato.storage import waiting
-from sfumato.storage.waiting import take_turn
+from sfumato.core import waiting
+from sfumato.core.waiting import take_turn
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.events import PureEvent
 
 
 @pytest.fixture

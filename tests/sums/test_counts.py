@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, ClassCounts, CountTables
 from sfumato.sums.grid import MOST_ROWS, revealed
 

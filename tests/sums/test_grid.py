@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sfumato.guarantee import Relation
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ClassCounts, ClassMoments, MeanAndSquares, SecondMoment, Statistic
 from sfumato.sums.grid import FINE_BITS, MOST_ROWS, QUANTUM
 from sfumato.sums.maps import Centred, IntoUnitBall, RowMap

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.mechanisms.base import taped
 from sfumato.sums import BatchRecords, ClassCounts

@@ -16,10 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from sfumato.additive.knots import PlaceCounts
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.guarantee import Relation
-from sfumato.objectives.losses import loss_named
+from sfumato.models.additive.knots import PlaceCounts
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
     BatchRecords,
@@ -33,6 +32,7 @@ from sfumato.sums import (
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import ROW_BITS, cut
 from sfumato.sums.identities import partition_of, person_codes, person_digests
+from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import Clipped
 from sfumato.sums.persons import Joined, PersonSum, PersonUnit, choose
 from sfumato.sums.records import _as_doubles

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato import Bounds
-from sfumato.objectives.losses import loss_named
 from sfumato.sums import ArrayRecords, BatchRecords, ClassCounts, SecondMoment, singles
 from sfumato.sums.gradients import GradientSum, coarse_bits
 from sfumato.sums.grid import ROW_BITS, cut, revealed
+from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, ScoreWeights, SingleRows
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato.accounting.receipt import prepay
 from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.sums import (
     ArrayRecords,

@@ -15,20 +15,18 @@ import numpy as np
 import pytest
 
 import sfumato
-from sfumato.accounting.receipt import prepay
-from sfumato.additive.calibration import ScoreAndTarget
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import AdditiveScores
-from sfumato.additive.hats import HatRows
-from sfumato.additive.knots import PlaceCounts, PlaceTree
-from sfumato.additive.pairs import HatSums, PairRows, SideMeans
-from sfumato.engines.tables import LocalParts
 from sfumato.exceptions import InvalidInputError
-from sfumato.functions.mean_curve import CurveSum
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.objectives.losses import loss_named
-from sfumato.search.scores import ScoreSum
+from sfumato.models.additive.calibration import ScoreAndTarget
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.fit import AdditiveScores
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.knots import PlaceCounts, PlaceTree
+from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans
+from sfumato.models.functions.mean_curve import CurveSum
+from sfumato.models.search.scores import ScoreSum
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,
     BatchRecords,
@@ -42,11 +40,13 @@ from sfumato.sums import (
 )
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
+from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import Beside
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.records import _as_doubles
 from sfumato.sums.statistics import Parts
+from sfumato.sums.table_parts import LocalParts
 from sfumato.tables.bounds import Bounds
 
 WIDTH, CLASSES, OTHERS, MOST = 3, 2, 9, 3

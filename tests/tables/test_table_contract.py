@@ -23,15 +23,15 @@ from benchmarks.odd_tables import (
     with_line,
 )
 from sfumato import Bounds, Fabricator, PrivateTransferClassifier
-from sfumato.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
-from sfumato.jobs.publishing import release_table
+from sfumato.audit.testing.inspection import described, first_difference
+from sfumato.audit.testing.tables import compare_tables
+from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
+from sfumato.cli.jobs.publishing import release_table
 from sfumato.mechanisms.entropy import seeded
 from sfumato.tables import TableEncoder
 from sfumato.tables.cells import as_rows
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
-from sfumato.testing.inspection import described, first_difference
-from sfumato.testing.tables import compare_tables
 
 PROMISE = PrivacyRequest(epsilon=1.0, delta=1e-5)
 FEATURES = [column.name for column in BOUNDS.used]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.papers.cdmma.entries import from_noisy_rows
-from sfumato.papers.cdmma.printed import first_errors
-from sfumato.transfer.adaptation import (
+from sfumato.models.transfer.adaptation import (
     adapted,
     aligned,
     aligned_scores,
     left_out_accuracy,
     nearest_mean_scores,
 )
-from sfumato.transfer.gaussians import coordinates_of, log_joint
-from sfumato.transfer.target import Rounds
+from sfumato.models.transfer.gaussians import coordinates_of, log_joint
+from sfumato.models.transfer.target import Rounds
+from sfumato.papers.cdmma.entries import from_noisy_rows
+from sfumato.papers.cdmma.printed import first_errors
 
 N_CLASSES, WIDTH = 4, 6
 

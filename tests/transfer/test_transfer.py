@@ -13,16 +13,16 @@ from sklearn.datasets import load_digits
 
 import sfumato
 from sfumato import Bounds, Ledger, PrivateTransferClassifier
-from sfumato.accounting import compose
-from sfumato.accounting.dataset_budget import DatasetBudget
+from sfumato.audit.testing import seeded_noise
+from sfumato.audit.testing.inspection import equal_to_the_bit, leaves, unpacked
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Status
+from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms.base import taped
-from sfumato.testing import seeded_noise
-from sfumato.testing.inspection import equal_to_the_bit, leaves, unpacked
-from sfumato.transfer import TransferSource
-from sfumato.transfer.gaussians import codes_alone
-from sfumato.transfer.source import source_reach
+from sfumato.models.transfer import TransferSource
+from sfumato.models.transfer.gaussians import codes_alone
+from sfumato.models.transfer.source import source_reach
+from sfumato.privacy import compose
+from sfumato.privacy.guarantee import Status
 
 # Most targets here are not protected, and `fit` warns of it; one test is about the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:The target is not protected")

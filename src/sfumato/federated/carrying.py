@@ -10,11 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+from sfumato.core.parallel import map_in_parallel
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.sums import DESCRIBE
-from sfumato.guarantee import Relation
-from sfumato.parallel import map_in_parallel
+from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sfumato.accounting.parallel import parallel
 from sfumato.exceptions import FederationError, SfumatoError
 from sfumato.federated.hulls import HullTask, received_model
 from sfumato.federated.messages import Reply, Request, promised_in
-from sfumato.guarantee import Guarantee
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.parallel import parallel
 
 __all__ = ["ONE_PARTY_EACH", "FederatedResult", "Round", "run_task"]
 

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sfumato.exceptions import FederationError, InvalidInputError
-from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
 from sfumato.federated.messages import Arrays, Reply, Request, model_from, model_in
 from sfumato.federated.schema import packed
-from sfumato.guarantee import Guarantee
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 
 FIT, DISTANCES = "hulls.fit", "hulls.distances"
 SERVING = ("models", "distances")

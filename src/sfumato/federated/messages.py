@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import FederationError
-from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.private import PrivateEstimator
-from sfumato.storage.models import load, stored_bytes
+from sfumato.models.private import PrivateEstimator
+from sfumato.models.saving import load, stored_bytes
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 
 Arrays = Mapping[str, NDArray[Any]]
 HEADER = "header"

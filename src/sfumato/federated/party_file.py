@@ -35,13 +35,13 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.accounting.ledger import Ledger
+from sfumato.cli.jobs.pipeline import all_labelled_rows
 from sfumato.exceptions import FederationError
 from sfumato.federated.party import Party, Rows
 from sfumato.federated.secure import Identity
 from sfumato.federated.terms import Terms
-from sfumato.guarantee import Relation, Unit
-from sfumato.jobs.pipeline import all_labelled_rows
+from sfumato.ledger.ledger import Ledger
+from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds

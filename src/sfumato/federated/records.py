@@ -13,8 +13,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.receipt import Receipt
-from sfumato.engines.reading import BatchReader
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.carrying import Carrier, InThisProcess, SumRound, Traffic, described
 from sfumato.federated.coordination import ONE_PARTY_EACH
@@ -25,11 +23,13 @@ from sfumato.federated.secure import Agreement, SumCoordinator
 from sfumato.federated.sums import BEGIN, CHECK, RELEASE, sent_size, sum_digest
 from sfumato.federated.terms import labels_of
 from sfumato.federated.totals import TotalsFolder
-from sfumato.guarantee import Guarantee, Relation
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.elsewhere import RecordsElsewhere
 from sfumato.sums.maps import RowMap
+from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import Block, Records
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds

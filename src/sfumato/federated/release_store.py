@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
 from sfumato.federated.messages import Reply, Request, read_reply, write_reply
-from sfumato.storage.atomic_file import atomic_write
 
 
 class ReleaseStore:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
 from sfumato.federated.coordination import FederatedResult
 from sfumato.federated.hulls import RemoteHulls
 from sfumato.federated.records import Federation
-from sfumato.storage.atomic_file import atomic_write
-from sfumato.storage.models import save
+from sfumato.models.saving import save
 
 __all__ = ["summary", "write_failure", "write_result", "write_sums"]
 

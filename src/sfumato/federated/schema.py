@@ -21,28 +21,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.additive.calibration import ScoreAndTarget, ScorePlaces
-from sfumato.additive.columns import PublicColumns
-from sfumato.additive.fit import AdditiveScores, First, Places
-from sfumato.additive.hats import HatRows
-from sfumato.additive.knots import PlaceTree
-from sfumato.additive.pairs import HatSums, PairRows, SideMeans, Sides
-from sfumato.additive.probabilities import ScoreBins
-from sfumato.events import GaussianEvent, RepeatedEvent
 from sfumato.exceptions import FederationError, SfumatoError
-from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier
-from sfumato.fabrication.label_tree import Coarse
-from sfumato.fabrication.table_cells import ColumnCells, TableCells
 from sfumato.federated.messages import Request
 from sfumato.federated.secure.agreement import Agreement, digest
-from sfumato.functions.grid_density import Cells
-from sfumato.guarantee import Relation
-from sfumato.linear.target_moments import WithTarget
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.objectives.losses import HuberLoss, SoftmaxLoss
+from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
+from sfumato.models.additive.columns import PublicColumns
+from sfumato.models.additive.fit import AdditiveScores, First, Places
+from sfumato.models.additive.hats import HatRows
+from sfumato.models.additive.knots import PlaceTree
+from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans, Sides
+from sfumato.models.additive.probabilities import ScoreBins
+from sfumato.models.functions.grid_density import Cells
+from sfumato.models.linear.target_moments import WithTarget
+from sfumato.privacy.events import GaussianEvent, RepeatedEvent
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import LARGEST_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, ROW_BITS, cut
+from sfumato.sums.losses import HuberLoss, SoftmaxLoss
 from sfumato.sums.maps import (
     Beside,
     Centred,
@@ -55,6 +52,9 @@ from sfumato.sums.maps import (
 )
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
+from sfumato.synthetic.label_tree import Coarse
+from sfumato.synthetic.table_cells import ColumnCells, TableCells
 from sfumato.tables.bounds import WAYS, Bounds
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds

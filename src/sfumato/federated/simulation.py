@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.parallel import map_in_parallel
 from sfumato.federated.coordination import FederatedResult, run_task
 from sfumato.federated.hulls import HullTask
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.party import Party, check_parties
 from sfumato.federated.scenarios import BY_LABEL, spread
 from sfumato.federated.terms import Terms, labels_of
-from sfumato.guarantee import Relation
-from sfumato.parallel import map_in_parallel
+from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import as_cells, as_rows
 from sfumato.tables.encoder import TableEncoder

@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.engines.opening import unknown_record
-from sfumato.engines.reading import BatchReader
-from sfumato.events import Event, event_from_dict, flatten
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
 from sfumato.federated import hulls
 from sfumato.federated.messages import Reply, Request
@@ -31,10 +27,14 @@ from sfumato.federated.schema import Asked, packed, require_safe
 from sfumato.federated.secure import Agreement, Identity, Journal, Member
 from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
-from sfumato.guarantee import Relation, Unit
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.shares import GaussianShareMechanism
-from sfumato.storage.atomic_file import atomic_write
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import Event, event_from_dict, flatten
+from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.opening import unknown_record
+from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.schema import TableBounds

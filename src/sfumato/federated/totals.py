@@ -20,8 +20,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
-from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["TotalsFolder"]
 

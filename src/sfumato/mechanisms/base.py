@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable, Receipt, prepay
-from sfumato.events import Event, RepeatedEvent
+from sfumato.core.memory import RELEASED_COPIES, require_memory
 from sfumato.exceptions import InvalidInputError, InvalidTypeError, LedgerError
-from sfumato.guarantee import Relation, Status, Unit
+from sfumato.ledger.receipt import Chargeable, Receipt, prepay
 from sfumato.mechanisms.entropy import is_seeded
-from sfumato.memory import RELEASED_COPIES, require_memory
+from sfumato.privacy.events import Event, RepeatedEvent
+from sfumato.privacy.guarantee import Relation, Status, Unit
 
 __all__ = [
     "Mechanism",

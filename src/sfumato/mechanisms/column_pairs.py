@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, RepeatedEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.exponential import ExponentialMechanism
+from sfumato.privacy.events import Event, RepeatedEvent
 
 __all__ = ["ColumnPairsMechanism", "SecondParentsMechanism", "SpanningTreeMechanism"]
 

@@ -9,11 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.entry import record_reading
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import EntryEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
@@ -26,6 +23,9 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
+from sfumato.privacy.entry import record_reading
+from sfumato.privacy.events import EntryEvent, Event, NonPrivateEvent
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 
 __all__ = ["EntryMechanism"]
 

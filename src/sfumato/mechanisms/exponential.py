@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import BoundedRangeEvent, Event, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     as_statistic,
@@ -20,6 +19,7 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import choose
+from sfumato.privacy.events import BoundedRangeEvent, Event, NonPrivateEvent
 
 __all__ = ["ExponentialMechanism"]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, NonPrivateEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
@@ -22,6 +21,7 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.spherical import rounded_spherical_noise
+from sfumato.privacy.events import Event, NonPrivateEvent, PureEvent
 
 __all__ = ["GammaMechanism"]
 

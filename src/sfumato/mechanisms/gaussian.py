@@ -10,11 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, GaussianEvent, NonPrivateEvent
+from sfumato.core.arrays import Array, cast, is_from_another_library, like, namespace_of
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, cast, is_from_another_library, like, namespace_of
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import sampling
 from sfumato.mechanisms.base import (
     Mechanism,
@@ -28,6 +26,8 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import GAUSSIAN, Order, require_scale, rounded_noise
+from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent
+from sfumato.privacy.gaussian import mu_from_budget
 
 __all__ = ["GaussianMechanism", "Releases", "drawn_ahead"]
 

@@ -9,9 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, LaplaceEvent, NonPrivateEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
@@ -24,6 +23,7 @@ from sfumato.mechanisms.base import (
     to_grid,
 )
 from sfumato.mechanisms.sampling import LAPLACE, require_scale, rounded_noise
+from sfumato.privacy.events import Event, LaplaceEvent, NonPrivateEvent
 
 __all__ = ["LaplaceMechanism"]
 

@@ -11,9 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
@@ -27,6 +26,7 @@ from sfumato.mechanisms.gamma import FEW, LARGEST_NORM
 from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 from sfumato.mechanisms.spherical import rounded_spherical_noise
+from sfumato.privacy.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 
 __all__ = [
     "GammaObjectiveMechanism",

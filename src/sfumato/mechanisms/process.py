@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import Chargeable
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import require_epsilon, require_sensitivity
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
+from sfumato.privacy.gaussian import mu_from_budget
 
 __all__ = ["CoordinateNoise", "GaussianProcessMechanism"]
 

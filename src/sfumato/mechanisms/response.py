@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event, NonPrivateEvent, RandomizedResponseEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import Mechanism, require_epsilon
 from sfumato.mechanisms.sampling import bernoulli, uniform_below
+from sfumato.privacy.events import Event, NonPrivateEvent, RandomizedResponseEvent
+from sfumato.privacy.guarantee import Relation
 
 __all__ = ["RandomizedResponseMechanism"]
 

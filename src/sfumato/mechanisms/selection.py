@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.selection import run_tails
-from sfumato.events import SelectionEvent
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import random_words
+from sfumato.privacy.events import SelectionEvent
+from sfumato.privacy.selection import run_tails
 
 __all__ = ["RunLaw"]
 

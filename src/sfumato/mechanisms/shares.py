@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Chargeable
-from sfumato.events import Event
 from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.sampling import discrete_gaussian
+from sfumato.privacy.events import Event
 
 __all__ = ["GaussianShareMechanism"]
 

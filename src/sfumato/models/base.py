@@ -23,21 +23,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.accounting.interchange import to_dp_event
-from sfumato.engines.opening import partitions_of, unknown_record
-from sfumato.exceptions import (
-    EngineError,
-    InvalidInputError,
-    MissingBoundsError,
-    UnsupportedModeError,
-)
-from sfumato.guarantee import Guarantee, Relation, Unit
-from sfumato.kernels.arrays import is_from_another_library, on_the_host, to_numpy
-from sfumato.models.budget import Budget
-from sfumato.private import PrivateEstimator as OldPrivateEstimator
-from sfumato.private import _require_offered
-from sfumato.scores import say_in_scores, say_in_searches
-from sfumato.storage.forms import (
+from sfumato.core.arrays import is_from_another_library, on_the_host, to_numpy
+from sfumato.core.constraints import (
     Form,
     check_parameters,
     known_bounds,
@@ -46,9 +33,22 @@ from sfumato.storage.forms import (
     refuse,
     whole,
 )
+from sfumato.exceptions import (
+    EngineError,
+    InvalidInputError,
+    MissingBoundsError,
+    UnsupportedModeError,
+)
+from sfumato.models.budget import Budget
+from sfumato.models.private import PrivateEstimator as OldPrivateEstimator
+from sfumato.models.private import _require_offered
+from sfumato.models.scores import say_in_scores, say_in_searches
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
+from sfumato.privacy.interchange import to_dp_event
 from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
 from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
 from sfumato.sums.maps import Encoded, IntoUnitBall
+from sfumato.sums.opening import partitions_of, unknown_record
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
@@ -65,7 +65,7 @@ from sfumato.tables.frames import column_names, columns_of, is_table, lies_elsew
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
-    from sfumato.auditing import AuditReport
+    from sfumato.audit import AuditReport
 
 Array = NDArray[np.float64]
 
@@ -562,14 +562,14 @@ class PrivateEstimator(OldPrivateEstimator):
         Parameters
         ----------
         *args, **options
-            See `sfumato.auditing.audit`.
+            See `sfumato.audit.audit`.
 
         Returns
         -------
         AuditReport
             Its `consistent` is False where more was certified than is promised.
         """
-        from sfumato.auditing import audit  # here, because audits import estimators
+        from sfumato.audit import audit  # here, because audits import estimators
 
         return audit(self, *args, **options)
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sfumato.accounting.calibrate import gaussian_mu_beside
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.accounting.receipt import Receipt, prepay
 from sfumato.exceptions import BudgetExceededError, InvalidInputError
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import Repeated, noise_status
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.mechanisms.process import SLACK, GaussianProcessMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
+from sfumato.privacy.calibrate import gaussian_mu_beside
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Statistic
 

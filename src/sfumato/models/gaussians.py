@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.guarantee import Relation
+from sfumato.core.constraints import numbers, refuse
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.budget import Budget, Release
-from sfumato.storage.forms import numbers, refuse
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.maps import Centred, Projected
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassMoments, MeanAndSquares, Parts, SecondMoment

@@ -11,17 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.exceptions import InvalidInputError
-from sfumato.models.base import Array, PrivateClassifier, PrivateEstimator
-from sfumato.models.gaussians import (
-    CentredGaussians,
-    ClassGaussians,
-    ClassGaussianSums,
-    gaussians_from_moments,
-    stored_gaussians,
-    top_eigenvectors,
-)
-from sfumato.storage.forms import (
+from sfumato.core.constraints import (
     Form,
     flag,
     integers,
@@ -31,6 +21,16 @@ from sfumato.storage.forms import (
     or_none,
     real,
     whole,
+)
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.base import Array, PrivateClassifier, PrivateEstimator
+from sfumato.models.gaussians import (
+    CentredGaussians,
+    ClassGaussians,
+    ClassGaussianSums,
+    gaussians_from_moments,
+    stored_gaussians,
+    top_eigenvectors,
 )
 from sfumato.sums.statistics import ClassMoments, SecondMoment
 from sfumato.tables.bounds import Bounds

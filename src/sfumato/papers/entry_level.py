@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Guarantee, Relation, Unit
+from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import EntryMechanism
-from sfumato.private import PrivateEstimator
+from sfumato.models.private import PrivateEstimator
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import checked_column
 

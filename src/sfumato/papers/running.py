@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import (
     InvalidInputError,
     RefutedGuaranteeWarning,
@@ -22,7 +23,6 @@ from sfumato.exceptions import (
 )
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
-from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce", "result_file"]
 

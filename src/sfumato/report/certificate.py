@@ -20,15 +20,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from sfumato.accounting.composition import epsilon_spent, explained_by_events
-from sfumato.accounting.dataset_budget import DatasetBudget
-from sfumato.accounting.distributions import pld_curve, unnamed
-from sfumato.accounting.gaussian import delta_from_mu
-from sfumato.events import GaussianEvent, flatten
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError, SfumatoError
-from sfumato.guarantee import Guarantee
-from sfumato.storage.atomic_file import atomic_write
-from sfumato.storage.container import CERTIFICATE, opened, running_version, write_members
+from sfumato.ledger.dataset_budget import DatasetBudget
+from sfumato.models.container import CERTIFICATE, opened, running_version, write_members
+from sfumato.privacy.composition import epsilon_spent, explained_by_events
+from sfumato.privacy.distributions import pld_curve, unnamed
+from sfumato.privacy.events import GaussianEvent, flatten
+from sfumato.privacy.gaussian import delta_from_mu
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.tables.files import FORMATS, TableFile, write_table
 from sfumato.tables.notes import metadata_beside, note_of, read_note
 

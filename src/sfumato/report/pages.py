@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sfumato.accounting.attacker import FALSE_ALARMS, percent
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
+from sfumato.privacy.attacker import FALSE_ALARMS, percent
 from sfumato.report import words
-from sfumato.storage.atomic_file import atomic_write
 
 
 @cache

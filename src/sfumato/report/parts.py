@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.dataset_budget import DatasetBudget
-from sfumato.accounting.ledger_chain import decode_event
-from sfumato.events import Event, flatten
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee, Unit
+from sfumato.ledger.chain import decode_event
+from sfumato.ledger.dataset_budget import DatasetBudget
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import Event, flatten
+from sfumato.privacy.guarantee import Guarantee, Unit
 from sfumato.report.words import event_rows
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sfumato.accounting.gaussian import epsilon_from_mu, mu_from_budget
-from sfumato.events import GaussianEvent
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee, Relation
+from sfumato.privacy.events import GaussianEvent
+from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
+from sfumato.privacy.guarantee import Guarantee, Relation
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from operator import add
 from types import MappingProxyType
 from typing import Any
 
-from sfumato.additive.explanation import Explanation
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee, Status
+from sfumato.models.additive.explanation import Explanation
+from sfumato.privacy.guarantee import Guarantee, Status
 from sfumato.report import charts, words
 from sfumato.report.charts import Point
 from sfumato.report.pages import render, write_form

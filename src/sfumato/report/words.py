@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.accounting.attacker import percent
-from sfumato.events import flatten
-from sfumato.guarantee import Guarantee, Relation, Unit, rounded_up
+from sfumato.privacy.attacker import percent
+from sfumato.privacy.events import flatten
+from sfumato.privacy.guarantee import Guarantee, Relation, Unit, rounded_up
 
 if TYPE_CHECKING:
     from sfumato.report.report import Report

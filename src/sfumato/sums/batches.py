@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.core.arrays import Array
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.identities import person_digests
 from sfumato.sums.persons import (
     PersonUnit,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, to_numpy
+from sfumato.core.arrays import Array, to_numpy
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.statistics import Codes, Statistic
 
 __all__ = [

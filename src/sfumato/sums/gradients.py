@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.arrays import Array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, like, namespace_of, to_numpy
-from sfumato.objectives.losses import Loss, over_scores
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import ROW_BITS, cut, nearest
+from sfumato.sums.losses import Loss, over_scores
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.persons import Joined, PersonUnit
 from sfumato.sums.singles import ScoreWeights, SingleRows

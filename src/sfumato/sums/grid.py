@@ -15,8 +15,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import (
+from sfumato.core.arrays import (
     Array,
     cast,
     is_from_another_library,
@@ -24,6 +23,7 @@ from sfumato.kernels.arrays import (
     namespace_of,
     to_numpy,
 )
+from sfumato.exceptions import InvalidInputError
 
 __all__ = [
     "BLOCK_ROWS",

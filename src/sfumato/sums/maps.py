@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of
+from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import Array, is_from_another_library, like, namespace_of
-from sfumato.memory import fits_in_memory
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.encoder import TableEncoder

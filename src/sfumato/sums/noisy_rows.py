@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.receipt import Chargeable, Receipt
 from sfumato.exceptions import EngineError
+from sfumato.ledger.receipt import Chargeable, Receipt
 from sfumato.sums.partitions import ALIKE, DRAWN, PartitionedRecords, Partitions
 from sfumato.sums.records import Records
 

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.receipt import Receipt
 from sfumato.exceptions import EngineError, InvalidInputError, UnsupportedModeError
-from sfumato.guarantee import Relation
+from sfumato.ledger.receipt import Receipt
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.batches import BatchRecords
 from sfumato.sums.counts import CountTables
 from sfumato.sums.grid import ROW_BITS, SecretSum, cut_inside

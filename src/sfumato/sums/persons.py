@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import BLOCK_ROWS, QUANTUM, ROW_BITS, WINDOW_ROWS, SecretSum
 from sfumato.sums.identities import Codes, Hashes, person_codes, person_digests, row_hashes
 from sfumato.sums.statistics import Statistic

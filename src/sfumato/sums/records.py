@@ -11,10 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.accounting.receipt import Receipt
-from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import (
+from sfumato.core.arrays import (
     Array,
     by_columns,
     is_from_another_library,
@@ -22,7 +19,10 @@ from sfumato.kernels.arrays import (
     namespace_of,
     to_numpy,
 )
-from sfumato.memory import fits_in_memory
+from sfumato.core.memory import fits_in_memory
+from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Receipt
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import (
     BLOCK_ROWS,
     MOST_PUBLIC_ROWS,

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.memory import fits_in_memory
+from sfumato.core.memory import fits_in_memory
 
 __all__ = ["SINGLE_BITS", "RowsOnDisk", "ScoreWeights", "SingleRows"]
 

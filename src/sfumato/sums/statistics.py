@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.guarantee import Relation
-from sfumato.kernels.arrays import Array, namespace_of, to_numpy
+from sfumato.core.arrays import Array, namespace_of, to_numpy
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import ROW_BITS, cut, double_rounding
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["read", "text_of", "write"]
 

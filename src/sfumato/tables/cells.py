@@ -27,8 +27,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
+from sfumato.core.arrays import namespace_of
 from sfumato.exceptions import InvalidInputError, InvalidTypeError
-from sfumato.kernels.arrays import namespace_of
 
 __all__ = [
     "as_cells",

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
+from sfumato.core.constraints import Form, flag, known_bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.storage.forms import Form, flag, known_bounds
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_rows, checked_rows
 from sfumato.tables.columns import arrow_kind

@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.storage.atomic_file import atomic_write
 from sfumato.tables import checksums
 from sfumato.tables.columns import arrow, is_text, read_as, type_of
 from sfumato.tables.lines import (

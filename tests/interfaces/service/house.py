@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from sfumato.interfaces.service.access import make_token
-from sfumato.interfaces.service.settings import Settings
-from sfumato.interfaces.service.web import create_app
-from sfumato.interfaces.service.workers import Workers
+from sfumato.service.access import make_token
+from sfumato.service.settings import Settings
+from sfumato.service.web import create_app
+from sfumato.service.workers import Workers
 
 API = "/api/v1"
 TABLE = "patients.csv"

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sfumato.interfaces.service import access
-from sfumato.interfaces.service.access import Limiter, csrf_token, make_token, person_of
-from sfumato.interfaces.service.api import router
-from sfumato.interfaces.service.doors import HEADERS, MOST_BYTES
-from sfumato.interfaces.service.settings import forbid_reading
+from sfumato.service import access
+from sfumato.service.access import Limiter, csrf_token, make_token, person_of
+from sfumato.service.api import router
+from sfumato.service.doors import HEADERS, MOST_BYTES
+from sfumato.service.settings import forbid_reading
 from tests.interfaces.service.house import API, House
 
 ROLES = {"olga": "officer", "ada": "analyst", "uwe": "auditor"}
@@ -274,7 +274,7 @@ def test_the_web_process_cannot_open_rows(tmp_path: Path) -> None:
     (tmp_path.parent / "other.txt").write_text("fine")
     code = (
         "from pathlib import Path; import sys\n"
-        "from sfumato.interfaces.service.settings import forbid_reading\n"
+        "from sfumato.service.settings import forbid_reading\n"
         "folder = Path(sys.argv[1]); forbid_reading(folder)\n"
         "(folder.parent / 'other.txt').read_text()\n"
         "try:\n    (folder / 'rows.csv').read_text()\n"

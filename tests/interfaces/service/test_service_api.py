@@ -11,10 +11,9 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.routing import Match
 
-from sfumato import PrivateAdditiveClassifier
-from sfumato.interfaces import service
-from sfumato.interfaces.client import Client, RemoteDataset, RemoteJob
-from sfumato.interfaces.service import api
+from sfumato import PrivateAdditiveClassifier, service
+from sfumato.service import api
+from sfumato.service.client import Client, RemoteDataset, RemoteJob
 from tests.interfaces.service.house import API, House
 from tests.interfaces.service.test_service_studio import Browser
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from sfumato import Ledger
-from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import BudgetExceededError
-from sfumato.interfaces.service.access import Person
-from sfumato.interfaces.service.office import Office
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.service.access import Person
+from sfumato.service.office import Office
 from tests.interfaces.service.house import API, House
 from tests.interfaces.service.test_service_studio import Browser
 
@@ -238,7 +238,7 @@ def test_a_clock_that_is_put_back_gives_nothing_back(
         def now(cls, tz: Any = None) -> Any:
             return datetime.now(tz) - timedelta(days=400)
 
-    for module in ("sfumato.accounting.ledger_chain", "sfumato.accounting.shared_budget"):
+    for module in ("sfumato.ledger.chain", "sfumato.ledger.shared_budget"):
         monkeypatch.setattr(f"{module}.datetime", Earlier)
     assert fresh.call("ada", "GET", "/budgets")["patients"] == spent
     fresh.submit(epsilon=3.9, status=409)

@@ -18,7 +18,7 @@ from sfumato import (
     PrivateSearchCV,
 )
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, SfumatoError
-from sfumato.interfaces.client import Client, JobError, RemoteDataset
+from sfumato.service.client import Client, JobError, RemoteDataset
 from tests.interfaces.service.house import House
 
 
@@ -161,8 +161,8 @@ def test_the_command_line_asks_a_service(
     from typer.testing import CliRunner
 
     from sfumato import load
-    from sfumato.interfaces import client as module
-    from sfumato.interfaces.cli.main import app
+    from sfumato.cli.main import app
+    from sfumato.service import client as module
 
     monkeypatch.setattr(module, "Client", lambda *_: ada)
     words = ["ask", "patients", "--service", "http://test", "--purpose", "triage"]

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger
-from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee
-from sfumato.interfaces.service import tasks, workers
-from sfumato.interfaces.service.settings import Settings
-from sfumato.interfaces.service.tasks import checked_task
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.certificate import verified
+from sfumato.service import tasks, workers
+from sfumato.service.settings import Settings
+from sfumato.service.tasks import checked_task
 from tests.interfaces.service.house import TABLE, House
 
 
@@ -251,8 +251,8 @@ def test_results_are_shown_at_fixed_times(tmp_path: Path, monkeypatch: pytest.Mo
     assert job["state"] == "running"
     assert "shown" not in job
     house.call("ada", "GET", f"/releases/{job['id']}", status=404)
-    monkeypatch.setattr("sfumato.interfaces.service.store.now", lambda: "9999")
-    monkeypatch.setattr("sfumato.interfaces.service.office.now", lambda: "9999")
+    monkeypatch.setattr("sfumato.service.store.now", lambda: "9999")
+    monkeypatch.setattr("sfumato.service.office.now", lambda: "9999")
     assert house.call("ada", "GET", f"/jobs/{job['id']}")["state"] == "released"
     house.call("ada", "GET", f"/releases/{job['id']}")
     house.close()

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sfumato.interfaces.cli.main import app
-from sfumato.interfaces.service.store import ServiceError, Store
+from sfumato.cli.main import app
 from sfumato.report.certificate import CertificateError, verified
+from sfumato.service.store import ServiceError, Store
 from tests.interfaces.service.house import House
 from tests.interfaces.service.test_service_studio import Browser
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger
-from sfumato.accounting.shared_budget import SharedBudget
 from sfumato.exceptions import BudgetExceededError
-from sfumato.interfaces.service.access import Person
-from sfumato.interfaces.service.office import Office
+from sfumato.ledger.shared_budget import SharedBudget
+from sfumato.service.access import Person
+from sfumato.service.office import Office
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import House
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.interfaces.service.sign_on import SignOn
+from sfumato.service.sign_on import SignOn
 from tests.interfaces.service.house import House
 
 jwt = pytest.importorskip("jwt", reason="needs sfumato[service]")

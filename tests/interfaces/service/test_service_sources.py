@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.interfaces.service.bodies import ColumnFacts
-from sfumato.interfaces.service.settings import Settings
-from sfumato.interfaces.service.sources import hold_same_rows
+from sfumato.service.bodies import ColumnFacts
+from sfumato.service.settings import Settings
+from sfumato.service.sources import hold_same_rows
 from sfumato.tables.facts import Column, Target
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import TABLE, House, write_table

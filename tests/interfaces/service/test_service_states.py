@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.interfaces.service.states import (
+from sfumato.service.states import (
     ENDED,
     DatasetState,
     JobState,

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from sfumato.interfaces.service.access import csrf_token, make_token
-from sfumato.interfaces.service.studio import entrance, pages
-from sfumato.interfaces.service.studio.forms import column_facts, columns_to_confirm
-from sfumato.interfaces.service.studio.sessions import COOKIE
+from sfumato.service.access import csrf_token, make_token
+from sfumato.service.studio import entrance, pages
+from sfumato.service.studio.forms import column_facts, columns_to_confirm
+from sfumato.service.studio.sessions import COOKIE
 from sfumato.tables.facts import Column
 from tests.interfaces.service.house import TABLE, House
 
@@ -185,8 +185,8 @@ def test_people_are_added_and_tokens_shown_once(house: House) -> None:
 
 
 def test_a_first_link_is_good_once(tmp_path: Any) -> None:
-    from sfumato.interfaces.service.office import Office
-    from sfumato.interfaces.service.settings import Settings
+    from sfumato.service.office import Office
+    from sfumato.service.settings import Settings
 
     (tmp_path / "data").mkdir()
     office = Office(Settings(tmp_path / "state", tmp_path / "data"))

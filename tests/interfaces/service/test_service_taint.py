@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sfumato.interfaces.service import tasks, workers
+from sfumato.audit.testing import seeded_noise
 from sfumato.mechanisms.base import Tape, taped
-from sfumato.search import PrivateSearchCV
-from sfumato.testing import seeded_noise
+from sfumato.models.search import PrivateSearchCV
+from sfumato.service import tasks, workers
 from tests.interfaces.service.house import TABLE, House, write_table
 
 TASKS: list[dict[str, Any]] = [

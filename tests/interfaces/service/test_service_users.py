@@ -136,8 +136,8 @@ def answers(client: httpx.Client) -> bool:
 
 def first_release(folder: Path, client: httpx.Client) -> dict[str, Any]:
     """Open the table and ask for a density and moments, over HTTP with real tokens."""
-    from sfumato.interfaces.service.access import make_token
-    from sfumato.interfaces.service.store import Store
+    from sfumato.service.access import make_token
+    from sfumato.service.store import Store
 
     store = Store(str(folder / "state" / "service.db"))
     store.add_person("test", "ada", "analyst")

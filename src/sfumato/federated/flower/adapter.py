@@ -28,7 +28,7 @@ from sfumato.federated.party import Party
 from sfumato.federated.party_file import party_of_context
 from sfumato.federated.results import write_failure, write_result, write_sums
 from sfumato.federated.sums_task import SumsTask
-from sfumato.storage.models import load
+from sfumato.models.saving import load
 
 POLL_SECONDS = 0.2
 ARRAYS, HEADER = "arrays", "header"

@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["APPS", "filled", "write_app"]
 

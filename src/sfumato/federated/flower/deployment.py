@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.federated.flower.app_folder import filled, write_app
 from sfumato.federated.flower.simulation import run_configuration
 from sfumato.federated.hulls import HullTask
 from sfumato.federated.sums_task import SumsTask
-from sfumato.storage.atomic_file import atomic_write
 
 __all__ = ["write_deployment"]
 

@@ -13,7 +13,7 @@ from sfumato.federated.flower.app_folder import write_app
 from sfumato.federated.flower.processes import SuperLink
 from sfumato.federated.hulls import HullTask
 from sfumato.federated.sums_task import SumsTask
-from sfumato.storage.models import save
+from sfumato.models.saving import save
 
 __all__ = ["run_configuration", "simulate_with_flower"]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.core.atomic_file import sync_folder
 from sfumato.exceptions import FederationError
 from sfumato.federated.secure.agreement import Agreement, canonical, digest, step
 from sfumato.federated.secure.identity import (
@@ -27,7 +28,6 @@ from sfumato.federated.secure.identity import (
     shared_key,
 )
 from sfumato.federated.secure.shamir import SECRET_BYTES, SHARE_BYTES, shares_of
-from sfumato.storage.atomic_file import sync_folder
 
 __all__ = [
     "Advert",

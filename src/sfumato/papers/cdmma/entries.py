@@ -12,22 +12,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import Receipt
+from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee
-from sfumato.memory import require_memory
+from sfumato.ledger.receipt import Receipt
 from sfumato.models.gaussians import (
     CentredGaussians,
     gaussians_from_moments,
     top_eigenvectors,
 )
+from sfumato.models.transfer.checks import check_parameters, check_target
+from sfumato.models.transfer.classifier import SOURCE_ATTRIBUTES, PrivateTransferClassifier
+from sfumato.models.transfer.gaussians import SourceGaussians, from_released
+from sfumato.models.transfer.source import PlannedSource
 from sfumato.papers.entry_level import EntryEstimator
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
-from sfumato.transfer.checks import check_parameters, check_target
-from sfumato.transfer.classifier import SOURCE_ATTRIBUTES, PrivateTransferClassifier
-from sfumato.transfer.gaussians import SourceGaussians, from_released
-from sfumato.transfer.source import PlannedSource
 
 __all__ = ["EntryTransfer", "from_noisy_rows"]
 

@@ -19,17 +19,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Guarantee
-from sfumato.mappings.classifier import MembershipClassifier
-from sfumato.mappings.many import seed_from
-from sfumato.mappings.mapping import MembershipMapping
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.papers.entry_level import EntryEstimator
-from sfumato.private import checked_rows
-from sfumato.sums.maps import IntoUnitCube
-from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
-from sfumato.transfer.target import (
+from sfumato.models.mappings.classifier import MembershipClassifier
+from sfumato.models.mappings.many import seed_from
+from sfumato.models.mappings.mapping import MembershipMapping
+from sfumato.models.private import checked_rows
+from sfumato.models.transfer.target import (
     NOT_PROTECTED,
     WARNING,
     Rounds,
@@ -39,6 +34,11 @@ from sfumato.transfer.target import (
     sound_rows,
     target_codes,
 )
+from sfumato.papers.entry_level import EntryEstimator
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.sums.maps import IntoUnitCube
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_column
 
 __all__ = ["PrintedTransfer", "first_errors", "fit_source_to_target", "source_to_target_errors"]
 

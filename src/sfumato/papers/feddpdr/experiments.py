@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from sfumato.core.parallel import map_in_parallel
 from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.feddpdr.methods import METHODS, RAW, STRICT, UNIT, Federation
 from sfumato.papers.pictures import draw_lines
-from sfumato.parallel import map_in_parallel
 
 __all__ = ["ENTRIES", "FIGURES", "Point", "judged"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from sfumato.linear.classifier import LinearClassifier
-from sfumato.linear.fit import fit_weights, split_weights
-from sfumato.linear.private import PrivateLinearClassifier
 from sfumato.models.gaussians import top_eigenvectors
+from sfumato.models.linear.classifier import LinearClassifier
+from sfumato.models.linear.fit import fit_weights, split_weights
+from sfumato.models.linear.private import PrivateLinearClassifier
 from sfumato.papers.feddpdr.printed import PrintedDPML
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds

@@ -20,17 +20,17 @@ from scipy.linalg import eigh
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.accounting.composition import epsilon_spent
-from sfumato.accounting.receipt import Receipt, prepay
-from sfumato.events import NonPrivateEvent
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
-from sfumato.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.linear.objective import LinearObjective
+from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
-from sfumato.objectives.losses import HuberLoss
-from sfumato.private import PrivateEstimator
+from sfumato.models.linear.objective import LinearObjective
+from sfumato.models.private import PrivateEstimator
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import NonPrivateEvent
+from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
+from sfumato.sums.losses import HuberLoss
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 

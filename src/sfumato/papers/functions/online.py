@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
-from sfumato.accounting.receipt import Chargeable
 from sfumato.exceptions import InvalidInputError, StoredModelError
-from sfumato.functions.domain import Domain
-from sfumato.functions.features import NUGGET, Function, raw_values
-from sfumato.guarantee import Status
-from sfumato.kernels import Kernel
+from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.features import NUGGET, Function, raw_values
+from sfumato.models.kernels import Kernel
+from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
 __all__ = ["OnlineFunction"]

@@ -15,18 +15,18 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.functions.classifier import BINARY
-from sfumato.functions.domain import Domain
-from sfumato.functions.fourier import FourierFeatures
-from sfumato.functions.machines import PrivateKernelMachine, minimiser_budget
-from sfumato.functions.sensitivity import feature_sum_sensitivity
-from sfumato.functions.spaces import GaussianSpace, SobolevSpace, public_features
-from sfumato.guarantee import Relation
-from sfumato.kernels import GaussianKernel
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.process import SLACK
-from sfumato.objectives.certified import minimise
-from sfumato.private import PrivateEstimator
+from sfumato.models.functions.classifier import BINARY
+from sfumato.models.functions.domain import Domain
+from sfumato.models.functions.fourier import FourierFeatures
+from sfumato.models.functions.machines import PrivateKernelMachine, minimiser_budget
+from sfumato.models.functions.sensitivity import feature_sum_sensitivity
+from sfumato.models.functions.spaces import GaussianSpace, SobolevSpace, public_features
+from sfumato.models.kernels import GaussianKernel
+from sfumato.models.objectives.certified import minimise
+from sfumato.models.private import PrivateEstimator
+from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 

@@ -13,8 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError
-from sfumato.fabrication.engines import (
+from sfumato.models.hulls.search import fit_branches
+from sfumato.papers.entry_level import EntryEstimator
+from sfumato.sums.maps import IntoUnitCube
+from sfumato.synthetic.engines import (
     LARGEST_BRANCH,
     BranchedRows,
     PrivateRowsEstimator,
@@ -22,12 +26,8 @@ from sfumato.fabrication.engines import (
     in_order,
     smoothed_branches,
 )
-from sfumato.fabrication.hull_classifier import PrivateAffineHullClassifier, hulls_of_branches
-from sfumato.fabrication.smoothing import Stop
-from sfumato.hulls.search import fit_branches
-from sfumato.papers.entry_level import EntryEstimator
-from sfumato.storage.forms import refuse
-from sfumato.sums.maps import IntoUnitCube
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, hulls_of_branches
+from sfumato.synthetic.smoothing import Stop
 from sfumato.tables.bounds import Bounds
 
 __all__ = ["EntryFabricator", "EntryHullClassifier", "plan_branches"]

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from sfumato.core.parallel import map_in_parallel
 from sfumato.federated.scenarios import spread
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.kahm.private import BROKEN, IMAGES, MODES, OPEN, classifier
 from sfumato.papers.pictures import draw_lines
-from sfumato.parallel import map_in_parallel
 
 __all__ = ["ENTRIES"]
 

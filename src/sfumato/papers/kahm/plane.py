@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs, make_circles, make_moons
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
-from sfumato.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull
+from sfumato.models.hulls import AffineHullClassifier, DeepAffineHull, KernelAffineHull
 from sfumato.papers.data import images
 from sfumato.papers.entry import Entry, Outcome, Setting
 

@@ -13,12 +13,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.accounting.receipt import prepay
-from sfumato.events import NonPrivateEvent
+from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.fabrication.engines import BranchedRows, cut_rows
-from sfumato.fabrication.smoothing import MOST_PASSES, Stop, modelling_error
-from sfumato.guarantee import Status
+from sfumato.ledger.receipt import prepay
 from sfumato.papers.kahm.entries import (
     DEFAULT_BRANCH,
     Codes,
@@ -26,7 +23,10 @@ from sfumato.papers.kahm.entries import (
     EntryHullClassifier,
     _EntryRows,
 )
-from sfumato.parallel import map_in_parallel
+from sfumato.privacy.events import NonPrivateEvent
+from sfumato.privacy.guarantee import Status
+from sfumato.synthetic.engines import BranchedRows, cut_rows
+from sfumato.synthetic.smoothing import MOST_PASSES, Stop, modelling_error
 from sfumato.tables.bounds import Bounds
 
 __all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.auditing import density_difference
-from sfumato.hulls import AffineHullClassifier
+from sfumato.audit import density_difference
+from sfumato.core.parallel import map_in_parallel
+from sfumato.models.hulls import AffineHullClassifier
 from sfumato.papers.data import Split, images
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.kahm.entries import EntryHullClassifier
 from sfumato.papers.kahm.printed import PrintedAffineHullClassifier
-from sfumato.parallel import map_in_parallel
 from sfumato.tables.bounds import Bounds
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sfumato.hulls import KernelAffineHull
+from sfumato.models.hulls import KernelAffineHull
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 
 __all__ = ["ENTRIES", "TABLE_11", "seconds_to_fit"]

@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sfumato.accounting.calibrate import least_noise_multiplier
-from sfumato.accounting.gaussian import mu_from_budget
-from sfumato.events import Event
-from sfumato.guarantee import Relation
-from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.models.linear.rows import MOST_MINIMISED
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.solvers import MarginLimits
+from sfumato.privacy.calibrate import least_noise_multiplier
+from sfumato.privacy.events import Event
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import MOST_ROWS
 from sfumato.sums.statistics import SecondMoment
 

@@ -15,8 +15,9 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sfumato.core.arrays import moderate
+from sfumato.core.constraints import Form, integers, labels, numbers, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
-from sfumato.kernels.arrays import moderate
 from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
 from sfumato.papers.large_margin.objective import (
     LargeMarginObjective,
@@ -34,7 +35,6 @@ from sfumato.papers.large_margin.solvers import (
     penalised,
     shifted_into_cone,
 )
-from sfumato.storage.forms import Form, integers, labels, numbers, real, refuse, whole
 
 __all__ = ["LargeMarginGaussianClassifier"]
 

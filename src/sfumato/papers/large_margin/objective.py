@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.memory import WORKING_SET
+from sfumato.core.memory import WORKING_SET
 from sfumato.papers.large_margin.losses import MarginLoss, ScoreLoss
 
 __all__ = ["LargeMarginObjective", "extended", "quadratic_features", "to_matrices", "to_vectors"]

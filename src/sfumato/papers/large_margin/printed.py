@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.accounting.receipt import prepay
-from sfumato.events import NonPrivateEvent
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
-from sfumato.guarantee import Guarantee, Relation, Status
+from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.objective import (
     LargeMarginObjective,
@@ -26,7 +25,8 @@ from sfumato.papers.large_margin.objective import (
 )
 from sfumato.papers.large_margin.shapes import EllipsoidAnswers
 from sfumato.papers.large_margin.solvers import Smooth, minimise_in_cone, penalised
-from sfumato.private import PrivateEstimator
+from sfumato.privacy.events import NonPrivateEvent
+from sfumato.privacy.guarantee import Guarantee, Relation, Status
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.constraints import Form, flag, known_bounds, labels, numbers
 from sfumato.exceptions import InvalidInputError
-from sfumato.guarantee import Relation
-from sfumato.linear.rows import MOST_MINIMISED
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.gaussians import top_eigenvectors
+from sfumato.models.linear.rows import MOST_MINIMISED
+from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.budget import LargeMarginBudget
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.objective import (
@@ -25,8 +26,7 @@ from sfumato.papers.large_margin.objective import (
 )
 from sfumato.papers.large_margin.shapes import EllipsoidAnswers, centroids, precisions
 from sfumato.papers.large_margin.solvers import PerturbableSum, shifted_into_cone
-from sfumato.private import PrivateEstimator
-from sfumato.storage.forms import Form, flag, known_bounds, labels, numbers
+from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, SecondMoment
 from sfumato.sums.maps import IntoUnitBall, MappedRows, exact_projection
 from sfumato.tables.bounds import Bounds

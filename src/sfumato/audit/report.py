@@ -1,0 +1,223 @@
+"""The report of an audit: what was promised, what was certified, what an attacker would learn."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from sfumato.audit.attack import MembershipAttack
+from sfumato.audit.membership import DIAGNOSTIC, MembershipScore
+from sfumato.audit.one_run import OneRun
+from sfumato.audit.reidentification import Reidentification
+from sfumato.audit.two_point import TwoPoint
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report import Audit, Report, Result
+from sfumato.report.pages import write_form
+
+__all__ = ["AuditReport"]
+
+BINS = 40
+REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit has found; every part is optional.
+
+    Parameters
+    ----------
+    title : str
+        What was audited.
+    guarantee : Guarantee, optional
+        What is promised.
+    two_point : TwoPoint, optional
+        The lower bound on epsilon from two neighbours.
+    one_run : OneRun, optional
+        The lower bound on epsilon from one run.
+    score : MembershipScore, optional
+        Equation (69).
+    attack : MembershipAttack, optional
+        The threshold attack.
+    matches : Reidentification, optional
+        Matching of released rows.
+    when : datetime
+        With a time zone; by default now.
+    """
+
+    title: str
+    guarantee: Guarantee | None = None
+    two_point: TwoPoint | None = None
+    one_run: OneRun | None = None
+    score: MembershipScore | None = None
+    attack: MembershipAttack | None = None
+    matches: Reidentification | None = None
+    when: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, self.verdict, *self.notes])
+
+    @property
+    def consistent(self) -> bool | None:
+        """Whether what was certified fits what is promised; None where nothing was certified."""
+        bounds = [b for b in (self.two_point and self.two_point.bound, self.one_run) if b]
+        if not bounds:
+            return None
+        return not any(bound.refutes for bound in bounds) and self.leak is None
+
+    @property
+    def leak(self) -> str | None:
+        """What the taint test says of computations after the releases; None if nothing."""
+        return None if self.two_point is None else self.two_point.leak
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for a reader in a hurry."""
+        if self.consistent is None:
+            return "No guarantee was tested; the figures say what an attacker would learn."
+        if self.consistent:
+            return f"Nothing contradicts the guarantee. {REFUTES_ONLY}"
+        if self.leak is not None:
+            return f"The guarantee is BROKEN: {self.leak}"
+        return "The guarantee is BROKEN: more epsilon was certified than promised."
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The numbers worth a table."""
+        return dict(self._figures())
+
+    def _figures(self) -> Iterator[tuple[str, float]]:
+        if self.two_point is not None:
+            bound = self.two_point.bound
+            if bound.claimed is not None:
+                yield "epsilon promised", bound.claimed
+            how = ", by the Gaussian conversion" if bound.method == "gaussian" else ""
+            yield f"epsilon certified at least{how}", bound.epsilon
+            yield f"epsilon that {bound.n_runs} runs could certify{how}", bound.largest
+        if self.one_run is not None:
+            yield "epsilon certified at least, one run", self.one_run.epsilon
+        if self.score is not None:
+            yield f"membership score, per unit of {self.score.observation}", self.score.value
+        if self.attack is not None:
+            yield "AUC of the threshold attack", self.attack.auc.value
+            yield "balanced accuracy", self.attack.balanced_accuracy.value
+            for rate, found in self.attack.true_positive_rates.items():
+                yield f"true positive rate at false positive rate {rate:g}", found.value
+        if self.matches is not None:
+            yield "share of released rows traced to their source", self.matches.rate.value
+            yield "the same by a blind guess", self.matches.chance
+            if self.matches.closeness is not None:
+                yield "AUC of the closeness attack", self.matches.closeness.auc.value
+
+    @property
+    def notes(self) -> list[str]:
+        """Every finding as a sentence."""
+        bound = None if self.two_point is None else self.two_point.bound
+        parts = (bound, self.one_run, self.score, self.attack, self.matches)
+        sentences = [str(part).removesuffix(DIAGNOSTIC).strip() for part in parts if part]
+        measured = self.score or self.attack or self.matches
+        return [*sentences, DIAGNOSTIC] if measured else sentences
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all findings as plain JSON values; `Audit.from_dict` of the report reads them.
+
+        Returns
+        -------
+        dict
+            Plain values.
+        """
+        parts = {
+            "guarantee": self.guarantee,
+            "two_point": self.two_point,
+            "one_run": self.one_run,
+            "membership_score": self.score,
+            "membership_attack": self.attack,
+            "reidentification": self.matches,
+        }
+        return {
+            "title": self.title,
+            "when": self.when.isoformat(),
+            "verdict": self.verdict,
+            "consistent": self.consistent,
+            "figures": {k: v if np.isfinite(v) else str(v) for k, v in self._figures()},
+            "rocs": [_roc(attack) for attack in self._attacks()],
+            "histograms": [] if self.score is None else [_histogram(self.score)],
+            "notes": self.notes,
+            **{name: part.to_dict() for name, part in parts.items() if part is not None},
+        }
+
+    def _attacks(self) -> list[MembershipAttack]:
+        close = None if self.matches is None else self.matches.closeness
+        return [attack for attack in (self.attack, close) if attack is not None]
+
+    def to_json(self) -> str:
+        """Give the report as JSON.
+
+        Returns
+        -------
+        str
+            The text.
+        """
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def to_html(self) -> str:
+        """Give the report as one self-contained page: no script, no network, light and dark.
+
+        Returns
+        -------
+        str
+            The page.
+        """
+        results = () if self.guarantee is None else (Result(self.title, self.guarantee),)
+        audit = Audit.from_dict(self.to_dict())
+        return Report(self.title, results, audit=audit, when=self.when).to_html()
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, in the form that the suffix names: .html or .json.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write; its suffix names the form.
+        """
+        write_form(path, {".html": self.to_html, ".json": self.to_json})
+
+
+def _roc(attack: MembershipAttack) -> dict[str, Any]:
+    false, true = _thinned(attack)
+    return {
+        "name": f"threshold on {attack.observation}",
+        "false_positive_rate": false,
+        "true_positive_rate": true,
+    }
+
+
+def _thinned(attack: MembershipAttack) -> tuple[list[float], list[float]]:
+    """Give the curve at a few hundred points, dense where false alarms are few."""
+    false, true = attack.curve
+    last = len(false) - 1
+    spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])
+    places = np.unique(np.append(0, spread.astype(int)))
+    return false[places].tolist(), true[places].tolist()
+
+
+def _histogram(score: MembershipScore) -> dict[str, Any]:
+    """Counts of the observation among members and others, as in the paper's Figure 13."""
+    both = np.concatenate([score.members, score.non_members])
+    low, high = np.quantile(both, [0.001, 0.999])
+    edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+    counts = [
+        np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0].tolist()
+        for side in (score.members, score.non_members)
+    ]
+    return {
+        "name": score.observation,
+        "edges": edges.tolist(),
+        "members": counts[0],
+        "non_members": counts[1],
+    }

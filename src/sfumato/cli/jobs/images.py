@@ -1,0 +1,200 @@
+"""From a folder of images, or arrays of them, to a private classifier and its predictions.
+
+Every file is one record, whatever is in it: one that cannot be read as an image is a blank image,
+one of another size is resized. Nothing raises, warns or changes shape because of one file.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.cli.jobs.pipeline import PrivacyRequest
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.linear.images import PrivateImageClassifier
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.columns import arrow
+
+__all__ = ["Images", "are_images", "fit_images", "predict_images", "read_images"]
+
+BRIGHTEST = 255
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images as rows of pixels from 0 to 255, and what is public about them.
+
+    rows (n, height * width * channels): The pixels.
+    shape: Height, width and channels.
+    names: Of the files, or the places in an array.
+    y (n,): Labels, if there are any.
+    labels: The names of the subfolders.
+    """
+
+    rows: NDArray[Any] = field(repr=False)
+    shape: tuple[int, ...]
+    names: list[str] = field(repr=False)
+    y: NDArray[Any] | None = field(default=None, repr=False)
+    labels: tuple[Any, ...] | None = None
+
+
+def are_images(path: Path) -> bool:
+    """Tell whether a path is a folder, or a file of arrays."""
+    return path.is_dir() or path.suffix == ".npz"
+
+
+def read_images(path: Path, shape: Sequence[int] | None = None) -> Images:
+    """Read a folder of images, or an ``.npz`` with X and perhaps y.
+
+    path: A folder with one subfolder per label, or (to predict) files alone. Names that begin with
+        a dot are not read. Or a file of arrays: X of shape (n, height, width), (n, height, width,
+        channels) or, with `shape`, (n, pixels): whole numbers from 0 to 255, others from 0 to 1.
+    shape: Height, width and 1 or 3 channels, to which every image of a folder is brought; required
+        for a folder, because sizes found in files would tell about them.
+    """
+    return _from_folder(path, shape) if path.is_dir() else _from_arrays(path, shape)
+
+
+def fit_images(
+    images: Images,
+    promise: PrivacyRequest,
+    *,
+    image_features: str = "best",
+    labels: Sequence[Any] | None = None,
+) -> PrivateImageClassifier:
+    """Train a private classifier of images.
+
+    images: With labels.
+    promise: Budget, relation and ledger; the unit is "record".
+    image_features ({"best", "scattering", "hog"}): See `PrivateImageClassifier`.
+    labels: The public label set; by default the names of the subfolders.
+    """
+    if promise.unit != "record":
+        raise InvalidInputError("A model of images protects records: use unit 'record'.")
+    if images.y is None:
+        raise InvalidInputError(
+            "There are no labels: a folder needs one subfolder per label, a file of arrays 'y'."
+        )
+    public = images.labels if labels is None else tuple(labels)
+    if public is None:
+        raise InvalidInputError(
+            "The label set must be given: it is public and never learned from data."
+        )
+    model = PrivateImageClassifier(
+        image_features,
+        image_shape=images.shape,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        relation=promise.relation,
+        bounds=Bounds(lower=0, upper=BRIGHTEST, labels=public),
+        ledger=promise.ledger,
+    )
+    model.fit(images.rows, images.y)
+    model.ledger = None
+    return model
+
+
+def predict_images(
+    model: PrivateImageClassifier, path: Path, *, probabilities: bool = False
+) -> Any:
+    """Predict the label of every image.
+
+    model: A fitted model.
+    path: As for `read_images`.
+    probabilities: Add one column per label with its probability.
+    Returns (pyarrow.Table): A column "image" and a column "prediction", and what was asked for
+        besides.
+    """
+    images = read_images(path, model.image_shape)
+    found: dict[str, Any] = {"image": images.names, "prediction": model.predict(images.rows)}
+    if probabilities:
+        shares = model.predict_proba(images.rows).T
+        found |= {f"probability of {c}": p for c, p in zip(model.classes_, shares, strict=True)}
+    return arrow().table({name: arrow().array(list(values)) for name, values in found.items()})
+
+
+# Folders ------------------------------------------------------------------------------------
+
+
+def _from_folder(folder: Path, shape: Sequence[int] | None) -> Images:
+    _pillow()
+    if shape is None or len(shape) not in (2, 3):
+        raise InvalidInputError(
+            f"The folder '{folder}' needs the public size of its images, height x width x "
+            "channels, to which each is resized."
+        )
+    full = (*shape, 1)[:3]
+    if min(full) < 1 or full[2] not in (1, 3):
+        raise InvalidInputError(f"Images must have 1 or 3 channels. Got {tuple(shape)}.")
+    groups = [each for each in _listed(folder) if each.is_dir()]
+    files = [file for group in groups for file in _listed(group) if file.is_file()]
+    y = None
+    if groups:
+        y = np.array([file.parent.name for file in files], dtype=object)
+    else:
+        files = [file for file in _listed(folder) if file.is_file()]
+    rows = np.zeros((len(files), int(np.prod(full))), dtype=np.uint8)
+    for place, file in enumerate(files):
+        rows[place] = _pixels(file, full)
+    names = [file.relative_to(folder).as_posix() for file in files]
+    return Images(rows, full, names, y, tuple(each.name for each in groups) or None)
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+
+
+def _pixels(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Give the pixels of one file; whatever is wrong with it, a blank image."""
+    image = _pillow()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning would tell about this file
+            with image.open(file) as opened:
+                drawn = opened.convert("L" if shape[2] == 1 else "RGB")
+                drawn = drawn.resize((shape[1], shape[0]), image.Resampling.BILINEAR)
+        return np.asarray(drawn, dtype=np.uint8).reshape(-1)
+    except Exception:  # Pillow raises whatever a damaged file leads to
+        return np.zeros(int(np.prod(shape)), dtype=np.uint8)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InvalidInputError(
+            "Folders of images are read by Pillow: pip install 'sfumato[images]'."
+        ) from None
+    return Image
+
+
+# Arrays -------------------------------------------------------------------------------------
+
+
+def _from_arrays(file: Path, shape: Sequence[int] | None) -> Images:
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            found = {name: stored[name] for name in ("X", "y") if name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        raise InvalidInputError(
+            f"The file '{file}' cannot be read as arrays of numbers or texts (.npz)."
+        ) from None
+    X, y = found.get("X"), found.get("y")
+    if X is None or X.ndim not in (2, 3, 4) or X.dtype.kind not in "uifb":
+        raise InvalidInputError(f"The file '{file}' needs images as an array of numbers 'X'.")
+    if y is not None and y.shape != X.shape[:1]:
+        raise InvalidInputError(f"The labels 'y' of '{file}' must be one per image.")
+    rows = X.reshape(len(X), int(np.prod(X.shape[1:])))
+    if X.dtype.kind == "f":
+        rows = rows * X.dtype.type(BRIGHTEST)
+    own = tuple(X.shape[1:]) if X.ndim > 2 else (tuple(shape) if shape is not None else None)
+    if own is None or int(np.prod(own)) != rows.shape[1]:
+        raise InvalidInputError(f"The images of '{file}' need a shape of {rows.shape[1]} numbers.")
+    return Images(rows, (*own, 1)[:3], [str(place) for place in range(len(rows))], y)

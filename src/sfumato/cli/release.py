@@ -1,0 +1,139 @@
+"""``sfumato release``: a private density or mean curve of a table, as one small file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sfumato.cli import options
+from sfumato.cli.console import (
+    print_lines,
+    progress_bar,
+    ready_to_write,
+    written_somewhere,
+)
+from sfumato.cli.exit_codes import plain_errors
+from sfumato.cli.fit import stated
+from sfumato.cli.jobs.partitioned import opened
+from sfumato.cli.jobs.publishing import grid_table, offered_functions, release_table
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.functions.plotting import can_draw, draw_function
+from sfumato.models.saving import save
+from sfumato.privacy.guarantee import Relation
+from sfumato.tables.files import FORMATS, write_table
+
+__all__ = ["release_app"]
+
+release_app = typer.Typer(
+    help="Release a private function of a table: a density, or the mean of curves.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+DENSITY = """Release the density of some columns of numbers as a file that answers any point.
+
+    Example: sfumato release density patients.csv --columns age --epsilon 1 --bounds bounds.toml -o
+    density.sfumato --grid density.csv
+    """
+CURVE = """Release the mean of curves, one per row, as a file that answers any point.
+
+    Columns are the points; names that are increasing numbers are used as points.
+
+    Example: sfumato release curve growth.csv --epsilon 1 --bounds bounds.toml -o mean.sfumato
+    """
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write (.sfumato).")]
+Columns = Annotated[str, typer.Option(help="Columns to use, separated by commas; by default all.")]
+
+
+def _command(function: str, text: str) -> Callable[..., None]:
+    def release(
+        table: options.TablePath,
+        epsilon: options.Epsilon,
+        bounds: options.Bounds,
+        output: Output,
+        columns: Columns = "",
+        grid: Annotated[
+            Path | None, typer.Option(help="Also write its values on a grid to this table.")
+        ] = None,
+        grid_size: Annotated[int, typer.Option(help="Points of the grid along an axis.")] = 50,
+        picture: Annotated[
+            Path | None, typer.Option(help="Also draw it (.png, .svg or .pdf).")
+        ] = None,
+        delta: options.Delta = 1e-6,
+        unit: options.DeclaredUnit = None,
+        person: options.PersonName = None,
+        person_rows: options.PersonRows = None,
+        relation: options.NeighbourRelation = Relation.REPLACE_ONE,
+        ledger: options.LedgerPath = None,
+        dataset: options.Dataset = None,
+        purpose: options.Purpose = None,
+        by: options.By = None,
+        settings: options.Settings = None,
+        engine: options.Engine = None,
+        as_json: options.Json = False,
+    ) -> None:
+        with plain_errors():
+            ready_to_write(output, ".sfumato")
+            if grid is not None:
+                ready_to_write(grid, *FORMATS)
+            if picture is not None:
+                _ready_to_draw(picture)
+            known = options.known_bounds(bounds, person, person_rows)
+            promise = options.promise_of(
+                epsilon, delta, unit, relation, ledger, dataset, known, purpose=purpose, by=by
+            )
+            with (
+                opened(table, known, engine) as source,
+                progress_bar(f"releasing the {function} of {table}") as advance,
+            ):
+                released = release_table(
+                    source,
+                    known,
+                    promise,
+                    function=function,
+                    columns=options.names_from(columns),
+                    options=options.settings_from(settings),
+                    progress=advance,
+                )
+                written_somewhere(partial(save, released), output)
+                beside = _written_beside(released, grid, grid_size, picture)
+        stated(released, output, promise, as_json=as_json)
+        if not as_json:
+            print_lines(*beside)
+
+    release.__doc__ = text
+    return release
+
+
+def _written_beside(
+    released: Any, grid: Path | None, grid_size: int, picture: Path | None
+) -> list[str]:
+    """Write the values on a grid and the picture that were asked for; give a line on each."""
+    lines = []
+    if grid is not None:
+        write_table(grid_table(released, grid_size), grid, _record(released))
+        lines.append(f"Its values on a grid: {grid}")
+    if picture is not None:
+        draw_function(released, picture)
+        lines.append(f"Its picture: {picture}")
+    return lines
+
+
+def _ready_to_draw(picture: Path) -> None:
+    ready_to_write(picture, ".png", ".svg", ".pdf")
+    if not can_draw():
+        raise InvalidInputError("A picture needs matplotlib: pip install 'sfumato[plot]'.")
+
+
+def _record(released: Any) -> dict[str, Any]:
+    return {"class": type(released).__name__, "guarantee": released.guarantee_.to_dict()}
+
+
+for _name, _text in (("density", DENSITY), ("curve", CURVE)):
+    if _name in offered_functions():
+        release_app.command(_name)(_command(_name, _text))

@@ -1,0 +1,495 @@
+"""Transactions on a SQLite file, a PostgreSQL server, or the memory of one process.
+
+`Database.read` gives one consistent view, `Database.write` excludes other writers until it ends;
+both take the work as a function. That is on purpose: an interrupt may come between any two steps of
+a Python function, also inside the exit of a context manager, and only a ``finally`` in the same
+function is sure to be reached. A connection is closed after its transaction, which undoes what was
+not committed. Where opening one costs more than the work, it is kept until a transaction fails or
+the process forks: a child never inherits one. Who waits for another writer keeps no reader of the
+same process waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sqlite3
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from sfumato.core.waiting import take_turn
+from sfumato.exceptions import InvalidInputError, SfumatoError
+
+__all__ = ["Database", "Transaction", "Words", "fork_safe_lock"]
+
+T = TypeVar("T")
+
+_MEMORY = ":memory:"
+GRACE = 2.0  # seconds beyond the timeout after which a silent server is given up
+MOST_KEPT = 4  # connections to a server that wait for the next transaction
+
+# SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
+# would hand the child a connection that believes it holds them. So a fork waits for this lock.
+fork_safe_lock = threading.RLock()
+# One writer of files at a time stands in line with other processes, without the lock above.
+_line = threading.RLock()
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    fork_safe_lock.acquire()
+    for database in list(_databases):
+        database.close()
+
+
+def _after_fork_in_child() -> None:
+    global _line  # a thread that is not here may hold it
+    _line = threading.RLock()
+    fork_safe_lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=fork_safe_lock.release,
+    after_in_child=_after_fork_in_child,
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """How trouble is reported: the `thing` that is kept, what was `undone`, and the errors raised.
+
+    `creation` says how to make such a thing, `retry` what to do where a commit was sent and no
+    answer came; the error is `uncertain` then.
+    """
+
+    thing: str
+    undone: str
+    creation: str
+    retry: str
+    error: type[SfumatoError]
+    uncertain: type[SfumatoError]
+
+
+class Transaction:
+    """Statements inside one transaction; parameters are marked ``?`` for both databases."""
+
+    def __init__(self, connection: Any, patience: float | None) -> None:
+        self._connection = connection
+        self._patience = patience
+        self._watching = threading.Lock()
+        self._watch: threading.Timer | None = None
+        self._waits_since: float | None = None
+        self.is_server = patience is not None
+        self.was_cut = False
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and give its rows."""
+        if not self.is_server:
+            return list(self._connection.execute(statement, values))
+        with self._watched():
+            cursor = self._connection.execute(statement.replace("?", "%s"), values or None)
+            return list(cursor.fetchall()) if cursor.description is not None else []
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for each row of values."""
+        if not self.is_server:
+            self._connection.executemany(statement, rows)
+            return
+        with self._watched(), self._connection.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%s"), rows)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Cut the connection when the server keeps silent: its own timeouts may be frozen too."""
+        self._waits_since = time.monotonic()
+        if self._watch is None:  # one for all statements: a thread costs more than most of them
+            self._look_in(self._patience or 0.0)
+        try:
+            yield
+        finally:
+            with self._watching:
+                self._waits_since = None
+
+    def end(self) -> None:
+        """Stop watching."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _look_in(self, seconds: float) -> None:
+        self._watch = threading.Timer(seconds, self._look)
+        self._watch.daemon = True
+        self._watch.start()
+
+    def _look(self) -> None:
+        with self._watching, contextlib.suppress(Exception):  # it may be gone already
+            since = self._waits_since
+            left = 0.0 if since is None else since + (self._patience or 0.0) - time.monotonic()
+            if since is None:
+                self._watch = None  # the next statement starts another one
+            elif left > 0:
+                self._look_in(left)
+            else:
+                self.was_cut = True
+                with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
+                    line.shutdown(socket.SHUT_RDWR)
+
+
+class Database:
+    """A place that gives transactions.
+
+    path_or_url: None or ":memory:", a file, or a URL such as "postgresql://user@host/database".
+    timeout: Seconds to wait for another writer, and for a server that does not answer.
+    words: How trouble is reported.
+    keep_open: Keep connections for the next transactions, and a SQLite file in WAL mode: one synced
+        write per commit. The files beside a file in WAL mode belong to it.
+    """
+
+    def __init__(
+        self,
+        path_or_url: str | os.PathLike[str] | None,
+        timeout: float,
+        words: Words,
+        *,
+        keep_open: bool = False,
+    ) -> None:
+        self.timeout = timeout
+        self.path: Path | None = None
+        self.is_server = self.in_memory = False
+        self._words = words
+        self._keep_open = keep_open
+        self._process = os.getpid()
+        self._kept: list[Any] = []  # connections that are kept open; of a file or memory one
+        if path_or_url is None or path_or_url == _MEMORY:
+            self.in_memory = True
+            self.address = self.shown = f"{_MEMORY}{uuid.uuid4().hex}"
+            self._kept.append(_sqlite(_MEMORY, timeout))
+        elif "://" in os.fspath(path_or_url):
+            self.is_server = True
+            url = _checked_url(os.fspath(path_or_url), words.thing)
+            self.address, self.shown = url.geturl(), _without_password(url)
+            self._require_driver()
+        else:
+            self.path = _checked_path(path_or_url, words.thing)
+            self.address = self.shown = str(self.path)
+        _databases.add(self)
+        weakref.finalize(self, _close_all, self._kept)
+
+    def ticket(self) -> tuple[str, float]:
+        """Give what another process needs to open the same place."""
+        if self.in_memory:
+            raise self._words.error(
+                f"An in-memory {self._words.thing} cannot be pickled or sent to another process, "
+                f"where what it records would be lost. {self._use_a_file()}"
+            )
+        return self.address, self.timeout
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent view of the tables.
+
+        work: Takes a `Transaction`; what it returns is returned.
+        """
+        if self.is_server:
+            return self._on_server(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return self._on_file(work, "BEGIN", "rw")
+
+    def write(self, work: Callable[[Transaction], T], *, create: bool = False) -> T:
+        """Run `work` with the right to write; commit at the end, undo on any exception.
+
+        work: Takes a `Transaction`; what it returns is returned after the commit.
+        create: Make the file if there is none.
+        """
+        if self.is_server:
+            return self._on_server(work, "BEGIN ISOLATION LEVEL READ COMMITTED")
+        return self._on_file(work, "BEGIN IMMEDIATE", "rwc" if create else "rw")
+
+    def close(self) -> None:
+        """Close a connection that was kept open; the next transaction opens another."""
+        with fork_safe_lock:
+            if not self.in_memory:  # closing that one would lose everything
+                _close_all(self._kept)
+
+    def _on_file(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
+        self._refuse_other_process()
+        try:
+            return self._in_turn(work, begin, mode)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") in _PERHAPS_WRITTEN:
+                raise self._words.uncertain(self._unknown("")) from error
+            raise self._words.error(self._explained(error)) from error
+        except UnicodeDecodeError as error:  # SQLite quotes damaged names in its own messages
+            raise self._words.error(
+                f"The {self._words.thing} at {self.shown} {_DAMAGED}"
+            ) from error
+
+    def _in_turn(self, work: Callable[[Transaction], T], begin: str, mode: str) -> T:
+        deadline = time.monotonic() + self.timeout
+        if begin != "BEGIN IMMEDIATE" or self.path is None or not self.path.exists():
+            return self._in_file(work, begin, mode, deadline)
+        # Inside of a transaction of this thread others may not be waited for.
+        is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
+        with contextlib.nullcontext() if is_inside else _line:
+            turn = take_turn(self.path, deadline)
+            try:
+                return self._in_file(work, begin, mode, deadline)
+            finally:
+                if turn is not None:
+                    turn.close()
+
+    def _in_file(
+        self, work: Callable[[Transaction], T], begin: str, mode: str, deadline: float
+    ) -> T:
+        with fork_safe_lock:
+            rest = max(0.0, deadline - time.monotonic())
+            connection: Any = self._kept[0] if self._kept else self._file(mode, rest)
+            is_done = False
+            try:
+                self._prepare(connection, rest)
+                connection.execute(begin)
+                answer = work(Transaction(connection, None))
+                connection.execute("COMMIT")
+                is_done = True
+            finally:
+                if self.in_memory:
+                    connection.rollback()  # nothing to undo after a commit
+                elif is_done and self._keep_open:
+                    self._kept[:] = [connection]
+                else:
+                    # Whether a transaction ended is unknown after a failed commit: a new
+                    # connection will tell.
+                    self._kept.clear()
+                    connection.close()
+            return answer
+
+    def _file(self, mode: str, timeout: float) -> sqlite3.Connection:
+        assert self.path is not None  # noqa: S101 - a database in memory is always open
+        self._refuse_second_name(self.path)
+        return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
+
+    def _refuse_second_name(self, path: Path) -> None:
+        """Refuse a hard link: SQLite looks for a journal beside the name that it was given."""
+        with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
+            if path.is_file() and path.stat().st_nlink > 1:
+                raise self._words.error(
+                    f"The {self._words.thing} at {self.shown} has another name too, by a hard "
+                    "link: after a crash, what was written under one name could be lost under "
+                    "the other. Remove the other name; a symbolic link does no harm."
+                )
+
+    def _prepare(self, connection: sqlite3.Connection, timeout: float) -> None:
+        """Make a file's commits survive a power cut."""
+        if connection in self._kept:
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * timeout)}")
+        elif self._keep_open:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        else:  # the journal's directory entry is synced too
+            connection.execute("PRAGMA synchronous=EXTRA")
+
+    def _on_server(self, work: Callable[[Transaction], T], begin: str) -> T:
+        import psycopg
+
+        wait, work_time = int(1000 * self.timeout), int(1000 * (self.timeout + GRACE))
+        limits = f"SET LOCAL lock_timeout = {max(1, wait)}"
+        limits = f"{limits}; SET LOCAL statement_timeout = {work_time}"
+        transaction, is_committing = None, False
+        try:
+            connection = self._taken()
+            is_done = False
+            try:
+                transaction = Transaction(connection, self.timeout + GRACE)
+                transaction.run(f"{begin}; {limits}")
+                answer = work(transaction)
+                is_committing = True
+                transaction.run("COMMIT")
+                is_done = True
+            finally:
+                if transaction is not None:
+                    transaction.end()
+                self._give_back(connection, is_done)
+        except psycopg.Error as error:
+            was_cut = transaction is not None and transaction.was_cut
+            if is_committing and error.sqlstate is None:  # no answer: neither yes nor no
+                why = f" within {self.timeout + GRACE:g} s" if was_cut else ""
+                raise self._words.uncertain(self._unknown(why)) from error
+            told = self._silent() if was_cut else self._explained(error)
+            raise self._words.error(told) from error
+        return answer
+
+    def _taken(self) -> Any:
+        """Take a connection to the server that was kept and still stands, or open one."""
+        with fork_safe_lock:  # a fork closes all that are kept, and nobody hands one in meanwhile
+            while self._kept:
+                connection = self._kept.pop()
+                if not connection.closed and not _is_readable(connection.fileno()):
+                    return connection
+                connection.close()  # an idle server has nothing to say but its end
+        return self._connected()
+
+    def _give_back(self, connection: Any, is_done: bool) -> None:
+        if is_done and self._keep_open:
+            with fork_safe_lock:
+                if len(self._kept) < MOST_KEPT:
+                    self._kept.append(connection)
+                    return
+        connection.close()
+
+    def _connected(self) -> Any:
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        patience = max(1, int(self.timeout + GRACE))
+        waits: dict[str, Any] = {
+            "connect_timeout": max(2, int(self.timeout)),
+            "keepalives_idle": patience,
+            "keepalives_interval": max(1, patience // 3),
+            "keepalives_count": 3,
+            "tcp_user_timeout": 1000 * patience,
+        }
+        given = conninfo_to_dict(self.address)
+        chosen = {name: value for name, value in waits.items() if name not in given}
+        # Statements are not prepared: several in one message cannot be, and some poolers refuse it.
+        return psycopg.connect(self.address, autocommit=True, prepare_threshold=None, **chosen)
+
+    def _require_driver(self) -> None:
+        try:
+            import psycopg  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise self._words.error(
+                f"A PostgreSQL {self._words.thing} needs the package '{error.name}': "
+                "pip install 'sfumato[postgres]'."
+            ) from None
+
+    def _refuse_other_process(self) -> None:
+        if self.in_memory and os.getpid() != self._process:
+            raise self._words.error(
+                f"An in-memory {self._words.thing} belongs to the process that made it; a forked "
+                f"child would count on its own copy. {self._use_a_file()}"
+            )
+
+    def _use_a_file(self) -> str:
+        thing = self._words.thing
+        return f"Use a file: {thing.title()}('{thing}.db')."
+
+    def _silent(self) -> str:
+        return (
+            f"The {self._words.thing} at {self.shown} did not answer within "
+            f"{self.timeout + GRACE:g} s; {self._words.undone}. Try again when the server is well."
+        )
+
+    def _unknown(self, why: str) -> str:
+        return (
+            f"The {self._words.thing} at {self.shown} did not confirm the commit{why}. Unknown "
+            f"whether it was written: {self._words.retry}"
+        )
+
+    def _explained(self, error: BaseException | None) -> str:
+        code = getattr(error, "sqlite_errorname", "") or ""
+        state = getattr(error, "sqlstate", "") or ""
+        text = str(error).strip().partition("\n")[0]
+        thing, undone = self._words.thing, self._words.undone
+        if state == "42P01" or "no such table" in text or self._is_missing(code):
+            return f"There is no {thing} at {self.shown} yet; {self._words.creation} makes one."
+        for sign, trouble in _TROUBLE.items():
+            if code.startswith(sign) or state == sign:
+                told = trouble.format(timeout=self.timeout, undone=undone, thing=thing)
+                return f"The {thing} at {self.shown} {told}"
+        return f"The {thing} at {self.shown} could not be read or written: {text}"
+
+    def _is_missing(self, code: str) -> bool:
+        return (
+            code == "SQLITE_CANTOPEN"
+            and self.path is not None
+            and self.path.parent.is_dir()
+            and not self.path.exists()
+        )
+
+
+_LOCKED = (
+    "stayed locked by another process for {timeout:g} s; {undone}. Try again, or give "
+    "the {thing} a longer timeout."
+)
+_FULL = (
+    "could not be written, the disk is full or failing; {undone}, and what was written before is "
+    "kept."
+)
+_READ_ONLY = "is read-only for this user; {undone}."
+# Raised when the journal is gone already, and with it the way back.
+_PERHAPS_WRITTEN = {"SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_DELETE"}
+_DAMAGED = "is damaged; stop releasing and restore it from a copy."
+_TROUBLE = {
+    "SQLITE_BUSY": _LOCKED,
+    "55P03": _LOCKED,
+    "57014": "did not finish a statement in time; {undone}. Give the {thing} a longer timeout.",
+    "SQLITE_FULL": _FULL,
+    "SQLITE_IOERR": _FULL,
+    "53100": _FULL,
+    "SQLITE_READONLY": _READ_ONLY,
+    "25006": _READ_ONLY,
+    "42501": _READ_ONLY,
+    "SQLITE_CANTOPEN": "cannot be opened: is there such a directory, and may you write in it?",
+    "SQLITE_NOTADB": "is not a {thing}: the file is not a SQLite database, or is damaged.",
+    "SQLITE_CORRUPT": _DAMAGED,
+}
+
+
+def _sqlite(uri: str, timeout: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri,
+        uri=uri != _MEMORY,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _is_readable(place: int) -> bool:
+    looked = select.poll()
+    looked.register(place, select.POLLIN)
+    return bool(looked.poll(0))
+
+
+def _close_all(connections: list[Any]) -> None:
+    while connections:
+        with contextlib.suppress(Exception):  # what was not committed is to be lost
+            connections.pop().close()
+
+
+def _checked_path(path: str | os.PathLike[str], thing: str) -> Path:
+    if not os.fspath(path):
+        raise InvalidInputError(f"The location of a {thing} must be a file path or a URL. Got ''.")
+    return Path(path).expanduser().resolve()
+
+
+def _checked_url(text: str, thing: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        raise InvalidInputError(
+            f"The location of a {thing} is a URL that cannot be read."
+        ) from None
+    backend = url.scheme.partition("+")[0]
+    if backend not in ("postgresql", "postgres"):
+        raise InvalidInputError(
+            f"The location of a {thing} must be a file path (SQLite) or a postgresql:// URL. Got "
+            f"a URL of '{backend}' instead."
+        )
+    return url._replace(scheme="postgresql")
+
+
+def _without_password(url: SplitResult) -> str:
+    if url.password is None:
+        return url.geturl()
+    user, _, place = url.netloc.rpartition("@")
+    return url._replace(netloc=f"{user.partition(':')[0]}:***@{place}").geturl()

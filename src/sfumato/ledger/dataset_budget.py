@@ -1,0 +1,449 @@
+"""The handle that estimators take as `ledger`: charge, or refuse, one dataset's budget.
+
+A handle is not a value: copies, clones, pickles and forks of it all charge the same budget.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Self
+
+from sfumato.core.databases import Database, Transaction, Words
+from sfumato.exceptions import BudgetExceededError, LedgerError, LedgerUncertainError
+from sfumato.ledger import store as ledger_store
+from sfumato.ledger.chain import (
+    EVERY,
+    MOST_LINES,
+    Budget,
+    Charge,
+    History,
+    Note,
+    check_chain,
+    decode_event,
+    encode_event,
+    read_event,
+    stamp,
+)
+from sfumato.ledger.receipt import Receipt, refuse_other_words
+from sfumato.ledger.spending import Spending
+from sfumato.privacy.composition import epsilon_spent, require_relation
+from sfumato.privacy.events import Event, flatten
+from sfumato.privacy.group import group_event
+from sfumato.privacy.guarantee import Relation, Unit
+
+__all__ = ["WORDS", "DatasetBudget", "PastCharge", "RecordsOfPersons", "Statement"]
+
+WORDS = Words(
+    thing="ledger",
+    undone="nothing was charged",
+    creation="Ledger.create",
+    retry="verify before you retry. The same charge, made again with the same handle, is not "
+    "counted twice.",
+    error=LedgerError,
+    uncertain=LedgerUncertainError,
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A budget at one moment: composed epsilon `spent`, `left`, number of `charges`, last hash."""
+
+    budget: Budget
+    spent: float
+    left: float
+    charges: int
+    head: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the statement as plain JSON values."""
+        fields = asdict(self)
+        return {**fields.pop("budget"), **fields}
+
+
+@dataclass(frozen=True)
+class PastCharge:
+    """One charge of the past, and the `epsilon` that it costs alone at the budget's `delta`."""
+
+    position: int
+    time: str
+    purpose: str | None
+    by: str | None
+    events: tuple[Event, ...]
+    epsilon: float
+    delta: float
+    hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the charge as plain JSON values."""
+        return {**vars(self), "events": [event.to_dict() for event in self.events]}
+
+
+@dataclass(frozen=True)
+class RecordsOfPersons:
+    """A budget of unit "person" that pays for records, by the group curve; see `for_records`.
+
+    Adding or removing a person with k rows is k steps between neighbours that differ in a record,
+    replacing one is 2k. Releases for relation "replace_one" have a public number of rows, which one
+    person can change, so they are refused.
+
+    budget: Of unit "person".
+    person_rows: The most rows k of a person.
+    """
+
+    budget: DatasetBudget
+    person_rows: int
+
+    def charge(
+        self, *events: Event, unit: str | None = None, relation: str | None = None
+    ) -> Receipt:
+        """Pay what `events` cost a person, or refuse them all.
+
+        *events: What will be released, as it is for a record.
+        unit, relation: Must be "record" and "add_or_remove_one".
+        Returns: For the events of a record.
+        """
+        total = self.budget.total
+        words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
+        refuse_other_words("conversion to persons", *words, unit, relation)
+        refuse_other_words(f"budget of '{self.budget.name}'", total.unit, None, Unit.PERSON, None)
+        steps = self.person_rows * (2 if total.relation is Relation.REPLACE_ONE else 1)
+        self.budget.charge(*(group_event(event, steps) for event in events))
+        return Receipt(events, unit=words[0], relation=words[1])
+
+    def statement(self) -> Statement:
+        """Give that of the budget."""
+        return self.budget.statement()
+
+
+class DatasetBudget:
+    """A handle to the budget of one dataset; made by `Ledger.create` and `Ledger.dataset`.
+
+    Notes
+    -----
+    Copying gives the same handle, pickling carries the address and the name, and two handles are
+    equal if they point to the same budget. So an estimator may be cloned, sent to workers or
+    forked with its `ledger`, and every fit is still charged.
+
+    A handle remembers the last line that it read or wrote, and refuses a ledger without it.
+    """
+
+    def __init__(self, database: Database, name: str, known: History | None = None) -> None:
+        self.name = name
+        self._database = database
+        self._lock = threading.Lock()
+        self._note = Note()
+        self._known = known  # the chain up to the last line that was read or written
+        # Charges that were written, and then no answer came: nothing was drawn on them.
+        self._unconfirmed: dict[tuple[int, Note, tuple[Event, ...]], Charge] = {}
+
+    def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
+        """Give a handle to the same budget whose charges say what they are for, and who asked.
+
+        purpose: What the releases are for, as an officer would read it.
+        by: Who asks for them.
+        Returns: For `ledger` of an estimator.
+
+        Examples
+        --------
+        >>> from sfumato import Ledger
+        >>> from sfumato.privacy.events import PureEvent
+        >>> patients = Ledger().create("patients", epsilon=1.0)
+        >>> _ = patients.noted(purpose="triage model", by="Ada").charge(PureEvent(0.5))
+        >>> patients.history()[0].purpose
+        'triage model'
+        """
+        handle = DatasetBudget(self._database, self.name, self._known)
+        handle._note = Note(purpose or self._note.purpose, by or self._note.by)
+        return handle
+
+    def charge(
+        self,
+        *events: Event,
+        unit: str | None = None,
+        relation: str | None = None,
+        purpose: str | None = None,
+        by: str | None = None,
+        reference: str | None = None,
+        also: Callable[[Transaction, int], None] | None = None,
+    ) -> Receipt:
+        """Pay for `events` in one transaction, or refuse them all.
+
+        Call it before the noise is drawn: what is charged stays charged, whatever happens next.
+
+        *events: What will be released.
+        unit, relation: What the release protects; refused if it is not what the budget counts.
+        purpose, by: What the release is for and who asks for it; kept in the line, and so in the
+            chain.
+        reference: A name by which whoever charges finds the line again.
+        also: A further condition, such as a quota, inside the same transaction: takes it and the
+            position of the first new line, and raises to refuse.
+        Returns: Stands in for the ledger when the noise is drawn, once for each event.
+        Raises BudgetExceededError: If the composed epsilon at the budget's delta would pass the
+            budget.
+        Raises LedgerUncertainError: If a server did not confirm. The same charge, made again, is
+            counted once.
+        """
+        note = Note(purpose or self._note.purpose, by or self._note.by, reference)
+        texts = [encode_event(event, note) for event in events]
+        # A forked child must not draw on what its parent has paid, nor anyone on another's quota.
+        key = os.getpid(), note, events
+        earlier, written = self._unconfirmed.pop(key, None), None
+
+        def pay(ledger: Transaction) -> tuple[Budget, History]:
+            nonlocal earlier, written
+            budget, history = self._read(ledger, lock=True)
+            refuse_other_words(
+                f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
+            )
+            require_relation(flatten(events), budget.relation)
+            if earlier is not None and _is_there(ledger, earlier):
+                return budget, history
+            earlier = None
+            after = history.plus(asked)
+            _refuse_overspending(budget, history, after, events)
+            if not texts:
+                return budget, history
+            if also is not None:
+                also(ledger, history.count + 1)
+            state = _checkpoint(ledger, after, len(texts))
+            seal = None if state is None else sha256(state).hexdigest()
+            lines = history.next_lines(self.name, texts, stamp(), seal)
+            written, last = lines[0], lines[-1]
+            ledger_store.append(ledger, lines)
+            if state is not None:
+                ledger_store.keep_checkpoint(ledger, self.name, last.position, state)
+            return budget, after.at(last.position, last.hash, len(lines), state)
+
+        try:
+            known = self._known or self._looked_at()[1]  # before others are kept waiting
+            asked = Spending.of(map(read_event, texts), known.scale)
+            budget, history = self._database.write(pay)
+            self._remember(history)  # [L5] what was written is known from here on
+            return Receipt(events, unit=budget.unit, relation=budget.relation)
+        except BaseException:
+            pending = written or earlier
+            if pending is not None:
+                self._unconfirmed[key] = pending
+            raise
+
+    def ask(self, *events: Event, unit: str | None = None, relation: str | None = None) -> None:
+        """Raise what `charge` would raise now; nothing is charged.
+
+        For releases of which a part is paid for elsewhere or later.
+
+        *events: What would be released.
+        unit, relation: What the release protects.
+        """
+        budget, history = self._looked_at()
+        refuse_other_words(f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation)
+        require_relation(flatten(events), budget.relation)
+        asked = Spending.of((read_event(encode_event(event)) for event in events), history.scale)
+        _refuse_overspending(budget, history, history.plus(asked), events)
+
+    def for_records(self, person_rows: int) -> RecordsOfPersons:
+        """Give a payer for releases that protect records, charged by what they cost a person.
+
+        person_rows: The most rows of a person; whoever asks vouches for it.
+        Returns: As estimators take it for `ledger`.
+        """
+        return RecordsOfPersons(self, person_rows)
+
+    @property
+    def total(self) -> Budget:
+        """What may be spent in all."""
+        return self._looked_at()[0]
+
+    def statement(self) -> Statement:
+        """Give budget, spent, left, number of charges and head, all of the same moment."""
+        budget, history = self._looked_at()
+        spent = history.spending.price(budget.delta, budget.epsilon)
+        return Statement(budget, spent, _left(budget, spent), history.count, history.head)
+
+    def spent(self) -> float:
+        """Epsilon of all charges together, composed tightly, at the budget's delta."""
+        return self.statement().spent
+
+    def left(self) -> float:
+        """Budget minus spent.
+
+        With delta 0 it is exactly the largest pure epsilon that fits. With a delta it is a guide:
+        costs do not simply add, so a Gaussian release may fit with a larger epsilon of its own, and
+        a pure one up to the rounding of the accountant (about 1e-4). `charge` decides.
+        """
+        return self.statement().left
+
+    def head(self) -> str:
+        """Give the last hash of the chain, for an auditor to note elsewhere (`Ledger.verify`)."""
+        return self._looked_at()[1].head
+
+    def events(self) -> tuple[Event, ...]:
+        """List what was charged, in order."""
+        return tuple(decode_event(line) for line in self.lines())
+
+    def history(self) -> list[PastCharge]:
+        """List the charges with time, purpose, who asked, and what each costs alone."""
+        budget = self.total
+        groups: list[list[Charge]] = []
+        for line in self.lines():
+            if groups and line.mark and groups[-1][-1].mark == line.mark:
+                groups[-1].append(line)
+            else:
+                groups.append([line])
+        return [_past(group, budget) for group in groups]
+
+    def lines(self) -> list[Charge]:
+        """Read every line of the chain, all of them checked."""
+
+        def read(ledger: Transaction) -> list[Charge]:
+            known, record = self._known, self._record(ledger)
+            lines = ledger_store.charges(ledger, self.name)
+            check_chain(record, lines)
+            if known is not None:
+                known.refuse_replaced(record, lines[known.count - 1 : known.count])
+            return lines
+
+        return self._database.read(read)
+
+    def looked_at(self) -> Self:
+        """Read the budget and its chain, so that this handle refuses any other from here on."""
+        self._looked_at()
+        return self
+
+    def _looked_at(self) -> tuple[Budget, History]:
+        budget, history = self._database.read(self._read)
+        self._remember(history)
+        return budget, history
+
+    def _read(self, ledger: Transaction, *, lock: bool = False) -> tuple[Budget, History]:
+        """Read and check budget and lines, only the new lines if this handle saw the others."""
+        known = self._known  # taken before the first query, or a thread's view may be the older
+        record = self._record(ledger, lock=lock)
+        budget = Budget.from_record(record)
+        if known is None or _is_far(record, known):
+            if known is not None:
+                last = ledger_store.charges(ledger, self.name, known.count, known.count)
+                known.refuse_replaced(record, last)
+            known = self._start(ledger, record)
+        lines = ledger_store.charges(ledger, self.name, known.count or None)
+        return budget, known.continued(record, lines)
+
+    def _start(self, ledger: Transaction, record: Mapping[str, Any]) -> History:
+        """Begin at the last checkpoint, or at the budget record where there is none."""
+        kept = ledger_store.checkpoint(ledger, self.name)
+        sealing = [] if kept is None else ledger_store.charges(ledger, self.name, kept[0], kept[0])
+        if kept is None or not sealing:
+            return History.before_any(record)
+        return History.from_checkpoint(record, sealing[0], kept[1])
+
+    def _record(self, ledger: Transaction, *, lock: bool = False) -> Mapping[str, Any]:
+        record = ledger_store.budget(ledger, self.name, lock=lock)
+        if record is None:
+            raise LedgerError(
+                f"The budget of '{self.name}' is missing from {self._database.shown}."
+            )
+        return record
+
+    def _remember(self, history: History) -> None:
+        with self._lock:  # of two threads the one with the longer chain is right
+            if self._known is None or history.count >= self._known.count:
+                self._known = history
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DatasetBudget):
+            return NotImplemented
+        return (self._database.address, self.name) == (other._database.address, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self._database.address, self.name))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # [L4] a copy is the address of the same budget
+        return (_reopened, (*self._database.ticket(), self.name, self._note))
+
+    def __repr__(self) -> str:
+        place = "" if self._database.in_memory else repr(self._database.shown)
+        return f"Ledger({place}).dataset({self.name!r})"
+
+
+def _reopened(address: str, timeout: float, name: str, note: Note | None = None) -> DatasetBudget:
+    handle = DatasetBudget(Database(address, timeout, WORDS), name)
+    handle._note = note or Note()
+    return handle
+
+
+def _past(lines: list[Charge], budget: Budget) -> PastCharge:
+    events = tuple(map(decode_event, lines))
+    note = lines[0].note
+    return PastCharge(
+        position=lines[0].position,
+        time=lines[0].time.split(" ")[0],
+        purpose=note.purpose,
+        by=note.by,
+        events=events,
+        epsilon=epsilon_spent(events, budget.delta, budget.relation),
+        delta=budget.delta,
+        hash=lines[-1].hash,
+    )
+
+
+def _is_there(ledger: Transaction, line: Charge) -> bool:
+    return line in ledger_store.charges(ledger, line.dataset, line.position, line.position)
+
+
+def _is_far(record: Mapping[str, Any], known: History) -> bool:
+    """Whether so much was written since that it is better to begin at a checkpoint."""
+    return isinstance(record["count"], int) and record["count"] - known.count > MOST_LINES
+
+
+def _checkpoint(ledger: Transaction, after: History, n_lines: int) -> bytes | None:
+    """Give the state to be sealed by this charge, if it is time for one."""
+    if after.since + n_lines < EVERY or not ledger_store.keeps_checkpoints(ledger):
+        return None
+    return after.spending.to_bytes()
+
+
+def _refuse_overspending(
+    budget: Budget, before: History, after: History, events: tuple[Event, ...]
+) -> None:
+    # [L1] the composed cost of everything, before a line is written
+    if after.spending.fits(budget.epsilon, budget.delta):
+        return
+    spent = before.spending.price(budget.delta, budget.epsilon)
+    asked = epsilon_spent(events, budget.delta, budget.relation)
+    together = after.spending.price(budget.delta, 2 * budget.epsilon)
+    left = _left(budget, spent)
+    hint = " With delta 0, a budget admits pure releases only." if budget.delta == 0 else ""
+    raise BudgetExceededError(
+        f"The budget of '{budget.name}' refuses this charge: spent {spent:.6g} of epsilon "
+        f"{budget.epsilon:.6g}, asked {asked:.6g}, left {left:.6g} (together they would cost "
+        f"{_above(together, budget.epsilon)}, all at delta {budget.delta:g}). Nothing was charged "
+        "and nothing drawn." + (hint if math.isinf(together) else ""),
+        spent=spent,
+        asked=asked,
+        left=left,
+    )
+
+
+def _above(figure: float, limit: float) -> str:
+    """Print with few digits, but with enough of them to show what the sentence says."""
+    short = f"{figure:.6g}"
+    return short if float(short) > limit else repr(figure)
+
+
+def _left(budget: Budget, spent: float) -> float:
+    """Subtract the figures as written, and round down: 1 - 0.1 is 0.9, and 0.9 fits."""
+    exact = max(Decimal(repr(budget.epsilon)) - Decimal(repr(spent)), Decimal(0))
+    near = float(exact)
+    return math.nextafter(near, 0.0) if Decimal(repr(near)) > exact else near

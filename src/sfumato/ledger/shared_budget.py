@@ -1,0 +1,437 @@
+"""One budget that several analysts spend, each within a quota, under full adaptivity.
+
+Total and quotas are privacy filters (`sfumato.privacy.filters`). A charge checks both, the
+ledger's own rule and the dates in one transaction, so analysts who work together cannot spend more
+than the total. Proof: docs/guarantees/filters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from sfumato.core.databases import Transaction
+from sfumato.exceptions import BudgetExceededError, InvalidInputError, LedgerTamperedError
+from sfumato.ledger import store as ledger_store
+from sfumato.ledger.chain import Charge, decode_event
+from sfumato.ledger.dataset_budget import DatasetBudget, Statement
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.receipt import Receipt
+from sfumato.privacy.events import Event
+from sfumato.privacy.filters import Cost, PrivacyFilter
+
+__all__ = ["Holding", "Payer", "SharedBudget"]
+
+TOTAL = ""  # the holder of the whole budget
+_TABLE = """CREATE TABLE IF NOT EXISTS sfumato_filters (
+    budget TEXT NOT NULL, holder TEXT NOT NULL, kind TEXT NOT NULL, epsilon TEXT NOT NULL,
+    delta TEXT NOT NULL, renyi_order TEXT, until TEXT, position INTEGER NOT NULL,
+    amount TEXT NOT NULL, failure TEXT NOT NULL, PRIMARY KEY (budget, holder))
+"""
+_FIELDS = "holder, kind, epsilon, delta, renyi_order, until, position, amount, failure"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one holder may spend, and has spent up to a line of the ledger."""
+
+    holder: str
+    filter: PrivacyFilter
+    until: str | None
+    position: int
+    cost: Cost
+
+    @property
+    def spent(self) -> float:
+        """Epsilon spent, at the budget's delta."""
+        return self.filter.spent(self.cost)
+
+    @property
+    def left(self) -> float:
+        """Epsilon of the largest single release that still fits."""
+        return self.filter.left(self.cost)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the last day is over."""
+        return self.until is not None and datetime.now(UTC) > _moment(self.until)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the holding as plain JSON values."""
+        return {
+            "holder": self.holder or None,
+            "kind": self.filter.kind,
+            "epsilon": self.filter.epsilon,
+            "delta": self.filter.delta,
+            "until": self.until,
+            "spent": self.spent,
+            "left": self.left,
+            "share": self.filter.share(self.cost),
+        }
+
+    def after(self, lines: Sequence[Charge]) -> Holding:
+        """Add the lines that follow, those of this holder."""
+        cost = self.cost
+        for line in lines:
+            if self.holder in (TOTAL, line.note.by):
+                cost = cost.plus(self.filter.cost([decode_event(line)]))
+        last = lines[-1].position if lines else self.position
+        return replace(self, position=last, cost=cost)
+
+    def _row(self) -> tuple[Any, ...]:
+        rule, order = self.filter, self.filter.order
+        return (
+            *(self.holder, rule.kind, repr(rule.epsilon), repr(rule.delta)),
+            *(None if order is None else repr(order), self.until, self.position),
+            *(str(self.cost.amount), str(self.cost.failure)),
+        )
+
+
+@dataclass(frozen=True)
+class Payer:
+    """A shared budget as estimators take it for `ledger`: charges name who asked and what for.
+
+    budget: Who pays.
+    by, purpose: Whose quota is charged, and what for.
+    reference: A name by which the charge is found again.
+    """
+
+    budget: SharedBudget
+    by: str
+    purpose: str
+    reference: str | None = None
+
+    def charge(
+        self, *events: Event, unit: str | None = None, relation: str | None = None
+    ) -> Receipt:
+        """Pay for `events` in one transaction, or refuse them all.
+
+        *events: What will be released.
+        unit, relation: What the release protects.
+        Returns: For the draws.
+        """
+        return self.budget.charge(
+            *events,
+            by=self.by,
+            purpose=self.purpose,
+            reference=self.reference,
+            unit=unit,
+            relation=relation,
+        )
+
+    def statement(self) -> Statement:
+        """Give that of the ledger."""
+        return self.budget.dataset.statement()
+
+
+class SharedBudget:
+    """One budget, quotas for analysts, and charges that keep both.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Where the budget is kept.
+    name : str
+        The budget; made by `create`.
+
+    Examples
+    --------
+    >>> from sfumato import Ledger
+    >>> from sfumato.ledger.shared_budget import SharedBudget
+    >>> from sfumato.privacy.events import GaussianEvent
+    >>> patients = SharedBudget.create(Ledger(), "patients", epsilon=3.0, delta=1e-6)
+    >>> patients.set_quota("ada", epsilon=1.0)
+    >>> _ = patients.charge(GaussianEvent(10.0), by="ada", purpose="triage")
+    >>> [round(one.spent, 2) for one in patients.holdings()]
+    [0.4, 0.4]
+    """
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self.name = name
+        self.dataset: DatasetBudget = ledger.dataset(name)
+        self._database = self.dataset._database
+
+    @classmethod
+    def create(
+        cls,
+        ledger: Ledger,
+        name: str,
+        *,
+        epsilon: float,
+        delta: float = 0.0,
+        unit: str = "record",
+        relation: str = "replace_one",
+        kind: str | None = None,
+    ) -> SharedBudget:
+        """Set a budget and the kind of its filter, once and for all.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            Where to keep it.
+        name : str
+            A new name.
+        epsilon, delta : float
+            The most that all releases together may cost.
+        unit : {"record", "entry", "person"}, default="record"
+            What one change may touch.
+        relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+            Which data sets count as neighbours.
+        kind : {"pure", "gaussian", "renyi"}, optional
+            What is added up, see `PrivacyFilter`; by default "pure" without a delta, else
+            "gaussian".
+
+        Returns
+        -------
+        SharedBudget
+            The budget, without quotas.
+        """
+        usual = PrivacyFilter.usual(epsilon, delta)
+        rule = usual if kind is None else PrivacyFilter(kind, float(epsilon), float(delta))
+        ledger.create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
+        budget = cls(ledger, name)
+        budget._keep_new(Holding(TOTAL, rule, None, 0, Cost()))
+        return budget
+
+    def set_quota(self, analyst: str, *, epsilon: float, until: str | None = None) -> None:
+        """Say what one analyst may spend, at the budget's delta; what she has spent stays counted.
+
+        Parameters
+        ----------
+        analyst : str
+            Whose quota.
+        epsilon : float
+            The most that her releases may cost together.
+        until : str, optional
+            The last day or time at which she may charge (ISO 8601, UTC where no zone is said).
+        """
+        if not analyst or not analyst.isprintable():
+            raise InvalidInputError("'analyst' must be a printable name.")
+        if until is not None:
+            _moment(until)
+        total = self._database.read(self._total)
+        rule = PrivacyFilter(total.filter.kind, float(epsilon), total.filter.delta)
+        self._keep_new(Holding(analyst, rule, until, 0, Cost()))
+
+    def charge(
+        self,
+        *events: Event,
+        by: str,
+        purpose: str,
+        reference: str | None = None,
+        unit: str | None = None,
+        relation: str | None = None,
+    ) -> Receipt:
+        """Pay for `events` from the total and from the quota of `by`, or refuse them all.
+
+        Parameters
+        ----------
+        *events : Event
+            What will be released.
+        by, purpose : str
+            Whose quota is charged, and what for.
+        reference : str, optional
+            A name by which the charge is found again, see `is_charged`.
+        unit, relation : str, optional
+            What the release protects; refused if it is not what the budget counts.
+
+        Returns
+        -------
+        Receipt
+            For the draws, once for each event.
+        """
+
+        def both(ledger: Transaction, first: int) -> None:
+            # [F5] total and quota, with the budget's row locked by the charge itself
+            for holder in (TOTAL, by):
+                held = self._holding(ledger, holder)
+                asked = held.cost.plus(held.filter.cost(events))
+                _refuse(self.name, held, asked)
+                written = replace(held, position=first - 1 + len(events), cost=asked)
+                self._write(ledger, written)
+
+        return self.dataset.charge(
+            *events,
+            unit=unit,
+            relation=relation,
+            purpose=purpose,
+            by=by,
+            reference=reference,
+            also=both,
+        )
+
+    def payer(self, by: str, purpose: str, reference: str | None = None) -> Payer:
+        """Give the budget as estimators take it for `ledger`.
+
+        Parameters
+        ----------
+        by, purpose : str
+            Whose quota is charged, and what for.
+        reference : str, optional
+            A name by which the charge is found again.
+
+        Returns
+        -------
+        Payer
+            For `ledger` of an estimator.
+        """
+        return Payer(self, by, purpose, reference)
+
+    def holdings(self) -> list[Holding]:
+        """Give what is spent and left: the total first, then every analyst by name."""
+
+        def read(ledger: Transaction) -> list[Holding]:
+            stored = self._stored(ledger)
+            if not stored:
+                return []
+            first = 1 + min(held.position for held in stored)
+            lines = ledger_store.charges(ledger, self.name, first)
+            return [
+                held.after([line for line in lines if line.position > held.position])
+                for held in sorted(stored, key=lambda held: held.holder)
+            ]
+
+        return self._database.read(read)
+
+    def is_held_by(self, analyst: str) -> bool:
+        """Whether an analyst has a quota; nothing is added up.
+
+        Parameters
+        ----------
+        analyst : str
+            Whose quota.
+
+        Returns
+        -------
+        bool
+            Also where it has ended or is spent.
+        """
+        return bool(self._database.read(lambda ledger: self._stored(ledger, analyst)))
+
+    def is_charged(self, reference: str) -> bool:
+        """Whether a charge with this reference was made.
+
+        Parameters
+        ----------
+        reference : str
+            As it was given to `charge`.
+
+        Returns
+        -------
+        bool
+            False: nothing was charged under it, so nothing was drawn.
+        """
+        return any(line.note.reference == reference for line in self.dataset.lines())
+
+    def verify(self) -> None:
+        """Add up every line of the chain anew and compare with what total and quotas say.
+
+        Raises
+        ------
+        LedgerTamperedError
+            Naming the holder whose sum is another.
+        """
+
+        def check(ledger: Transaction) -> None:
+            lines = ledger_store.charges(ledger, self.name)
+            for held in self._stored(ledger):
+                counted = replace(held, position=0, cost=Cost()).after(lines[: held.position])
+                if counted.cost != held.cost:
+                    raise LedgerTamperedError(
+                        f"Ledger integrity check failed: budget '{self.name}', what "
+                        f"{held.holder or 'the total'} has spent is not the sum of its charges."
+                    )
+
+        self.dataset.lines()  # the chain itself
+        self._database.read(check)
+
+    def _total(self, ledger: Transaction) -> Holding:
+        return self._holding(ledger, TOTAL)
+
+    def _holding(self, ledger: Transaction, holder: str) -> Holding:
+        """Read a holding and add the lines that were written since, by whomever."""
+        found = self._stored(ledger, holder)
+        if not found:
+            raise BudgetExceededError(
+                f"'{holder}' has no quota of the budget '{self.name}'. Nothing was charged."
+                if holder
+                else f"The budget '{self.name}' is not shared; SharedBudget.create makes one.",
+                spent=0.0,
+                asked=0.0,
+                left=0.0,
+            )
+        held = found[0]
+        return held.after(ledger_store.charges(ledger, self.name, held.position + 1))
+
+    def _stored(self, ledger: Transaction, holder: str | None = None) -> list[Holding]:
+        where, values = "budget = ?", [self.name]
+        if holder is not None:
+            where, values = f"{where} AND holder = ?", [self.name, holder]
+        rows = ledger.run(f"SELECT {_FIELDS} FROM sfumato_filters WHERE {where}", values)  # noqa: S608
+        return [_holding_of(row) for row in rows]
+
+    def _keep_new(self, held: Holding) -> None:
+        def keep(ledger: Transaction) -> None:
+            if ledger.is_server:
+                ledger.run("SELECT pg_advisory_xact_lock(7315821)")
+            ledger.run(_TABLE)
+            ledger_store.budget(ledger, self.name, lock=True)
+            self._write(ledger, held.after(ledger_store.charges(ledger, self.name)))
+
+        self._database.write(keep)
+
+    def _write(self, ledger: Transaction, held: Holding) -> None:
+        key = self.name, held.holder
+        ledger.run("DELETE FROM sfumato_filters WHERE budget = ? AND holder = ?", key)
+        ledger.run(
+            f"INSERT INTO sfumato_filters (budget, {_FIELDS}) "  # noqa: S608 - names of columns
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.name, *held._row()),
+        )
+
+
+def _holding_of(row: tuple[Any, ...]) -> Holding:
+    holder, kind, epsilon, delta, order, until, position, amount, failure = row
+    rule = PrivacyFilter(
+        kind, float(epsilon), float(delta), None if order is None else float(order)
+    )
+    return Holding(holder, rule, until, position, Cost(Fraction(amount), Fraction(failure)))
+
+
+def _refuse(name: str, held: Holding, asked: Cost) -> None:
+    if held.has_ended:
+        raise BudgetExceededError(
+            f"The quota of '{held.holder}' of the budget '{name}' ended on {held.until}. Nothing "
+            "was charged.",
+            spent=held.spent,
+            asked=0.0,
+            left=0.0,
+        )
+    if held.filter.admits(asked):
+        return
+    whose = f"The quota of '{held.holder}' of" if held.holder else "The shared budget"
+    spent, left = held.spent, held.left
+    raise BudgetExceededError(
+        f"{whose} '{name}' refuses this charge: spent {spent:.6g} of epsilon "
+        f"{held.filter.epsilon:.6g} at delta {held.filter.delta:g}, a single release of at most "
+        f"{left:.6g} still fits. Nothing was charged and nothing drawn.",
+        spent=spent,
+        asked=held.filter.spent(Cost(asked.amount - held.cost.amount)),
+        left=left,
+    )
+
+
+def _moment(text: str) -> datetime:
+    """Read a date (its last moment) or a time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"'until' must be a date such as 2027-01-31. Got {text!r}."
+        ) from None
+    if len(text) == 10:
+        moment = moment.replace(hour=23, minute=59, second=59, microsecond=999999)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

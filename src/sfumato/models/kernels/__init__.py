@@ -1,0 +1,27 @@
+"""Kernels and kernel least squares on NumPy arrays or PyTorch tensors; nothing private is here."""
+
+from sfumato.models.kernels.covariance import (
+    ExponentialKernel,
+    GaussianKernel,
+    Kernel,
+    KernelExpansion,
+    MaternKernel,
+    kernel_from_dict,
+)
+from sfumato.models.kernels.gaussian import gaussian_kernel
+from sfumato.models.kernels.least_squares import (
+    FixedPointSolution,
+    solve_at_fixed_point,
+)
+
+__all__ = [
+    "ExponentialKernel",
+    "FixedPointSolution",
+    "GaussianKernel",
+    "Kernel",
+    "KernelExpansion",
+    "MaternKernel",
+    "gaussian_kernel",
+    "kernel_from_dict",
+    "solve_at_fixed_point",
+]

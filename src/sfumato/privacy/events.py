@@ -1,0 +1,386 @@
+"""Events: data-free records of what was released, each defined by its noise law.
+
+An event holds all and only what an accountant needs. It can be stored, mailed and accounted
+again next year by a tighter accountant, without the data. The meaning of an event never
+changes once published; a different law gets a new class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar
+
+from sfumato.exceptions import InvalidInputError, UnsupportedEventError
+
+__all__ = [
+    "ApproximateEvent",
+    "BoundedRangeEvent",
+    "CurveEvent",
+    "EntryEvent",
+    "Event",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "NonPrivateEvent",
+    "ObjectivePerturbationEvent",
+    "PureEvent",
+    "RandomizedResponseEvent",
+    "RepeatedEvent",
+    "SelectionEvent",
+    "SubsampledGaussianEvent",
+    "event_from_dict",
+    "flatten",
+    "kind_of",
+    "register_event",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One release, described without data."""
+
+    kind: ClassVar[str] = "event"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class GaussianEvent(Event):
+    """``v + N(0, s² I)`` where ``||v - v'||₂ <= D``; ``noise_multiplier = s / D``."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(Event):
+    """``v + Lap(D / epsilon)`` per coordinate where ``||v - v'||₁ <= D``."""
+
+    epsilon: float
+    kind: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class EntryEvent(Event):
+    """``v + w``, ``|v - v'| <= d``; w is 0 with probability `delta`, else ``Lap(d / epsilon)``."""
+
+    epsilon: float
+    delta: float = 0.0
+    entry_bound: float | None = None  # d; releases with different d protect different changes
+    kind: ClassVar[str] = "entry"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+        _probability("delta", self.delta)
+        if self.entry_bound is not None:
+            _positive("entry_bound", self.entry_bound)
+
+
+@dataclass(frozen=True)
+class PureEvent(Event):
+    """Any output law with density ratio at most ``exp(epsilon)``; `law` names it for the reader."""
+
+    epsilon: float
+    law: str = "unnamed"
+    kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class BoundedRangeEvent(Event):
+    """Any output law with ``t - epsilon <= log(p / p') <= t``, one t for all outputs of a pair.
+
+    t may depend on the neighbours and on earlier outputs. `law` names the law for the reader.
+    """
+
+    epsilon: float
+    law: str = "unnamed"
+    kind: ClassVar[str] = "bounded_range"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class RandomizedResponseEvent(Event):
+    """A label of `n_labels` kept with odds ``exp(epsilon) : 1`` against each other label."""
+
+    epsilon: float
+    n_labels: int
+    kind: ClassVar[str] = "randomized_response"
+
+    def __post_init__(self) -> None:
+        _positive("epsilon", self.epsilon)
+        if self.n_labels < 2:
+            raise InvalidInputError(f"'n_labels' must be at least 2. Got {self.n_labels} instead.")
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbationEvent(Event):
+    """A privacy loss at most ``kappa + 1/(2 r²) + chi_m / r`` with ``r = noise_multiplier``.
+
+    The minimiser of a convex objective with the linear term ``b.t``, ``b ~ N(0, s² I)``, where
+    the gradient changes by at most ``D = s / r`` inside `dimension` = m directions and `kappa`
+    bounds the change of the log-determinant.
+    """
+
+    noise_multiplier: float
+    kappa: float
+    dimension: int
+    kind: ClassVar[str] = "objective_perturbation"
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        if not (math.isfinite(self.kappa) and self.kappa >= 0) or self.dimension < 1:
+            raise InvalidInputError("'kappa' must be finite and >= 0, 'dimension' at least 1.")
+
+
+@dataclass(frozen=True)
+class ApproximateEvent(Event):
+    """Any release of which only ``(epsilon, delta)`` is known."""
+
+    epsilon: float
+    delta: float
+    kind: ClassVar[str] = "approximate"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InvalidInputError(f"'epsilon' must be finite and >= 0. Got {self.epsilon}.")
+        _probability("delta", self.delta)
+
+
+@dataclass(frozen=True)
+class NonPrivateEvent(Event):
+    """A release without noise: epsilon is infinite, and visibly so."""
+
+    kind: ClassVar[str] = "non_private"
+
+
+@dataclass(frozen=True)
+class RepeatedEvent(Event):
+    """`event`, `count` times with independent noise."""
+
+    event: Event
+    count: int
+    kind: ClassVar[str] = "repeated"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise InvalidInputError(f"'count' must be at least 1. Got {self.count} instead.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {"kind": self.kind, "event": self.event.to_dict(), "count": self.count}
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianEvent(Event):
+    """``sum over sampled records + N(0, s² I)``, each record sampled alone; add or remove only.
+
+    One step of DP-SGD with Poisson sampling: a record enters with probability
+    `sampling_probability`, its term is at most D long, and ``noise_multiplier = s / D``.
+    """
+
+    noise_multiplier: float
+    sampling_probability: float
+    kind: ClassVar[str] = "subsampled_gaussian"
+    relations: ClassVar[tuple[str, ...]] = ("add_or_remove_one",)
+
+    def __post_init__(self) -> None:
+        _positive("noise_multiplier", self.noise_multiplier)
+        if not 0 < self.sampling_probability <= 1:
+            raise InvalidInputError(
+                "'sampling_probability' must lie in (0, 1]. "
+                f"Got {self.sampling_probability} instead."
+            )
+
+
+@dataclass(frozen=True)
+class SelectionEvent(Event):
+    """The best of K independent runs, K random and hidden; only the winner comes out.
+
+    A run draws one of `options` by a public law and makes its releases. K has the law `runs`, on
+    1, 2, ..., of mean `mean_runs`, cut at `max_runs`: "poisson" given that it is not 0, or
+    "negative_binomial" of `shape` (0: logarithmic, 1: geometric), given that it is not 0.
+    """
+
+    options: tuple[tuple[Event, ...], ...]
+    runs: str
+    mean_runs: float
+    shape: float = 0.0
+    max_runs: int | None = None
+    kind: ClassVar[str] = "selection"
+
+    def __post_init__(self) -> None:
+        options = tuple(tuple(option) for option in self.options)
+        object.__setattr__(self, "options", options)
+        if not options or not all(options):
+            raise InvalidInputError("'options' must contain at least one release each.")
+        if self.runs not in ("poisson", "negative_binomial"):
+            raise InvalidInputError(
+                f"'runs' must be 'poisson' or 'negative_binomial'. Got {self.runs!r} instead."
+            )
+        if not 1 < self.mean_runs < math.inf:
+            raise InvalidInputError(f"'mean_runs' must be above 1. Got {self.mean_runs} instead.")
+        if not -1 < self.shape < math.inf:
+            raise InvalidInputError(f"'shape' must be above -1. Got {self.shape} instead.")
+        if self.max_runs is not None and self.max_runs < 1:
+            raise InvalidInputError(f"'max_runs' must be at least 1. Got {self.max_runs} instead.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the event as plain JSON values."""
+        return {
+            "kind": self.kind,
+            "options": [[event.to_dict() for event in option] for option in self.options],
+            "runs": self.runs,
+            "mean_runs": self.mean_runs,
+            "shape": self.shape,
+            "max_runs": self.max_runs,
+        }
+
+
+@dataclass(frozen=True)
+class CurveEvent(Event):
+    """Base of events from outside the package: a release of which the privacy curve is known.
+
+    A subclass is a frozen dataclass with a `kind` of its own and the method `delta`; its author
+    answers for the curve. `register_event` makes ledgers and guarantees know it.
+    """
+
+    kind: ClassVar[str] = "curve"
+
+    def delta(self, epsilon: float) -> float:
+        """Give an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+
+        Returns
+        -------
+        float
+            Never below the truth, not growing with `epsilon`.
+        """
+        raise NotImplementedError
+
+
+_KINDS: dict[str, type[Event]] = {
+    kind.kind: kind
+    for kind in (
+        ApproximateEvent,
+        BoundedRangeEvent,
+        EntryEvent,
+        GaussianEvent,
+        LaplaceEvent,
+        NonPrivateEvent,
+        ObjectivePerturbationEvent,
+        PureEvent,
+        RandomizedResponseEvent,
+        SelectionEvent,
+        SubsampledGaussianEvent,
+    )
+}
+
+
+def register_event(kind: type[CurveEvent]) -> type[CurveEvent]:
+    """Make a class of events from outside the package known to ledgers and guarantees.
+
+    Parameters
+    ----------
+    kind : type
+        A frozen dataclass derived from `CurveEvent`. A ledger with such events can be read only
+        where the class is registered; elsewhere it is refused, never skipped.
+
+    Returns
+    -------
+    type
+        The same class, so that this can be used as a decorator.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> from sfumato import Ledger
+    >>> from sfumato.privacy.events import CurveEvent, register_event
+    >>> @register_event
+    ... @dataclass(frozen=True)
+    ... class Vote(CurveEvent):
+    ...     strength: float
+    ...     kind: ClassVar[str] = "example.vote"
+    ...
+    ...     def delta(self, epsilon):
+    ...         return max(0.0, 0.2 * self.strength - epsilon)
+    >>> budget = Ledger().create("votes", epsilon=1.0, delta=1e-5)
+    >>> _ = budget.charge(Vote(strength=1.0))
+    >>> 0.199 < budget.spent() < 0.201
+    True
+    """
+    if not (isinstance(kind, type) and issubclass(kind, CurveEvent) and is_dataclass(kind)):
+        raise InvalidInputError("An event to be registered must be a dataclass from CurveEvent.")
+    known = _KINDS.get(kind.kind)
+    is_reserved = kind.kind in (CurveEvent.kind, RepeatedEvent.kind)
+    if is_reserved or (known is not None and known.__qualname__ != kind.__qualname__):
+        raise InvalidInputError(f"The kind {kind.kind!r} is already registered; choose another.")
+    _KINDS[kind.kind] = kind
+    return kind
+
+
+def event_from_dict(record: Mapping[str, Any]) -> Event:
+    """Rebuild an event from `Event.to_dict`; an unknown kind is refused, never skipped."""
+    values = dict(record)
+    kind = values.pop("kind", None)
+    if kind == RepeatedEvent.kind:
+        return RepeatedEvent(event_from_dict(values["event"]), int(values["count"]))
+    if kind not in _KINDS:
+        raise UnsupportedEventError(f"Unknown event kind {kind!r}; a newer Sfumato may know it.")
+    if kind == SelectionEvent.kind:
+        values["options"] = tuple(
+            tuple(event_from_dict(event) for event in option) for option in values["options"]
+        )
+    try:
+        return _KINDS[kind](**values)
+    except TypeError:
+        raise UnsupportedEventError(
+            f"A {kind!r} event has fields that are not known here: {sorted(values)}."
+        ) from None
+
+
+def kind_of(name: str) -> type[Event]:
+    """Give the class of a kind of events."""
+    if name not in _KINDS:
+        raise UnsupportedEventError(f"Unknown event kind {name!r}; a newer Sfumato may know it.")
+    return _KINDS[name]
+
+
+def flatten(events: Iterable[Event]) -> dict[Event, int]:
+    """Count equal events, with repetitions unrolled; the order of releases does not matter."""
+    counts: dict[Event, int] = {}
+    for event in events:
+        times = 1
+        while isinstance(event, RepeatedEvent):
+            times *= event.count
+            event = event.event
+        counts[event] = counts.get(event, 0) + times
+    return counts
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInputError(f"'{name}' must be finite and positive. Got {value} instead.")
+
+
+def _probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise InvalidInputError(f"'{name}' must lie in [0, 1). Got {value} instead.")

@@ -1,0 +1,452 @@
+"""The words of the promise: what is protected, against which change, how well, and is it true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.privacy.events import Event, event_from_dict
+
+if TYPE_CHECKING:
+    from sfumato.privacy.attacker import Attacker
+
+__all__ = ["Guarantee", "RecordReading", "Relation", "Status", "Unit", "rounded_up"]
+
+
+class _Word(StrEnum):
+    """A closed set of words; any other word is refused with the list of those that are known."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Word:
+        known = ", ".join(repr(str(word)) for word in cls)
+        raise InvalidInputError(
+            f"'{cls.__name__.lower()}' must be one of {known}. Got {value!r} instead."
+        )
+
+
+class Unit(_Word):
+    """What one change may touch."""
+
+    RECORD = "record"
+    ENTRY = "entry"
+    PERSON = "person"
+
+
+class Relation(_Word):
+    """Which two data sets count as neighbours."""
+
+    REPLACE_ONE = "replace_one"
+    ADD_OR_REMOVE_ONE = "add_or_remove_one"
+
+
+class Status(_Word):
+    """How far the promise can be trusted, best first."""
+
+    PROVED = "proved"
+    CONDITIONAL = "conditional"
+    TESTING = "testing"
+    REFUTED = "refuted"
+
+
+_TRUST = {status: rank for rank, status in enumerate(Status)}
+
+
+@dataclass(frozen=True)
+class RecordReading:
+    """What an entry-level release means for a whole record of `n_entries` numbers.
+
+    Parameters
+    ----------
+    n_entries : int
+        Numbers p of a record that the release touches.
+    pure_epsilon : float
+        ``p * epsilon``, valid with `atom_probability` as delta.
+    epsilon : float
+        Tight epsilon of the p releases together (privacy loss distribution) at `delta`.
+    delta : float
+        The delta at which `epsilon` holds; never below `atom_probability`.
+    atom_probability : float
+        ``1 - (1 - delta)**p``: chance that at least one number of the record is published exactly.
+    """
+
+    n_entries: int
+    pure_epsilon: float
+    epsilon: float
+    delta: float
+    atom_probability: float = 0.0
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee: ``P(M(D) in O) <= exp(epsilon) P(M(D') in O) + delta``.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        The proved figure; None where nothing is proved (`status` "refuted").
+    delta : float, default=0.0
+        What is added to the probability of an outcome, beyond the factor.
+    unit : Unit or str, default="record"
+        "record": one whole row with its label. "entry": one number of one row, changed by at most
+        `entry_bound`. "person": all rows of one ID.
+    relation : Relation or str, default="replace_one"
+        The neighbours D, D'.
+    status : Status or str, default="proved"
+        "proved", "conditional" (only under `conditions`), "testing" (the noise was seeded),
+        "refuted" (as printed, it guarantees nothing).
+    claimed_epsilon : float, optional
+        The figure printed in the paper, kept where it is not the proved one.
+    entry_bound : float, optional
+        The largest change d of one entry, in the units of the rows; needed for unit "entry".
+    whole_range : bool, default=False
+        For unit "entry": any change inside the public range of a number is protected, whatever its
+        unit.
+    record_reading : RecordReading, optional
+        For unit "entry": what the same release means for a whole record.
+    public : tuple of str
+        What is assumed public.
+    conditions : tuple of str
+        What must be true for the guarantee to be valid.
+    events : tuple of Event
+        The releases, without data.
+
+    Notes
+    -----
+    ``a <= b`` means "a guarantees at least as much as b". It is a partial order: guarantees of
+    different unit or relation cannot be compared. ``a + b`` is basic composition (epsilons and
+    deltas add); `sfumato.privacy.compose` is tighter.
+
+    Delta is not the probability that the factor is exceeded. For Gaussian noise, that probability
+    is at most `attacker.loss_exceeds`, at (1, 1e-5) 41 times delta.
+
+    Examples
+    --------
+    >>> from sfumato import Guarantee
+    >>> print(Guarantee(epsilon=1.0, delta=1e-5))  # doctest: +NORMALIZE_WHITESPACE
+    Proved: replacing any one record changes the probability of any outcome by at most the factor
+    exp(1) = 2.72, plus 1e-05. From even odds, the best attacker guesses right whether a given
+    record is in the data at most 73.2 % of the time, and at 1 % false alarms finds at most 2.72 %
+    of those that are.
+
+    These are the figures of the worst noise. A guarantee with events has those of its own noise:
+
+    >>> from sfumato.privacy import mu_from_budget
+    >>> from sfumato.privacy.events import GaussianEvent
+    >>> noise = GaussianEvent(1 / mu_from_budget(1.0, 1e-5))
+    >>> round(Guarantee(epsilon=1.0, delta=1e-5, events=(noise,)).attacker.guesses_right, 3)
+    0.553
+    """
+
+    epsilon: float | None
+    delta: float = 0.0
+    unit: Unit = Unit.RECORD
+    relation: Relation = Relation.REPLACE_ONE
+    status: Status = Status.PROVED
+    claimed_epsilon: float | None = None
+    entry_bound: float | None = None
+    whole_range: bool = False
+    record_reading: RecordReading | None = None
+    public: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    events: tuple[Event, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name, kind in (("unit", Unit), ("relation", Relation), ("status", Status)):
+            object.__setattr__(self, name, kind(getattr(self, name)))
+        for name in ("public", "conditions", "events"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        if not 0 <= self.delta < 1:
+            raise InvalidInputError(f"'delta' must lie in [0, 1). Got {self.delta} instead.")
+        if self.status is Status.REFUTED:
+            if self.epsilon is not None:
+                raise InvalidInputError(
+                    "A refuted guarantee has epsilon None; use claimed_epsilon."
+                )
+        elif self.epsilon is None or not self.epsilon >= 0:
+            raise InvalidInputError(f"'epsilon' must be >= 0. Got {self.epsilon} instead.")
+        if self.unit is Unit.ENTRY and not 0 < (self.entry_bound or 0.0) < math.inf:
+            raise InvalidInputError("A guarantee of unit 'entry' needs a finite 'entry_bound' > 0.")
+
+    @property
+    def is_private(self) -> bool:
+        """Whether anything finite is promised for a real release."""
+        return (
+            self.epsilon is not None
+            and math.isfinite(self.epsilon)
+            and self.status in (Status.PROVED, Status.CONDITIONAL)
+        )
+
+    @property
+    def attacker(self) -> Attacker:
+        """What the best attacker can do at most; see `sfumato.privacy.best_attacker`."""
+        from sfumato.privacy.attacker import best_attacker  # here: accounting stands above
+
+        return best_attacker(self)
+
+    def __str__(self) -> str:
+        opening = "NO PRIVACY" if _figure(self) == math.inf else _OPENING[self.status]
+        parts = [f"{opening}: {self._promise()}"]
+        if self.is_private:
+            parts.append(self._attack())
+        if self.record_reading is not None:
+            parts.append(_whole_record(self.record_reading))
+        if self.conditions:
+            parts.append("Only if: " + "; ".join(self.conditions) + ".")
+        return " ".join(parts)
+
+    def _promise(self) -> str:
+        if self.epsilon is None:
+            claim = "" if self.claimed_epsilon is None else f" (claimed: {self.claimed_epsilon:g})"
+            return f"refuted as printed, no finite epsilon is proved{claim}. For study only."
+        if math.isinf(self.epsilon):
+            return "epsilon is infinite; nothing was hidden."
+        factor = f"exp({rounded_up(self.epsilon, 4)})"
+        if self.epsilon < 20:
+            factor += f" = {rounded_up(math.exp(self.epsilon), 3)}"
+        plus = f", plus {rounded_up(self.delta, 6)}" if self.delta else ""
+        return (
+            f"{self._change()} changes the probability of any outcome by at most the factor "
+            f"{factor}{plus}."
+        )
+
+    def _attack(self) -> str:
+        from sfumato.privacy.attacker import percent
+
+        figures = self.attacker
+        if self.unit is Unit.ENTRY:
+            question, found = "which of two such values a number has", "of the changes"
+        else:
+            question, found = f"whether a given {self.unit} is in the data", "of those that are"
+        return (
+            f"From even odds, the best attacker guesses right {question} at most "
+            f"{percent(figures.guesses_right)} of the time, and at "
+            f"{percent(figures.false_alarms)} false alarms finds at most "
+            f"{percent(figures.finds)} {found}."
+        )
+
+    def _change(self) -> str:
+        if self.unit is Unit.ENTRY:
+            changed = "changing one number of one record"
+            if self.whole_range:
+                return f"{changed} to any other within its public range"
+            return f"{changed} by at most {self.entry_bound:g}, in the units of the rows,"
+        one = "any one person, with all rows," if self.unit is Unit.PERSON else "any one record"
+        if self.relation is Relation.REPLACE_ONE:
+            return f"replacing {one}"
+        return f"adding or removing {one}"
+
+    def __le__(self, other: Guarantee) -> bool:
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        return (
+            self._comparable(other)
+            and _TRUST[self.status] <= _TRUST[other.status]
+            and _figure(self) <= _figure(other)
+            and self.delta <= other.delta
+            and set(self.conditions) <= set(other.conditions)
+            and set(self.public) <= set(other.public)
+        )
+
+    def __ge__(self, other: Guarantee) -> bool:
+        return other.__le__(self)
+
+    def _comparable(self, other: Guarantee) -> bool:
+        return self._neighbours() == other._neighbours()
+
+    def _neighbours(self) -> tuple[Unit, Relation, float | None, bool]:
+        return self.unit, self.relation, self.entry_bound, self.whole_range
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        """Compose: both releases on the same data."""
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        if not self._comparable(other):
+            raise InvalidInputError(
+                "Guarantees of different unit, relation or entry bound do not compose: "
+                f"{self.unit}/{self.relation} and {other.unit}/{other.relation}."
+            )
+        refuted = Status.REFUTED in (self.status, other.status)
+        delta = self.delta + other.delta
+        epsilon = None if refuted else _figure(self) + _figure(other)
+        if delta >= 1 and not refuted:
+            epsilon, delta = math.inf, 0.0
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(delta, math.nextafter(1.0, 0.0)),
+            unit=self.unit,
+            relation=self.relation,
+            status=max(self.status, other.status, key=_TRUST.__getitem__),
+            claimed_epsilon=_claimed(self, other),
+            entry_bound=self.entry_bound,
+            whole_range=self.whole_range,
+            record_reading=_both_readings(self.record_reading, other.record_reading),
+            public=_union(self.public, other.public),
+            conditions=_union(self.conditions, other.conditions),
+            events=self.events + other.events,
+        )
+
+    def with_status(self, status: Status, *conditions: str) -> Guarantee:
+        """Return the same guarantee under another status, with conditions added.
+
+        Parameters
+        ----------
+        status : Status
+            The new status.
+        *conditions : str
+            Conditions to be added.
+
+        Returns
+        -------
+        Guarantee
+            The changed guarantee.
+        """
+        return replace(
+            self,
+            status=status,
+            epsilon=None if status is Status.REFUTED else self.epsilon,
+            conditions=_union(self.conditions, conditions),
+        )
+
+    def only_if(self, *conditions: str) -> Guarantee:
+        """Return the guarantee under further conditions: a proved one becomes conditional.
+
+        Parameters
+        ----------
+        *conditions : str
+            What else must hold.
+
+        Returns
+        -------
+        Guarantee
+            The same figures, never a better status; itself without conditions.
+        """
+        if not conditions:
+            return self
+        is_proved = self.status is Status.PROVED
+        return self.with_status(Status.CONDITIONAL if is_proved else self.status, *conditions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the guarantee as plain JSON values (infinity as the string "inf").
+
+        Returns
+        -------
+        dict
+            Plain values, which `from_dict` reads.
+        """
+        reading = self.record_reading
+        return {
+            "epsilon": _to_json(self.epsilon),
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "relation": str(self.relation),
+            "status": str(self.status),
+            "claimed_epsilon": _to_json(self.claimed_epsilon),
+            "entry_bound": self.entry_bound,
+            "whole_range": self.whole_range,
+            "record_reading": (
+                None if reading is None else {k: _to_json(v) for k, v in vars(reading).items()}
+            ),
+            "public": list(self.public),
+            "conditions": list(self.conditions),
+            "events": [event.to_dict() for event in self.events],
+            "sentence": str(self),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Guarantee:
+        """Rebuild a guarantee from `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            What `to_dict` gave.
+        """
+        try:
+            return cls(**_values(record))
+        except (AttributeError, LookupError, TypeError) as error:  # of what was changed by hand
+            raise InvalidInputError(
+                f"This is no record of a guarantee: {type(error).__name__} in reading it."
+            ) from None
+
+
+def _values(record: Mapping[str, Any]) -> dict[str, Any]:
+    values = {k: v for k, v in record.items() if k != "sentence"}
+    values["epsilon"] = _from_json(values["epsilon"])
+    values["claimed_epsilon"] = _from_json(values.get("claimed_epsilon"))
+    if values.get("record_reading") is not None:
+        reading = {k: _from_json(v) for k, v in values["record_reading"].items()}
+        values["record_reading"] = RecordReading(**reading)
+    values["events"] = tuple(event_from_dict(e) for e in values.get("events", ()))
+    return values
+
+
+_OPENING = {
+    Status.PROVED: "Proved",
+    Status.CONDITIONAL: "CONDITIONAL",
+    Status.TESTING: "TESTING, noise was seeded, not for release",
+    Status.REFUTED: "NO PRIVACY",
+}
+
+
+def _whole_record(reading: RecordReading) -> str:
+    sentence = (
+        f"For a whole record of {reading.n_entries} numbers, each changed as far, the same release "
+        f"has epsilon {rounded_up(reading.epsilon, 4)} at delta {rounded_up(reading.delta, 3)} "
+        f"(pure: {rounded_up(reading.pure_epsilon, 4)})"
+    )
+    if reading.atom_probability:
+        chance = rounded_up(reading.atom_probability, 2)
+        sentence += f", and publishes at least one of them exactly with probability {chance}"
+    return sentence + "."
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """Write a figure no smaller than it is; 0.1 stays 0.1."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    written = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(written):.{digits}g}"
+
+
+def _both_readings(a: RecordReading | None, b: RecordReading | None) -> RecordReading | None:
+    if a is None or b is None:  # half an answer would understate the whole
+        return None
+    return RecordReading(
+        n_entries=max(a.n_entries, b.n_entries),
+        pure_epsilon=a.pure_epsilon + b.pure_epsilon,
+        epsilon=a.epsilon + b.epsilon,
+        delta=min(a.delta + b.delta, 1.0),
+        atom_probability=1 - (1 - a.atom_probability) * (1 - b.atom_probability),
+    )
+
+
+def _figure(guarantee: Guarantee) -> float:
+    return math.inf if guarantee.epsilon is None else guarantee.epsilon
+
+
+def _claimed(a: Guarantee, b: Guarantee) -> float | None:
+    if a.claimed_epsilon is None and b.claimed_epsilon is None:
+        return None
+    first = a.claimed_epsilon if a.claimed_epsilon is not None else _figure(a)
+    second = b.claimed_epsilon if b.claimed_epsilon is not None else _figure(b)
+    return first + second
+
+
+def _union(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return a + tuple(item for item in b if item not in a)
+
+
+def _to_json(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _from_json(value: float | str | None) -> Any:
+    return float(value) if isinstance(value, str) else value

@@ -1,6 +1,0 @@
-"""Private search for settings: a random, hidden number of runs, one charge, only the winner."""
-
-from sfumato.search.cost import SearchCost
-from sfumato.search.search import PrivateSearchCV
-
-__all__ = ["PrivateSearchCV", "SearchCost"]

@@ -1,0 +1,440 @@
+"""People, tokens, data sets, jobs, releases and the audit log, in one database.
+
+Rows are JSON documents with the few fields beside them that are searched by. Every change is a
+transaction of `sfumato.core.databases`, and writes its line of the audit log in the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from sfumato.core.databases import Database, Transaction, Words
+from sfumato.exceptions import InvalidInputError, SfumatoError
+from sfumato.service.states import JobState, require_dataset_step, require_job_step
+
+__all__ = ["NotFoundError", "ServiceError", "Store", "now"]
+
+
+class ServiceError(SfumatoError):
+    """The store of the service cannot be read or written."""
+
+
+class NotFoundError(InvalidInputError):
+    """There is no such thing, or the person who asks may not see it."""
+
+
+WORDS = Words(
+    thing="service store",
+    undone="nothing was changed",
+    creation="sfumato serve",
+    retry="look before you repeat the request. A submit with the same key is counted once.",
+    error=ServiceError,
+    uncertain=ServiceError,
+)
+FORMAT = 1
+GENESIS = sha256(b"sfumato service audit 1").hexdigest()
+_TABLES = (
+    "CREATE TABLE service_about (format INTEGER NOT NULL)",
+    """CREATE TABLE service_people (
+        name TEXT NOT NULL PRIMARY KEY, role TEXT NOT NULL, record TEXT NOT NULL)""",
+    """CREATE TABLE service_tokens (
+        id TEXT NOT NULL PRIMARY KEY, person TEXT NOT NULL, digest TEXT NOT NULL,
+        expires TEXT NOT NULL, revoked INTEGER NOT NULL, record TEXT NOT NULL)""",
+    """CREATE TABLE service_datasets (
+        name TEXT NOT NULL PRIMARY KEY, state TEXT NOT NULL, budget TEXT NOT NULL,
+        record TEXT NOT NULL)""",
+    """CREATE TABLE service_jobs (
+        id TEXT NOT NULL PRIMARY KEY, dataset TEXT NOT NULL, person TEXT NOT NULL,
+        state TEXT NOT NULL, created TEXT NOT NULL, idempotency TEXT UNIQUE,
+        record TEXT NOT NULL)""",
+    "CREATE INDEX service_jobs_by_state ON service_jobs (state, created)",
+    """CREATE TABLE service_releases (
+        id TEXT NOT NULL PRIMARY KEY, dataset TEXT NOT NULL, person TEXT NOT NULL,
+        shown TEXT NOT NULL, record TEXT NOT NULL)""",
+    """CREATE TABLE service_audit (
+        position INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, person TEXT NOT NULL,
+        action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL, hash TEXT NOT NULL)""",
+)
+
+
+def now() -> str:
+    """Give the time: UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Store:
+    """The tables of the service.
+
+    address: A file, or a URL of PostgreSQL.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._database = Database(address, 60.0, WORDS, keep_open=True)
+
+    def prepare(self) -> None:
+        """Make the tables where there are none; refuse those of a newer version."""
+
+        def make(store: Transaction) -> None:
+            if store.is_server:
+                store.run("SELECT pg_advisory_xact_lock(7315823)")
+            if not _has_tables(store):
+                for statement in _TABLES:
+                    store.run(statement)
+                store.run("INSERT INTO service_about (format) VALUES (?)", (FORMAT,))
+            (found,) = store.run("SELECT format FROM service_about")[0]
+            if found > FORMAT:
+                raise ServiceError("The store was written by a newer Sfumato; upgrade to use it.")
+
+        self._database.write(make, create=True)
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another."""
+        self._database.close()
+
+    # People and tokens ------------------------------------------------------------------------
+
+    def people(self) -> list[dict[str, Any]]:
+        """List all people."""
+        rows = self._read("SELECT name, role, record FROM service_people ORDER BY name")
+        return [{"name": name, "role": role, **json.loads(text)} for name, role, text in rows]
+
+    def person(self, name: str) -> dict[str, Any]:
+        """Give one person."""
+        rows = self._read("SELECT name, role, record FROM service_people WHERE name = ?", name)
+        if not rows:
+            raise NotFoundError(f"There is no person {name!r}.")
+        return {"name": rows[0][0], "role": rows[0][1], **json.loads(rows[0][2])}
+
+    def add_person(self, by: str, name: str, role: str) -> None:
+        """Add a person."""
+
+        def add(store: Transaction) -> None:
+            if store.run("SELECT 1 FROM service_people WHERE name = ?", (name,)):
+                raise InvalidInputError(f"There is a person {name!r} already.")
+            store.run(
+                "INSERT INTO service_people (name, role, record) VALUES (?, ?, ?)",
+                (name, role, _text({"created": now()})),
+            )
+            _note(store, by, "add person", name, {"role": role})
+
+        self._database.write(add)
+
+    def change_role(self, by: str, name: str, role: str) -> None:
+        """Give a person another role; her tokens and sessions end."""
+
+        def change(store: Transaction) -> None:
+            store.run("UPDATE service_people SET role = ? WHERE name = ?", (role, name))
+            store.run("UPDATE service_tokens SET revoked = 1 WHERE person = ?", (name,))
+            _note(store, by, "change role", name, {"role": role})
+
+        self._database.write(change)
+
+    def add_token(self, by: str, token: Mapping[str, Any]) -> None:
+        """Keep the digest of a token, and what it is good for."""
+
+        def add(store: Transaction) -> None:
+            record = {"scope": token["scope"], "label": token["label"], "created": now()}
+            store.run(
+                "INSERT INTO service_tokens (id, person, digest, expires, revoked, record) "
+                "VALUES (?, ?, ?, ?, 0, ?)",
+                (*(token[k] for k in ("id", "person", "digest", "expires")), _text(record)),
+            )
+            detail = {"scope": token["scope"], "expires": token["expires"]}
+            _note(store, by, "make token", f"{token['person']}/{token['id']}", detail)
+
+        self._database.write(add)
+
+    def token(self, identity: str) -> dict[str, Any] | None:
+        """Give a token by its public part, with the role of its person."""
+        rows = self._read(
+            "SELECT t.id, t.person, t.digest, t.expires, t.revoked, t.record, p.role "
+            "FROM service_tokens t JOIN service_people p ON p.name = t.person WHERE t.id = ?",
+            identity,
+        )
+        if not rows:
+            return None
+        names = ("id", "person", "digest", "expires", "revoked")
+        found = dict(zip(names, rows[0][:5], strict=True))
+        return {**found, **json.loads(rows[0][5]), "role": rows[0][6]}
+
+    def tokens(self, person: str | None = None) -> list[dict[str, Any]]:
+        """List tokens, without their digests."""
+        rows = self._read("SELECT id, person, expires, revoked, record FROM service_tokens")
+        found = [
+            {"id": i, "person": p, "expires": e, "revoked": bool(r), **json.loads(text)}
+            for i, p, e, r, text in rows
+        ]
+        return [one for one in found if person in (None, one["person"])]
+
+    def revoke_token(self, by: str, identity: str) -> None:
+        """End a token."""
+
+        def end(store: Transaction) -> None:
+            store.run("UPDATE service_tokens SET revoked = 1 WHERE id = ?", (identity,))
+            _note(store, by, "revoke token", identity, {})
+
+        self._database.write(end)
+
+    # Data sets --------------------------------------------------------------------------------
+
+    def datasets(self) -> list[dict[str, Any]]:
+        """List all data sets."""
+        rows = self._read("SELECT state, record FROM service_datasets ORDER BY name")
+        return [{**json.loads(text), "state": state} for state, text in rows]
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        """Give one data set."""
+        rows = self._read("SELECT state, record FROM service_datasets WHERE name = ?", name)
+        if not rows:
+            raise NotFoundError(f"There is no data set {name!r}.")
+        return {**json.loads(rows[0][1]), "state": rows[0][0]}
+
+    def add_dataset(self, by: str, record: Mapping[str, Any], state: str) -> None:
+        """Register a data set."""
+
+        def add(store: Transaction) -> None:
+            if store.run("SELECT 1 FROM service_datasets WHERE name = ?", (record["name"],)):
+                raise InvalidInputError(f"There is a data set {record['name']!r} already.")
+            store.run(
+                "INSERT INTO service_datasets (name, state, budget, record) VALUES (?, ?, ?, ?)",
+                (record["name"], state, record["budget"], _text(record)),
+            )
+            _note(store, by, "register", record["name"], {"budget": record["budget"]})
+
+        self._database.write(add)
+
+    def change_dataset(
+        self,
+        by: str,
+        name: str,
+        changes: Mapping[str, Any],
+        *,
+        action: str,
+        state: str | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Change fields of a data set, and its state where that is a step it may take."""
+
+        def change(store: Transaction) -> None:
+            lock = " FOR UPDATE" if store.is_server else ""
+            rows = store.run(
+                f"SELECT state, record FROM service_datasets WHERE name = ?{lock}",  # noqa: S608
+                (name,),
+            )
+            if not rows:
+                raise NotFoundError(f"There is no data set {name!r}.")
+            if state is not None:
+                require_dataset_step(rows[0][0], state)
+            record = {**json.loads(rows[0][1]), **changes}
+            store.run(
+                "UPDATE service_datasets SET state = ?, record = ? WHERE name = ?",
+                (state or rows[0][0], _text(record), name),
+            )
+            _note(store, by, action, name, detail or {})
+
+        self._database.write(change)
+
+    # Jobs -------------------------------------------------------------------------------------
+
+    def add_job(
+        self, record: Mapping[str, Any], state: str, idempotency: str | None
+    ) -> dict[str, Any]:
+        """Write a job down, or give the one that was submitted with the same key."""
+
+        def add(store: Transaction) -> dict[str, Any]:
+            if store.is_server:
+                store.run("SELECT pg_advisory_xact_lock(7315824)")
+            if idempotency is not None:
+                rows = store.run(f"{_JOBS} WHERE idempotency = ?", (idempotency,))
+                if rows:
+                    return _job(rows[0])
+            row = (record["id"], record["dataset"], record["person"], state, record["created"])
+            store.run(
+                "INSERT INTO service_jobs (id, dataset, person, state, created, idempotency, "
+                "record) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*row, idempotency, _text(record)),
+            )
+            _note(store, record["person"], "submit", record["id"], {"state": state})
+            return {**record, "state": state}
+
+        return self._database.write(add)
+
+    def job(self, identity: str) -> dict[str, Any]:
+        """Give one job."""
+        rows = self._read(f"{_JOBS} WHERE id = ?", identity)
+        if not rows:
+            raise NotFoundError(f"There is no job {identity!r}.")
+        return _job(rows[0])
+
+    def jobs(
+        self, *, person: str | None = None, dataset: str | None = None, state: str | None = None
+    ) -> list[dict[str, Any]]:
+        """List jobs, the newest first."""
+        asked = {"person": person, "dataset": dataset, "state": state}
+        chosen = {name: value for name, value in asked.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in chosen)
+        order = "ORDER BY created DESC LIMIT 1000"
+        rows = self._read(f"{_JOBS} {'WHERE ' + where if where else ''} {order}", *chosen.values())
+        return [_job(row) for row in rows]
+
+    def claim_job(self) -> dict[str, Any] | None:
+        """Take the oldest queued job, for one worker."""
+
+        def claim(store: Transaction) -> dict[str, Any] | None:
+            lock = " FOR UPDATE SKIP LOCKED" if store.is_server else ""
+            rows = store.run(
+                f"{_JOBS} WHERE state = ? ORDER BY created LIMIT 1{lock}", (JobState.QUEUED,)
+            )
+            if not rows:
+                return None
+            job = _job(rows[0])
+            changed = {**job, "started": now()}
+            self._set_job(store, changed, JobState.RUNNING)
+            return {**changed, "state": JobState.RUNNING.value}
+
+        has_some = self._read("SELECT 1 FROM service_jobs WHERE state = ? LIMIT 1", "queued")
+        return self._database.write(claim) if has_some else None
+
+    def move_job(
+        self,
+        by: str,
+        identity: str,
+        state: str,
+        *,
+        reason: str = "",
+        release: Mapping[str, Any] | None = None,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        """Take a job one step, with the release that it has made."""
+
+        def move(store: Transaction) -> dict[str, Any]:
+            lock = " FOR UPDATE" if store.is_server else ""
+            rows = store.run(f"{_JOBS} WHERE id = ?{lock}", (identity,))
+            if not rows:
+                raise NotFoundError(f"There is no job {identity!r}.")
+            job = _job(rows[0])
+            require_job_step(job["state"], state)
+            job = {**job, **changes, "reason": reason, "changed": now()}
+            self._set_job(store, job, state)
+            if release is not None:
+                store.run(
+                    "INSERT INTO service_releases (id, dataset, person, shown, record) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    (identity, job["dataset"], job["person"], release["shown"], _text(release)),
+                )
+            _note(store, by, f"job {state}", identity, {"reason": reason} if reason else {})
+            return {**job, "state": state}
+
+        return self._database.write(move)
+
+    def ask_to_cancel(self, by: str, identity: str) -> dict[str, Any]:
+        """Mark a running job, for the workers to end it."""
+
+        def mark(store: Transaction) -> dict[str, Any]:
+            rows = store.run(f"{_JOBS} WHERE id = ?", (identity,))
+            job = {**_job(rows[0]), "cancel": True}
+            self._set_job(store, job, job["state"])
+            _note(store, by, "cancel", identity, {})
+            return job
+
+        return self._database.write(mark)
+
+    def _set_job(self, store: Transaction, job: Mapping[str, Any], state: str) -> None:
+        record = {name: value for name, value in job.items() if name != "state"}
+        store.run(
+            "UPDATE service_jobs SET state = ?, record = ? WHERE id = ?",
+            (str(state), _text(record), job["id"]),
+        )
+
+    # Releases and the audit log -----------------------------------------------------------------
+
+    def releases(self, dataset: str | None = None) -> list[dict[str, Any]]:
+        """List what was released and may be shown by now, the newest first."""
+        where, values = "shown <= ?", [now()]
+        if dataset is not None:
+            where, values = f"{where} AND dataset = ?", [*values, dataset]
+        rows = self._read(
+            f"SELECT record FROM service_releases WHERE {where} "  # noqa: S608 - fixed words
+            "ORDER BY shown DESC LIMIT 1000",
+            *values,
+        )
+        return [json.loads(text) for (text,) in rows]
+
+    def release(self, identity: str) -> dict[str, Any]:
+        """Give one release that may be shown by now."""
+        rows = self._read(
+            "SELECT record FROM service_releases WHERE id = ? AND shown <= ?", identity, now()
+        )
+        if not rows:
+            raise NotFoundError(f"There is no release {identity!r}.")
+        found: dict[str, Any] = json.loads(rows[0][0])
+        return found
+
+    def note(self, person: str, action: str, subject: str, detail: Mapping[str, Any]) -> None:
+        """Write one line of the audit log."""
+        self._database.write(lambda store: _note(store, person, action, subject, detail))
+
+    def audit(self, *, last: int | None = None) -> list[dict[str, Any]]:
+        """List the audit log, the newest first."""
+        limit = "" if last is None else f" LIMIT {int(last)}"
+        rows = self._read(
+            "SELECT position, time, person, action, subject, detail, hash "  # noqa: S608
+            f"FROM service_audit ORDER BY position DESC{limit}"
+        )
+        names = ("position", "time", "person", "action", "subject", "detail", "hash")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [{**line, "detail": json.loads(line["detail"])} for line in found]
+
+    def verify_audit(self) -> str:
+        """Check the chain of the audit log and give its head."""
+        head = GENESIS
+        for place, line in enumerate(reversed(self.audit()), start=1):
+            fields = [line[k] for k in ("position", "time", "person", "action", "subject")]
+            expected = _hash(head, *fields, _text(line["detail"]))
+            if line["position"] != place or line["hash"] != expected:
+                raise ServiceError(f"Audit log integrity check failed: line {place} was changed.")
+            head = expected
+        return head
+
+    def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._database.read(lambda store: store.run(statement, values))
+
+
+_JOBS = "SELECT state, record FROM service_jobs"
+
+
+def _job(row: tuple[Any, ...]) -> dict[str, Any]:
+    return {**json.loads(row[1]), "state": row[0]}
+
+
+def _note(
+    store: Transaction, person: str, action: str, subject: str, detail: Mapping[str, Any]
+) -> None:
+    if store.is_server:  # lines are numbered without gaps
+        store.run("SELECT pg_advisory_xact_lock(7315825)")
+    rows = store.run("SELECT position, hash FROM service_audit ORDER BY position DESC LIMIT 1")
+    position, head = (rows[0][0] + 1, rows[0][1]) if rows else (1, GENESIS)
+    fields = (position, now(), person, action, subject, _text(detail))
+    store.run(
+        "INSERT INTO service_audit (position, time, person, action, subject, detail, hash) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*fields, _hash(head, *fields)),
+    )
+
+
+def _hash(*fields: Any) -> str:
+    return sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _has_tables(store: Transaction) -> bool:
+    if store.is_server:
+        return bool(store.run("SELECT to_regclass('service_about') IS NOT NULL")[0][0])
+    return bool(store.run("SELECT 1 FROM sqlite_master WHERE name = 'service_about'"))

@@ -1,0 +1,206 @@
+"""Tables of Dask: parts on the workers of a cluster, or computed by Dask on this machine.
+
+With a `distributed.Client` every part is one task. Dask runs it again where a worker is lost, and
+each part enters a sum once. Rows that are kept for many passes are results of tasks that stay on
+the workers, in their memory or spilled by Dask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+import numpy as np
+
+from sfumato.exceptions import EngineError, InvalidInputError
+from sfumato.sums.failures import reported
+from sfumato.sums.heap import reused_memory
+from sfumato.sums.identities import partition_of
+from sfumato.sums.partitions import ListedParts, Partitions, Task
+from sfumato.sums.table_parts import BATCH_ROWS, LocalParts
+
+__all__ = ["ArrayParts", "ClusterFiles", "DelayedParts", "FrameParts"]
+
+RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
+PERSON = "sfumato person"  # name of a column while rows are moved
+
+
+class DelayedParts(ListedParts):
+    """Parts that Dask computes when they are needed.
+
+    parts (sequence of Delayed or Future): Each a batch, or a list of batches.
+    columns (sequence of str or int): Names of the columns, or their number where they have none.
+    """
+
+    library = "pandas"
+
+    def map(self, task: Task) -> Iterator[Any]:
+        """Apply a task to every part, where Dask puts it.
+
+        task: See `Partitions.map`.
+        Yields: What the task gave.
+        """
+        client = _client()
+        calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
+        if client is None:
+            with reported("Dask"):
+                yield from dask.compute(*calls)
+            return
+        with reported("Dask"):
+            yield from _results(client, client.compute(calls, retries=RETRIES))
+
+    def kept(self, task: Task) -> Partitions:
+        """Keep what a task makes of each part on the workers."""
+        client = _client()
+        if client is None:
+            return super().kept(task)
+        calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
+        return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._reporting_as(
+            self
+        )
+
+
+class FrameParts(DelayedParts):
+    """The partitions of a Dask DataFrame.
+
+    frame (dask.dataframe.DataFrame): The table.
+    """
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        with reported("Dask"):  # which looks at cells already as it plans
+            parts = frame.to_delayed()
+        super().__init__(parts, list(map(str, frame.columns)))
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
+        """Read no more than these columns."""
+        self._require(types)
+        return FrameParts(self._frame[list(types)])._reporting_as(self)
+
+    def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:
+        """Let Dask move rows to partitions by a hash of their IDs."""
+        n_parts = self._frame.npartitions
+        meta = self._frame._meta.assign(**{PERSON: np.empty(0, dtype=np.int64)})
+        marked = self._frame.map_partitions(_with_person, ids_of, n_parts, meta=meta)
+        moved = marked.shuffle(on=PERSON, npartitions=n_parts, shuffle_method="tasks")
+        return FrameParts(moved.drop(columns=PERSON))._reporting_as(self)
+
+
+class ClusterFiles(DelayedParts):
+    """Files that every worker of a cluster can read under the same path or URL, a part each.
+
+    files: The files as this process would read them: `FileParts.of`, or `UrlParts`.
+    """
+
+    library = "pyarrow"
+
+    def __init__(self, files: LocalParts) -> None:
+        self._local = files
+        super().__init__([_Reader(each) for each in files._parts], files.columns)
+
+    def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:
+        """Read no more than these columns, as their types."""
+        local: Any = self._local.declared(types, text)
+        return ClusterFiles(local)._reporting_as(self)
+
+    def undeclared(self) -> Partitions:
+        """Refuse text, whose types would be guessed."""
+        self._local.undeclared()
+        return self
+
+
+class ArrayParts(DelayedParts):
+    """The chunks of a Dask array, with labels and IDs beside them.
+
+    rows: (n, width).
+    labels, groups (n,): Labels or targets, and IDs of persons.
+    """
+
+    def __init__(self, rows: Any, labels: Any = None, groups: Any = None) -> None:
+        if rows.ndim != 2:
+            raise InvalidInputError(f"Rows must form a 2-D array. Got {rows.ndim} dimensions.")
+        if groups is not None:
+            raise InvalidInputError(
+                "Rows of persons are brought together in tables: give a Dask DataFrame with a "
+                "column of IDs. Nothing was charged."
+            )
+        rows = rows.rechunk({1: -1})
+        parts = rows.to_delayed()[:, 0].tolist()
+        beside = [_column(each, rows, len(parts)) for each in (labels, groups)]
+        together = [dask.delayed(tuple)(list(each)) for each in zip(parts, *beside, strict=True)]
+        super().__init__(together, int(rows.shape[1]))
+
+
+def _column(column: Any, rows: Any, n_parts: int) -> list[Any]:
+    """Cut a column as the rows are cut."""
+    if column is None:
+        return [None] * n_parts
+    if not hasattr(column, "chunks") or column.ndim != 1:
+        raise InvalidInputError("With a Dask array, 'y' must be a Dask array of one dimension.")
+    if not np.isnan(rows.shape[0]) and column.shape[0] != rows.shape[0]:
+        raise InvalidInputError("X and y have inconsistent numbers of samples.")
+    same = column if np.isnan(rows.shape[0]) else column.rechunk((rows.chunks[0],))
+    if same.numblocks[0] != n_parts:
+        raise InvalidInputError("X and y have inconsistent numbers of chunks.")
+    found: list[Any] = same.to_delayed().tolist()
+    return found
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A part that is read by the task that adds it up: its rows are no result of any task."""
+
+    batches: Callable[[], Iterable[Any]]
+
+
+def _applied(task: Task, number: int, part: Any) -> Any:
+    with reused_memory():
+        return task(number, _batches_of(part))
+
+
+def _batches_of(part: Any) -> Iterable[Any]:
+    if isinstance(part, _Reader):
+        return part.batches()
+    return part if isinstance(part, list) else _in_batches(part)
+
+
+def _in_batches(part: Any) -> Iterator[Any]:
+    """Cut a partition into batches that stay near the processor."""
+    together = part if isinstance(part, tuple) else (part,)
+    for start in range(0, max(len(together[0]), 1), BATCH_ROWS):
+        cut = slice(start, start + BATCH_ROWS)
+        batch = tuple(None if each is None else each[cut] for each in together)
+        yield batch if isinstance(part, tuple) else batch[0]
+
+
+def _listed(task: Task, number: int, part: Any) -> list[Any]:
+    with reused_memory():
+        return list(task(number, _batches_of(part)))
+
+
+def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
+    numbers = partition_of(ids_of(frame), n_parts) if len(frame) else np.empty(0, dtype=np.int64)
+    return frame.assign(**{PERSON: numbers.astype(np.int64)})
+
+
+def _client() -> Any:
+    """Give the client of this process, if there is one."""
+    try:
+        from distributed import default_client
+
+        return default_client()
+    except (ImportError, ValueError):
+        return None
+
+
+def _results(client: Any, futures: list[Any]) -> Iterator[Any]:
+    """Give results as they come; none after the scheduler was lost."""
+    from distributed import as_completed
+
+    waiting: Iterable[Any] = as_completed(futures)
+    for future in waiting:
+        if client.status != "running" or future.status in ("cancelled", "lost"):
+            raise EngineError("The scheduler of Dask was lost.")
+        yield future.result()

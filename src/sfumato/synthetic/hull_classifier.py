@@ -1,0 +1,421 @@
+"""The private classifier of the nearest hull (Definitions 12 and 15)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.core.arrays import cast, like, namespace_of
+from sfumato.core.constraints import Form, integers, known_bounds, labels, model_of
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.models.gaussians import CentredGaussians
+from sfumato.models.hulls.branch import Branch
+from sfumato.models.hulls.classifier import AffineHullClassifier
+from sfumato.models.hulls.rows import PRECISIONS
+from sfumato.models.hulls.search import fit_branches
+from sfumato.models.hulls.wide import WideAffineHull
+from sfumato.privacy.composition import compose
+from sfumato.sums.maps import IntoUnitCube
+from sfumato.sums.records import Records
+from sfumato.synthetic.engines import BranchedRows, PrivateRowsEstimator
+from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_choice, check_count, checked_column
+from sfumato.tables.schema import TableBounds
+
+__all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]
+
+BRANCH_OF_DRAWN_ROWS = 1000
+USUAL_SAMPLES = 2000
+MOST_SAMPLES = 80_000  # of all Gaussians together
+LEAST_SAMPLES = 4  # of a Gaussian, per direction
+
+
+class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
+    r"""Give a point the label of the class whose hull of private rows has the nearest image.
+
+    .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|, \qquad W_c \text{ fitted on private rows only.}
+
+    Parameters
+    ----------
+    n_components : int, default=50
+        Private directions in which the Gaussians live; capped at the number of features.
+    hull_components : int, default=20
+        Subspace dimension n of the hulls; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; one is often as accurate and five times as fast.
+    method : {"moments", "local"}, default="moments"
+        "moments" draws rows from private Gaussians of the classes; "local" puts noise on every
+        single row, which needs no trusted curator and costs most of the accuracy.
+    gaussians_per_class : {1, 2, 4}, optional
+        Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
+        is public), of labels and of `n_components` allow.
+    samples_per_gaussian : int, optional
+        Rows drawn from each of them; by default 2000, and fewer where there are more than 40
+        Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
+        grows with their number squared.
+    branch_size : int, optional
+        Rows per branch; by default 6000, or about 1000 where they are drawn.
+    partition : {"kmeans", "random"}, optional
+        How private rows are divided into branches; by default at random.
+    n_smoothing : int, optional
+        Passes M of the smoother that private rows go through before hulls are fitted (Definition
+        15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, and none
+        for rows drawn from Gaussians.
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
+    unit : {"record"}, default="record"
+        What is protected: a whole row with its label.
+    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
+        The neighbours; "add_or_remove_one" for the method "moments" only.
+    bounds : Bounds
+        Public bounds of the rows and the label set; required.
+    ledger : DatasetBudget, optional
+        The budget that pays; see `sfumato.Ledger`.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the stored hulls and of their answers.
+    device : str, optional
+        A PyTorch device such as "cuda" on which hulls are fitted and evaluated; NumPy otherwise.
+    n_jobs : int, optional
+        Workers for branches and for batches of queries, see joblib.
+    verbose : bool, default=False
+        Show progress bars while fitting.
+    random_state : int, RandomState or None, default=None
+        Public randomness: partition, and rows drawn from Gaussians. Never the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels that have hulls, sorted.
+    classifier_ : AffineHullClassifier
+        The hulls, in the coordinates of the unit cube for a box and of the rows else.
+    n_smoothing_ : ndarray of shape (n_branches,)
+        Passes that each branch was smoothed; 0 for none.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record with its label, replace_one or add_or_remove_one.
+    Released : three or four noisy sums, or every row and label with noise. Clusters, smoothing
+        and hulls see released values only.
+    Sensitivity : 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball.
+    Guarantee : (epsilon, delta) for the record.
+    Assumptions and numerics : bounds and label set are public; sums are exact, noise is
+        float-safe. Proof: docs/guarantees/hull-classifier.md.
+
+    See Also
+    --------
+    Fabricator : The private rows themselves.
+    AffineHullClassifier : The same without privacy.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds
+    >>> from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(lower=0.0, upper=16.0, labels=range(10))
+    >>> model = PrivateAffineHullClassifier(
+    ...     n_layers=1, epsilon=8.0, delta=1e-5, n_components=20, samples_per_gaussian=200,
+    ...     bounds=bounds, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.7)
+    True
+    """
+
+    stored_form: ClassVar[Form] = {
+        "bounds": known_bounds,
+        "classes_": labels("c"),
+        "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
+        "n_smoothing_": integers(None),
+    }
+
+    def __init__(
+        self,
+        n_components: int = 50,
+        *,
+        hull_components: int = 20,
+        n_layers: int = 5,
+        method: str = "moments",
+        gaussians_per_class: int | None = None,
+        samples_per_gaussian: int | None = None,
+        branch_size: int | None = None,
+        partition: str | None = None,
+        n_smoothing: int | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str = "record",
+        relation: str = "replace_one",
+        bounds: Bounds | TableBounds | None = None,
+        ledger: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.hull_components = hull_components
+        self.n_layers = n_layers
+        self.method = method
+        self.gaussians_per_class = gaussians_per_class
+        self.samples_per_gaussian = samples_per_gaussian
+        self.branch_size = branch_size
+        self.partition = partition
+        self.n_smoothing = n_smoothing
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.relation = relation
+        self.bounds = bounds
+        self.ledger = ledger
+        self.dtype = dtype
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike | Records, y: ArrayLike | None = None) -> Self:
+        """Release private rows and fit one wide hull a class on them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or Records
+            Rows; records bring their labels along, for method "moments".
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        bounds = self._check_promise()
+        parameters = self._hull_parameters()
+        records, labels = self._given(X, y, bounds)
+        if len(labels) < 2:
+            raise InvalidInputError(
+                "The label set has only one class; a classifier needs at least two."
+            )
+        scale = IntoUnitCube(bounds, records.width)
+
+        released = None
+        if self._draws_rows:
+            released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
+            private = self._drawn(released)  # [H2] post-processing from here on
+        else:
+            private, _ = self._release_rows(scale, records, len(labels))
+        groups = self._fabricated(private, self._passes)
+        shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
+        branches = fit_branches(groups, **shared)
+        if released is not None:
+            branches = [_lifted(branch, released) for branch in branches]
+        self.classes_ = labels[np.unique(private.classes)]
+        self.classifier_ = hulls_of_branches(
+            branches, private, self.classes_, self.n_features_in_, **shared
+        )
+        return self
+
+    def _given(self, X: Any, y: Any, bounds: Bounds) -> tuple[Records, NDArray[Any]]:
+        """Give records, in memory or elsewhere, and the label set."""
+        if not isinstance(X, Records):
+            return self._records_for_noise(self._rows_and_codes, X, y, None)
+        if not self._draws_rows:
+            raise UnsupportedModeError(
+                "Records that are only added up cannot give private rows: use method='moments'."
+            )
+        return self._records(X, None, bounds)
+
+    def _rows_and_codes(
+        self, X: Any, y: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
+        """Give rows, the numbers of their labels and the label set."""
+        rows = self._check_rows(X)
+        return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
+
+    def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
+        """Give the label of the nearest hull.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        search : {"exact", "pruned"}, default="exact"
+            See `AffineHullClassifier`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        return self._answers("predict", X, search=search)
+
+    def distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the distance from each row to the hull of each class, shape (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One distance a class.
+        """
+        return self._answers("distances", X)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the logarithm of the matching score; with two classes, its difference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores; the second shape for more than two classes.
+        """
+        return self._answers("decision_function", X)
+
+    def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the matching score of each class, between 1/e and 1 (63).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores.
+        """
+        return self._answers("matching_score", X)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the matching scores divided by their sum; no calibrated chances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The shares.
+        """
+        return self._answers("predict_proba", X)
+
+    def merge(self, *others: PrivateAffineHullClassifier) -> PrivateAffineHullClassifier:
+        """Give the classifier with the hulls of all parties, class by class (104).
+
+        The guarantee of the result is for a person who may have records at every party: the
+        promises add up. Where each person is at one party only, the largest of them holds.
+
+        Parameters
+        ----------
+        *others : PrivateAffineHullClassifier
+            Fitted by other parties with the same bounds.
+
+        Returns
+        -------
+        PrivateAffineHullClassifier
+            The merged classifier.
+        """
+        parties = [self, *others]
+        for party in parties:
+            check_is_fitted(party)
+            if (party.bounds, party.unit) != (self.bounds, self.unit):
+                raise InvalidInputError("Only classifiers of the same bounds and unit are merged.")
+        merged: PrivateAffineHullClassifier = clone(self)
+        merged.n_features_in_ = self.n_features_in_
+        merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
+        merged.classes_ = merged.classifier_.classes_
+        merged.n_smoothing_ = np.concatenate([party.n_smoothing_ for party in parties])
+        merged.guarantee_ = compose(*(party.guarantee_ for party in parties))
+        return merged
+
+    def _hull_parameters(self) -> dict[str, Any]:
+        if self.samples_per_gaussian is not None:
+            check_count("samples_per_gaussian", self.samples_per_gaussian)
+        return {
+            "n_components": check_count("hull_components", self.hull_components),
+            "n_layers": check_count("n_layers", self.n_layers),
+            "dtype": check_choice("dtype", self.dtype, PRECISIONS),
+        }
+
+    def _drawn(self, released: CentredGaussians) -> BranchedRows:
+        """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
+        generator = check_random_state(self.random_state)
+        n_gaussians, k = released.gaussians.means.shape
+        n_rows = self.samples_per_gaussian or usual_samples(n_gaussians, k)
+        drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
+        n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
+        # Rows are drawn independently, so that every n-th of them is as good as a random choice.
+        places = [
+            np.arange(number * n_rows + first, (number + 1) * n_rows, n_cuts)
+            for number in range(n_gaussians)
+            for first in range(n_cuts)
+        ]
+        classes = np.repeat(released.classes, n_cuts).tolist()
+        return BranchedRows(np.concatenate(drawn) * np.sqrt(k), places, classes)
+
+    def _answers(self, method: str, X: ArrayLike, **options: Any) -> NDArray[Any]:
+        """Ask the hulls about rows, clipped and scaled by the public bounds."""
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
+        return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+
+def hulls_of_branches(
+    branches: list[Branch],
+    private: BranchedRows,
+    labels: NDArray[Any],
+    n_features: int,
+    **parameters: Any,
+) -> AffineHullClassifier:
+    """Wrap fitted branches into the classifier without privacy, one wide hull a class."""
+    classifier = AffineHullClassifier(**parameters)
+    pattern = WideAffineHull(**parameters)
+    classifier.hulls_ = []
+    for code in np.unique(private.classes):
+        mine = [i for i, owner in enumerate(private.classes) if owner == code]
+        numbers = np.repeat(np.arange(len(mine)), [len(private.places[i]) for i in mine])
+        classifier.hulls_.append(pattern.of_branches([branches[i] for i in mine], numbers))
+    classifier.classes_ = labels
+    classifier.n_features_in_ = n_features
+    return classifier
+
+
+def usual_samples(n_gaussians: int, order: int) -> int:
+    """Choose the rows to draw from each Gaussian, by public numbers."""
+    shared = max(MOST_SAMPLES // n_gaussians, LEAST_SAMPLES * order)
+    return min(USUAL_SAMPLES, shared)
+
+
+def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
+    """Move a branch from the coordinates ``√k Uᵀ(x - c)/r`` to those of x; distances follow."""
+    xp = namespace_of(branch["mean"])
+    dtype = "float32" if branch["inducing"].dtype == xp.float32 else "float64"
+    unit = released.radius / float(np.sqrt(released.basis.shape[1]))
+    directions = like(branch["mean"], released.basis)
+    basis = directions
+    for factor in branch["basis"]:
+        basis = basis @ cast(factor, "float64")
+    image, sums = branch["coefficients"][..., :-2], branch["coefficients"][..., -2:]
+    return {
+        **branch,
+        "mean": like(branch["mean"], released.centre) + unit * (directions @ branch["mean"]),
+        "basis": [cast(basis, dtype)],
+        "deviations": branch["deviations"] * unit,
+        "coefficients": xp.concat([image * unit, sums], axis=-1),
+    }

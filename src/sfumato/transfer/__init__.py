@@ -1,6 +1,0 @@
-"""Transfer from private sources to a target with few labels, and multi-task learning with them."""
-
-from sfumato.transfer.checks import TransferSource
-from sfumato.transfer.classifier import PrivateTransferClassifier
-
-__all__ = ["PrivateTransferClassifier", "TransferSource"]
