@@ -167,7 +167,7 @@ def test_a_budget_without_end_cannot_be_asked_for(tmp_path) -> None:
     with pytest.raises(FederationError, match="not finite"):
         endless.request()
     settings = HullTask("t", hulls()).request().settings
-    settings["estimator"]["PrivateAffineHullClassifier"]["epsilon"] = np.inf
+    settings["estimator"]["EntryHullClassifier"]["epsilon"] = np.inf
     party = Party("a", untouchable, tmp_path, terms=Terms(max_epsilon=np.inf))
     refusal = party.answer(Request("t", "hulls.fit", settings)).refusal
     assert "'epsilon' must be a number" in refusal
@@ -180,7 +180,7 @@ def test_of_an_estimator_only_the_listed_parameters_travel(tmp_path, digits) -> 
     assert model_from(party.answer(request).arrays["model"]).guarantee_.epsilon == 16.0
     (given,) = request.settings["estimator"].values()
     for more in ({"ledger": None}, {"device": "cuda"}, {"classes_": [0]}, {"verbose": True}):
-        odd = {"serve": "models", "estimator": {"PrivateAffineHullClassifier": {**given, **more}}}
+        odd = {"serve": "models", "estimator": {"EntryHullClassifier": {**given, **more}}}
         assert "no others" in party.answer(Request("t2", "hulls.fit", odd)).refusal
 
 

@@ -300,6 +300,7 @@ def test_what_is_not_listed_cannot_travel(tmp_path: Path) -> None:
 # The attack by NaN ------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore")  # as outside of tests
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -1e308])
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_coordinator_cannot_send_what_is_no_number(

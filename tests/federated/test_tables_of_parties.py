@@ -47,6 +47,7 @@ from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
 from sfumato.sums.maps import Beside, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
+from sfumato.synthetic.table_cells import ColumnCells, TableCells
 
 N = 1500
 BOUNDS = TableBounds.from_dict(
@@ -240,6 +241,7 @@ def test_cuts_are_told_by_the_noise_that_was_paid_for(noise: None) -> None:
 
 BOX = Bounds(lower=[0.0, 0.0], upper=[1.0, 1.0], labels=[0, 1])
 COLUMNS = PublicColumns(("a", "b"), (0.0, 0.0), (1.0, 1.0), (None, None))
+CELLS = ColumnCells("a", 0, 0.0, 1.0, False, None, False)
 HATS = HatRows(COLUMNS, np.array([[0.0, 0.5, 1.0], [0.0, 0.2, 1.0]]))
 
 
@@ -292,6 +294,7 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
         ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
         ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
+        ((TableCells((CELLS,), ((0.0, 0.6, 0.3, 1.0),)),), CountTables((3,), ((0,),), 2), "ascend"),
         ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
         ((Places(COLUMNS),), HatSums(2, 2), "mapped into the unit ball"),
         ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),

@@ -193,7 +193,7 @@ class Party:
             relation=estimator.relation,
             epsilon=estimator.epsilon,
             delta=estimator.delta,
-            entry_bound=estimator.entry_bound,
+            entry_bound=getattr(estimator, "entry_bound", None),
         )
         self.store.require_free(asked.request, BEGIN)  # what a name costs is settled once
         found = hulls.fit_hulls(estimator, self._rows, self.ledger, self.execution)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache, partial
+from importlib import import_module
 from operator import lt
 from typing import Any
 
@@ -52,7 +53,6 @@ from sfumato.sums.maps import (
 )
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 from sfumato.synthetic.label_tree import Coarse
 from sfumato.synthetic.table_cells import ColumnCells, TableCells
 from sfumato.tables.bounds import WAYS, Bounds
@@ -486,26 +486,7 @@ PARTS: dict[type, _Entry] = {
         _has_gradient,
     ),
     ResidualSum: _Entry(_GRADIENT, _has_gradient),
-    # A task of hulls, and a secure sum
-    PrivateAffineHullClassifier: _Entry(
-        {
-            **dict.fromkeys(("n_components", "hull_components", "n_layers"), _whole(1, 2**16)),
-            "method": _word("moments", "local"),
-            **dict.fromkeys(
-                ("gaussians_per_class", "samples_per_gaussian", "branch_size", "n_smoothing"),
-                _maybe(_whole(0, MAX_WIDTH)),
-            ),
-            "partition": _maybe(_word("kmeans", "random")),
-            "epsilon": _number(0.0, 1e9),
-            "delta": _number(0.0, 1.0),
-            "unit": _word("record", "entry"),
-            "relation": _word(*map(str, Relation)),
-            "bounds": _maybe(_bounds),
-            "entry_bound": _maybe(_REAL),
-            "dtype": _word("float64", "float32"),
-            "random_state": _maybe(_whole(0, 2**32 - 1)),
-        }
-    ),
+    # A secure sum
     Agreement: _Entry(
         {
             "task": _text,
@@ -526,6 +507,43 @@ MAPS = (*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cell
 MAPS += (Coarse, First, Sides, ScorePlaces, ScoreBins, Beside)
 STATISTICS = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum)
 STATISTICS += (ClassCounts, CountTables, PlaceTree, SideMeans)
+
+# Public estimators that parties fit for a task of hulls: parameters that travel.
+_SHARED: dict[str, Kind] = {
+    "hull_components": _SIZE,
+    "n_layers": _SIZE,
+    "branch_size": _maybe(_SIZE),
+    "partition": _maybe(_word("kmeans", "random")),
+    "n_smoothing": _maybe(_whole(0, 2**10)),
+    "epsilon": _number(0.0, 1e9),
+    "delta": _number(0.0, 1.0),
+    "bounds": _maybe(_bounds),
+    "dtype": _word("float64", "float32"),
+    "random_state": _maybe(_whole(0, 2**32 - 1)),
+}
+HULLS: dict[str, dict[str, Kind]] = {
+    "EntryHullClassifier": {**_SHARED, "entry_bound": _maybe(_REAL)},
+    "PrivateAffineHullClassifier": {
+        **_SHARED,
+        "n_components": _SIZE,
+        "method": _word("moments", "local"),
+        "gaussians_per_class": _maybe(_SIZE),
+        "samples_per_gaussian": _maybe(_SIZE),
+        "relation": _word(*map(str, Relation)),
+    },
+}
+
+
+def _hulls(value: Any, brought: _Brought) -> Any:
+    if type(value) is not dict or len(value) != 1 or (name := next(iter(value))) not in HULLS:
+        raise FederationError(f"must be one of {sorted(HULLS)}.")
+    return public_estimator(name, **_record(HULLS[name])(value[name], brought))
+
+
+def public_estimator(name: str, **parameters: Any) -> Any:
+    """Build one of Sfumato's estimators, which may be defined in a package above this one."""
+    return getattr(import_module("sfumato"), name)(**parameters)
+
 
 # Public estimators as which parties read their tables, each record alone, by which methods.
 READERS: dict[str, tuple[str, ...]] = {
@@ -577,7 +595,7 @@ REQUESTS: dict[str, Kind] = {
     for name, fields in {
         "hulls.fit": {
             "serve": _word("models", "distances"),
-            "estimator": _part(PrivateAffineHullClassifier),
+            "estimator": _hulls,
         },
         "hulls.distances": {"queries": _array(2, LARGEST)},
         "sums.describe": {
@@ -622,10 +640,11 @@ def packed(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return [packed(each, arrays) for each in value]
     if isinstance(value, TableBounds):
         return {"TableBounds": table_digest(value)}
-    if type(value) not in PARTS:
-        raise FederationError(f"{type(value).__name__} cannot be sent to parties.")
-    content = {n: packed(getattr(value, n), arrays) for n in PARTS[type(value)].fields}
-    return {type(value).__name__: content}
+    name = type(value).__name__
+    fields = PARTS[type(value)].fields if type(value) in PARTS else HULLS.get(name)
+    if fields is None:
+        raise FederationError(f"{name} cannot be sent to parties.")
+    return {name: {each: packed(getattr(value, each), arrays) for each in fields}}
 
 
 def table_digest(bounds: TableBounds) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from sfumato.exceptions import FederationError
 from sfumato.federated import hulls
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.release_store import ReleaseStore
-from sfumato.federated.schema import Asked, packed, require_safe
+from sfumato.federated.schema import Asked, packed, public_estimator, require_safe
 from sfumato.federated.secure import Agreement, Identity, Journal, Member
 from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
@@ -323,7 +322,8 @@ def _reader(asked: Mapping[str, Any]) -> BatchReader | None:
     if given is None:
         return None
     target = given["target_bounds"]
-    estimator = getattr(import_module("sfumato"), given["estimator"])(
+    estimator = public_estimator(
+        given["estimator"],
         bounds=asked["bounds"],
         relation=str(asked["relation"]),
         **({} if target is None else {"target_bounds": target}),
