@@ -339,7 +339,7 @@ class Records(ABC):
             if n_pending + codes.shape[0] > BLOCK_ROWS:
                 total.add(pending, n_pending)
                 n_pending = 0
-            partial = fetched(self._added(statistic, rows, codes))
+            partial = self._added(statistic, rows, codes, fetched)
             pending = pending + partial if n_pending else partial
             n_pending += codes.shape[0]
         total.add(pending, n_pending)
@@ -357,7 +357,7 @@ class Records(ABC):
         for rows, codes, sizes in self._blocks():
             for part, numbers, size in by_size(_readable(rows, statistic), codes, sizes, unit):
                 together = size if is_joined else None
-                partial = to_numpy(self._added(statistic, part, numbers, together))
+                partial = self._added(statistic, part, numbers, to_numpy, together)
                 total.add(partial, len(numbers), size if unit.averages else 1)
         if not unit.averages:
             return total.added()
@@ -367,10 +367,16 @@ class Records(ABC):
 
     @np.errstate(all="ignore")  # a warning would tell of a record
     def _added(
-        self, statistic: Statistic, rows: Any, codes: Codes, size: int | None = None
+        self,
+        statistic: Statistic,
+        rows: Any,
+        codes: Codes,
+        fetched: Callable[[Array], Array],
+        size: int | None = None,
     ) -> Array:
         """Add up a block; a term that is not finite, or longer than declared, is zero.
 
+        fetched: Brings a sum to the host, or leaves it where the rows are.
         size: Rows of each person, where hers are bounded together.
         """
         rows = _readable(rows, statistic)
@@ -381,7 +387,13 @@ class Records(ABC):
                     rows, codes = rows[inside], codes[to_numpy(inside)]
                 else:  # they stay side by side: joint terms of a row of zeros are zero
                     rows = cut_inside(rows, ROW_BITS, statistic.in_ball)
-        return _finite_sum(statistic, rows, codes, size)
+
+        def add_up(rows: Any, codes: Codes) -> Array:
+            if size is None:
+                return fetched(statistic.add_up(rows, codes))
+            return fetched(statistic.add_up_persons(rows, codes, size))
+
+        return _finite_sum(add_up, rows, codes, size or 1)
 
     def _check_complete(self, total: SecretSum) -> None:
         """Refuse a sum over fewer or more records than are declared, before noise is drawn."""
@@ -582,21 +594,17 @@ def cached_rows(width: int) -> int:
     return min(CACHED_ROWS, PART * parts)
 
 
-def _finite_sum(statistic: Statistic, rows: Any, codes: Codes, size: int | None) -> Array:
-    """Add up a block; where that is no number, its halves, and nothing for one term."""
-    if size is None:
-        total = statistic.add_up(rows, codes)
-    else:
-        total = statistic.add_up_persons(rows, codes, size)
-    xp, n_rows, one = namespace_of(total), codes.shape[0], size or 1
+def _finite_sum(add_up: Callable[[Any, Codes], Array], rows: Any, codes: Codes, one: int) -> Array:
+    """Add up a block; where that is no number, its halves, and nothing for `one` row or person."""
+    total, n_rows = add_up(rows, codes), codes.shape[0]
+    xp = namespace_of(total)
     if math.isfinite(xp.sum(total)):  # as always; one pass over the sum
         return total
     if n_rows <= one:  # [J2] each term by itself
         return xp.zeros_like(total)
     middle = n_rows // one // 2 * one
-    halves = slice(middle), slice(middle, None)
-    first, second = (_finite_sum(statistic, rows[half], codes[half], size) for half in halves)
-    return first + second
+    first = _finite_sum(add_up, rows[:middle], codes[:middle], one)
+    return first + _finite_sum(add_up, rows[middle:], codes[middle:], one)
 
 
 def _readable(rows: Array, statistic: Statistic) -> Array:
