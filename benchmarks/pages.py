@@ -150,6 +150,7 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "service_crowd": "a crowd that submits",
             "service_kills": "the service killed at any moment",
             "coverage": "what the tests run",
+            "mutation": "planted bugs that tests notice",
         },
     ),
 }

@@ -481,7 +481,7 @@ def write(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[st
         "survivors": sorted(survivors, key=lambda each: ("reason" in each, each["place"])),
     }
     aside = arguments.out.with_suffix(".tmp")
-    aside.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    aside.write_text(json.dumps({"numbers": report}, indent=1, ensure_ascii=False) + "\n")
     aside.replace(arguments.out)
     print(f"{totals} score {report['score']}", flush=True)
 
