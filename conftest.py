@@ -93,7 +93,7 @@ def _random_bytes(count: int) -> bytes:
 
 
 def _draw_by(name: str) -> random.Random:
-    """Give the noise of a name; what the library calls the operating system is the last stream."""
+    """Return the noise of a name; the last stream stands for the operating system."""
     if not FRESH and (entropy := sys.modules.get("sfumato.mechanisms.entropy")) is not None:
         entropy.os = SimpleNamespace(urandom=_random_bytes)  # type: ignore[attr-defined]
     named = f"{os.environ.get('SFUMATO_SEEDS', '')} {name.partition('@')[0]}"

@@ -132,7 +132,7 @@ def run(command: list[str], environment: dict[str, str], seconds: float | None) 
 
 
 def lacking(name: str) -> str | None:
-    """Say what this machine does not have for a benchmark."""
+    """Return what this machine does not have for a benchmark."""
     _, needs_data, needs_gpu, _ = BENCHMARKS[name]
     if needs_data and "SFUMATO_DATA" not in os.environ:
         return "SFUMATO_DATA is not set"
@@ -140,7 +140,7 @@ def lacking(name: str) -> str | None:
 
 
 def run_all(names: list[str], seconds: float | None = None) -> list[dict[str, Any]]:
-    """Run benchmarks one after the other; give for each how it ended and after how long."""
+    """Run benchmarks one after the other; return for each how it ended and after how long."""
     rows = []
     for name in names:
         (module, *arguments), *_, threads = BENCHMARKS[name]

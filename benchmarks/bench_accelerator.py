@@ -31,8 +31,7 @@ from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.core import arrays
 from sfumato.mechanisms import gaussian, sampling
 from sfumato.mechanisms.entropy import random_words
-from sfumato.models.linear import fit as linear_fit
-from sfumato.models.linear import private
+from sfumato.models.linear import fit as linear_fit, private
 from sfumato.sums.records import Records
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -121,7 +120,7 @@ def whole(runs: int) -> Iterator[dict[str, Any]]:
 
 
 def _noted(marks: list[float], task: Callable[..., Any], *given: Any) -> Any:
-    """Give the answer of a task, and note the time when the GPU is done with it."""
+    """Return the answer of a task, and note the time when the GPU is done with it."""
     answer = task(*given)
     torch.cuda.synchronize()
     marks.append(time.perf_counter())
@@ -136,9 +135,9 @@ def parts_of(task: Callable[[], Any]) -> dict[str, float]:
         (Records, "release_there"),
         (gaussian, "_add_symmetric_noise_there"),
         (linear_fit, "whitening_projection"),
-        (Records, "kept_in_singles"),
+        (Records, "cache_float32"),
         (linear_fit, "descend"),
-        (private, "on_the_host"),
+        (private, "to_host"),
     ]
     plain = [getattr(place, name) for place, name in places]
 

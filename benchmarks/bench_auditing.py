@@ -27,7 +27,7 @@ from sfumato.audit import density_difference, empirical_epsilon, reidentificatio
 from sfumato.audit.attack import attack_from_values
 from sfumato.exceptions import RefutedGuaranteeWarning
 from sfumato.mechanisms import EntryMechanism
-from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, least_distances
+from sfumato.papers.kahm.private import DEFINITIONS, TABLE_5, classifier, min_distances
 from sfumato.privacy import mu_from_budget
 
 SEEDS = 10
@@ -179,7 +179,7 @@ def _scored(options: argparse.Namespace, job: tuple[float | None, int, str]) -> 
     model = classifier(epsilon, definition, mode, device=options.device, **shared)
     _, fit = timed(lambda: model.fit(_placed(X, options, epsilon), y))
     inside, outside = (
-        least_distances(model, _placed(rows, options, epsilon)) for rows in (X, X_test)
+        min_distances(model, _placed(rows, options, epsilon)) for rows in (X, X_test)
     )
     found, seconds = timed(lambda: density_difference(inside[0], outside[0]))
     attack = attack_from_values(inside[0], outside[0], observation="distance")

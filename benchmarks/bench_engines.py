@@ -33,7 +33,7 @@ MODELS = ("density", "moments", "linear", "tree", "additive")
 
 
 def files(folder: Path, n_files: int) -> str:
-    """Write what is missing; give the paths of the first files as a glob."""
+    """Write what is missing; return the paths of the first files as a glob."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -200,7 +200,7 @@ def _on_workers(
     trim: int = 2**16,
     as_frame: bool = False,
 ) -> tuple[dict[str, Any], Any]:
-    """Give seconds, and the exact statistic."""
+    """Return seconds, and the exact statistic."""
     import dask
     import dask.dataframe as dd
     import psutil

@@ -33,7 +33,7 @@ from benchmarks.recording import RESULTS, timed, write
 from sfumato import Fabricator, TableBounds
 
 SEED, RUNS = 0, 5
-MOST_LEARNED = 10_000  # rows
+MAX_TRAINING_ROWS = 10_000  # rows
 PARTS = 10  # public bins of other tables, equal in width
 
 
@@ -46,7 +46,7 @@ def adult_facts() -> dict[str, Any]:
 
 
 def other_tables() -> Iterator[tuple[str, pd.DataFrame, dict[str, Any], str]]:
-    """Give tables with ranges that are rounded outwards; categories are those of the table."""
+    """Yield tables with ranges that are rounded outwards; categories are those of the table."""
     folder = Path(os.environ["SFUMATO_DATA"]) / "tabular"
     for name, file, target in (
         ("bank marketing", "bank_marketing.csv.gz", "y"),
@@ -73,7 +73,7 @@ def other_tables() -> Iterator[tuple[str, pd.DataFrame, dict[str, Any], str]]:
 
 
 def public_bins(facts: dict[str, Any]) -> dict[str, list[float]]:
-    """Give the edges of `codes`, moved so that a value on an edge lies below it there too."""
+    """Return the edges of `codes`, moved so that a value on an edge lies below it there too."""
     found = {}
     for name, fact in facts.items():
         if not isinstance(fact, list):
@@ -94,7 +94,7 @@ def learned_scores(
 ) -> list[float]:
     """Accuracy on test rows of a forest and of a logistic regression on fabricated rows."""
     categories = [n for n, fact in facts.items() if isinstance(fact, list) and n != label]
-    rows = made.iloc[:MOST_LEARNED]
+    rows = made.iloc[:MAX_TRAINING_ROWS]
     found = []
     for learner in (
         RandomForestClassifier(n_jobs=1, random_state=0),

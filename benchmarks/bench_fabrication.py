@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def split(options: argparse.Namespace) -> tuple[np.ndarray, ...]:
-    """Give rows and labels to fit, and rows and labels to score."""
+    """Return rows and labels to fit, and rows and labels to score."""
     X, y, X_test, y_test = mnist()
     if not options.held_out:
         return X[: options.rows], y[: options.rows], X_test, y_test

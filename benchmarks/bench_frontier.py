@@ -49,7 +49,7 @@ class Features:
         self.parts = parts
 
     def __call__(self, rows: np.ndarray) -> Any:
-        """Give the features of images."""
+        """Return the features of images."""
         images = on_device(rows)
         norm = math.sqrt(sum(weight**2 for _, weight in self.parts))
         found = [
@@ -59,7 +59,7 @@ class Features:
 
 
 def without(kind: type, shape: tuple[int, ...]) -> Features:
-    """Give the features "best" without one kind of them."""
+    """Return the features "best" without one kind of them."""
     return Features(*(part for part in best_features(shape) if not isinstance(part[0], kind)))
 
 
@@ -79,7 +79,7 @@ FEATURES: dict[str, Callable[[tuple[int, ...]], Features]] = {
 
 
 def set_aside(rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
-    """Give training rows without a fifth of them, and that fifth to score on."""
+    """Return training rows without a fifth of them, and that fifth to score on."""
     order = np.random.default_rng(0).permutation(len(rows))
     aside, kept = order[: len(rows) // 5], order[len(rows) // 5 :]
     return rows[kept], labels[kept], rows[aside], labels[aside]
@@ -180,7 +180,7 @@ def _options() -> argparse.Namespace:
 
 
 def images(name: str) -> tuple[Any, Any, Any, Any, tuple[int, ...]]:
-    """Give train rows in [0, 1], labels, test rows, labels, and the shape of an image."""
+    """Return train rows in [0, 1], labels, test rows, labels, and the shape of an image."""
     if name == "cifar10":
         return _cifar(Path(os.environ["SFUMATO_DATA"]) / name)
     train, y, test, y_test = mnist(name)
@@ -208,7 +208,7 @@ def _torch() -> Any:
 
 
 def on_device(rows: np.ndarray) -> Any:
-    """Give the rows on the GPU if there is one."""
+    """Return the rows on the GPU if there is one."""
     torch = _torch()
     return rows if torch is None else torch.as_tensor(rows, device="cuda")
 

@@ -44,8 +44,6 @@ from sfumato.cli.main import app
 from sfumato.tables import TableEncoder
 from sfumato.tables.files import TableFile
 
-__all__ = ["WAYS", "fuzz", "require_other_rows"]
-
 NEIGHBOURS = 10  # of each table
 FEATURES = [column.name for column in BOUNDS.used]
 Array = NDArray[Any]
@@ -53,7 +51,7 @@ RELATIONS = ("replace_one", "add_or_remove_one")
 
 
 def an_odd_cell(chance: random.Random) -> Any:
-    """Give one of the known oddities, or a random number, text or handful of bytes."""
+    """Return one of the known oddities, or a random number, text or handful of bytes."""
     return chance.choice(
         [
             lambda: chance.choice(CELLS),
@@ -181,7 +179,7 @@ def _with_odd_cell(given: Any, chance: random.Random) -> tuple[int, dict[str, li
 
 
 def _files(chance: random.Random, folder: Path) -> Iterator[tuple[int, Callable[[], Path]]]:
-    """Give functions that write a table, and its neighbours, to one and the same path."""
+    """Yield functions that write a table, and its neighbours, to one and the same path."""
     suffix, write_rows = FILES[chance.choice([*FILES])]
     base, path = _base(chance), folder / f"rows.{suffix}"
 

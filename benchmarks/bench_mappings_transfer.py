@@ -38,7 +38,7 @@ FOLDER = Path(os.environ.get("SFUMATO_SOURCES") or tempfile.mkdtemp())
 
 
 def usps() -> tuple[Rows, Rows, Rows, Rows]:
-    """Give USPS as `mnist` does, rows in [0, 1]."""
+    """Return USPS as `mnist` does, rows in [0, 1]."""
     stored = np.load(Path(os.environ["SFUMATO_DATA"]) / "usps" / "usps.npz")
     train, test = ((stored[name].astype(np.float64) + 1) / 2 for name in ("x_train", "x_test"))
     return train, stored["y_train"].astype(int), test, stored["y_test"].astype(int)
@@ -70,7 +70,7 @@ def few_labels(labels: Rows, per_class: int, seed: int) -> Rows:
 
 
 def released(rows: Rows, labels: Rows, name: str, **parameters: Any) -> tuple[Path, float]:
-    """Release a source once and give its file, with the seconds it took."""
+    """Release a source once and return its file, with the seconds it took."""
     path, clock = FOLDER / f"{name}.sfumato", FOLDER / f"{name}.seconds"
     if path.exists():
         return path, float(clock.read_text())
@@ -103,7 +103,7 @@ def tried(
     seed: int,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """Learn one target and give its accuracy on test rows, with what decided."""
+    """Learn one target and return its accuracy on test rows, with what decided."""
     if not isinstance(source, Path):
         fitted = source.set_params(random_state=seed, **parameters)
         _, time = timed(lambda: fitted.fit_target(target, known))

@@ -31,13 +31,13 @@ NOISES = (0.8, 1.1, 2.0)
 
 
 def planned(n_rows: int, noise_multiplier: float) -> RepeatedEvent:
-    """Give the event of the run: each step samples a record with probability 1 / batches."""
+    """Return the event of the run: each step samples a record with probability 1 / batches."""
     batches = math.ceil(n_rows / BATCH)
     return RepeatedEvent(SubsampledGaussianEvent(noise_multiplier, 1 / batches), EPOCHS * batches)
 
 
 def trained(rows: Any, labels: Any, noise_multiplier: float) -> tuple[Any, dict[str, Any]]:
-    """Train privately; give the model, and what Opacus says it drew and cost."""
+    """Train privately; return the model, and what Opacus says it drew and cost."""
     import torch
     from opacus import PrivacyEngine
     from opacus.accountants import RDPAccountant

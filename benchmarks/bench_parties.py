@@ -35,7 +35,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.federated import Federation, SumsTask, make_parties
 from sfumato.federated.secure import Agreement, Identity, Journal, Member, SumCoordinator
 from sfumato.mechanisms import GaussianMechanism, GaussianShareMechanism
-from sfumato.models import record_engine
+from sfumato.models import class_gaussians
 from sfumato.papers.data import unit_rows
 from sfumato.sums import ArrayRecords, SecondMoment
 
@@ -171,10 +171,10 @@ def by_law(
     """Fit to totals that have the law of those over parties."""
     X, y, X_test, y_test = data
     options = argparse.Namespace(n_layers=5, n_jobs=1)
-    share = settings.pop("pca_share", record_engine.PCA_SHARE)
+    share = settings.pop("pca_share", class_gaussians.PCA_SHARE)
     model = estimator(name, options).set_params(**settings)
     records = TotalsByLaw.of(X, y, times_the_variance(trust, n_parties))
-    with seeded_noise(run), patch.object(record_engine, "PCA_SHARE", share):
+    with seeded_noise(run), patch.object(class_gaussians, "PCA_SHARE", share):
         _, time = timed(lambda: model.fit(records))
     score = round(float(np.mean(model.predict(X_test) == y_test)), 4)
     return {"accuracy": score, "fit": time}
@@ -277,8 +277,7 @@ def masked(n_parties: int, neighbours: int, cells: np.ndarray) -> tuple[float, f
 
 def deployed(options: argparse.Namespace) -> list[dict[str, Any]]:  # noqa: ARG001
     """SuperLink and five SuperNodes with TLS and node keys; some are killed in a sum."""
-    from tests.federated.test_flower_sums import deployed as run
-    from tests.federated.test_flower_sums import secure_parties
+    from tests.federated.test_flower_sums import deployed as run, secure_parties
 
     X, y = load_digits(return_X_y=True)
     numbers = []

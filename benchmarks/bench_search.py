@@ -31,7 +31,7 @@ from sfumato import (
 from sfumato.audit.empirical import epsilon_from_outputs
 from sfumato.privacy.composition import epsilon_spent
 
-RUNS, MOST_ROWS = 5, 8000
+RUNS, MAX_ROWS = 5, 8000
 PROMISE = {"epsilon": 1.0, "delta": 1e-5}
 GRIDS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
     "additive": (
@@ -47,7 +47,7 @@ GRIDS: dict[str, tuple[Any, dict[str, list[Any]]]] = {
 
 def measured(name: str, model: str, mean_runs: float) -> dict[str, Any]:
     data, (kind, grid) = table(name), GRIDS[model]
-    train, y_train = data.train.iloc[:MOST_ROWS], data.y_train[:MOST_ROWS]
+    train, y_train = data.train.iloc[:MAX_ROWS], data.y_train[:MAX_ROWS]
     base = kind(bounds=data.bounds, relation="add_or_remove_one")
     plain, found, seconds, chosen = [], [], [], []
     for _ in range(RUNS):

@@ -35,7 +35,7 @@ from benchmarks.recording import write
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import make_token
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from sfumato.service.settings import Settings
 from sfumato.service.store import ServiceError
 from sfumato.service.studio.sessions import COOKIE
@@ -70,7 +70,7 @@ class Service:
             timeout=300, trust_env=False
         )  # one for all: a new one reads certificates for long
         self.settings = Settings(folder / "state", folder / "data", database=database).prepared()
-        self.office = Office(self.settings)
+        self.office = ServiceApi(self.settings)
         self.office.store.add_person("benchmark", "olga", "officer")
         for place in range(ANALYSTS):
             self.office.store.add_person("benchmark", f"a{place}", "analyst")
@@ -84,7 +84,7 @@ class Service:
         self._open(epsilon)
 
     def start(self) -> float:
-        """Start the command, and give the seconds until it answers."""
+        """Start the command, and return the seconds until it answers."""
         began = time.monotonic()
         command = [sys.executable, "-m", "sfumato", "serve", str(self.folder / "data")]
         command += ["--state", str(self.folder / "state"), "--port", str(self.port)]
@@ -127,7 +127,7 @@ class Service:
             self.call("olga", "PUT", path, {"epsilon": epsilon / 3}).raise_for_status()
 
     def parts(self) -> dict[str, int]:
-        """Give the process of each part."""
+        """Return the process of each part."""
         found = {}
         for name in ("web", "workers"):
             with contextlib.suppress(OSError, ValueError):
@@ -137,13 +137,13 @@ class Service:
         return found
 
     def targets(self) -> dict[str, list[int]]:
-        """Give what may be killed: parts, and the jobs of the workers."""
+        """Return what may be killed: parts, and the jobs of the workers."""
         parts = self.parts()
         jobs = children_of(parts.get("workers", 0))
         return {name: [one] for name, one in parts.items()} | ({"job": jobs[:1]} if jobs else {})
 
     def settled(self) -> dict[str, str]:
-        """Wait until every job has ended, and give their states."""
+        """Wait until every job has ended, and return their states."""
         while True:
             jobs = self.looked(self.office.store.jobs)
             if not [one for one in jobs if one["state"] in ("queued", "running")]:
@@ -266,7 +266,7 @@ def watched(made: Service) -> Iterator[list[tuple[float, float]]]:
 
 
 def watch(line: Any, asked: list[tuple[str, str]]) -> None:
-    """Ask for states until somebody says enough; give moments and durations."""
+    """Ask for states until somebody says enough; return moments and durations."""
     found: list[tuple[float, float]] = []
     done = threading.Event()
     client = httpx.Client(timeout=300, trust_env=False)
@@ -455,7 +455,7 @@ def children_of(process: int) -> list[int]:
 
 
 def commit() -> str:
-    """Give the commit that is served, as far as git says."""
+    """Return the commit that is served, as far as git says."""
     folder = Path(__file__).parents[1]
     asked = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()

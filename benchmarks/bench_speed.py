@@ -117,7 +117,7 @@ def scattering(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def profile(task: Any) -> list[dict[str, Any]]:
-    """Give the functions of a run that took most of it themselves."""
+    """Return the functions of a run that took most of it themselves."""
     watch = cProfile.Profile()
     watch.runcall(task)
     stats = pstats.Stats(watch)

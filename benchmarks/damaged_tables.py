@@ -25,8 +25,6 @@ import pyarrow.parquet
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, write_table
 
-__all__ = ["KINDS", "damaged_tables", "read_damaged"]
-
 TYPES = {"x": "double", "n": "int64", "colour": "string", "ward": "string", "member": "bool"}
 ROWS = 80
 TRIED = 4000  # files of each kind

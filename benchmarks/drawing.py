@@ -52,7 +52,7 @@ def drawing(title: str, story: str, height: float, parts: Sequence[str]) -> str:
 
 
 def title_of(drawn: str) -> str:
-    """Give the title of a picture."""
+    """Return the title of a picture."""
     return unescape(drawn.partition("<title>")[2].partition("</title>")[0])
 
 
@@ -78,7 +78,7 @@ def block(x: float, y: float, width: float, height: float, colour: str) -> str:
 
 
 def ticks(low: float, high: float, *, log: bool = False, most: int = 5) -> list[float]:
-    """Give round numbers inside a range."""
+    """Return round numbers inside a range."""
     if log:
         tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         whole = [10.0**k for k in tens if low * 0.999 <= 10.0**k <= high * 1.001]
@@ -167,7 +167,7 @@ def chart(
 
 
 def legend(names: Sequence[str], y: float) -> tuple[list[str], float]:
-    """Name the colours, a line of text each; give the height that the picture has with them."""
+    """Name the colours, a line of text each; return the height that the picture has with them."""
     parts = []
     for number, name in enumerate(names):
         at = y + LINE * number

@@ -92,7 +92,7 @@ class Table:
 
 
 def table(name: str) -> Table:
-    """Give one of adult, bank, cancer, diamonds, doctor."""
+    """Return one of adult, bank, cancer, diamonds, doctor."""
     train, test, target = _frames(name)
     ranges: dict[str, Any] = dict(RANGES.get(name, {}))
     if name == "cancer":

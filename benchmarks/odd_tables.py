@@ -21,8 +21,6 @@ import pyarrow.parquet
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["BOUNDS", "CELLS", "FILES", "FRAMES", "LINES", "columns", "with_cell", "with_line"]
-
 Columns = Mapping[str, list[Any]]
 FAR = 2**60 + 1  # which no double is
 
@@ -87,7 +85,7 @@ LINES: dict[str, tuple[bytes, ...]] = {
 
 
 def columns(n_rows: int = 40, seed: int = 0) -> dict[str, list[Any]]:
-    """Give rows of plain values that obey the bounds."""
+    """Return rows of plain values that obey the bounds."""
     rng = np.random.default_rng(seed)
     return {
         "whole": rng.integers(0, 101, n_rows).tolist(),

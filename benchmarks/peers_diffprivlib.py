@@ -46,7 +46,7 @@ def accuracies(
 ) -> dict[str, Any] | None:
     """Fit the peers on (X, y, X_test, y_test); None where no Python that is named has them.
 
-    Gives ``{"versions": {...}, "numbers": [{"classifier", "epsilon", "runs", "accuracy",
+    Returns ``{"versions": {...}, "numbers": [{"classifier", "epsilon", "runs", "accuracy",
     "accuracy_std", "balanced_accuracy", "fit_wall_s", "fit_cpu_s"}, ...]}``.
     A classifier gets `seconds` for all its runs at one epsilon, and is run as often as fits, once
     at least.

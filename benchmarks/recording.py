@@ -23,7 +23,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn")
 
 
 def mnist(name: str = "mnist") -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Give train rows in [0, 1], train labels, test rows, test labels; also of "fashion-mnist"."""
+    """Return rows in [0, 1] and labels to train and to test; also of "fashion-mnist"."""
     folder = Path(os.environ.get("SFUMATO_DATA", "")) / name
     if "SFUMATO_DATA" not in os.environ or not folder.is_dir():
         raise SystemExit(f"Set SFUMATO_DATA to the folder that has {name}/ in it.")
@@ -39,7 +39,7 @@ def mnist(name: str = "mnist") -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
 
 def timed(task: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Give the answer of a task with its wall and CPU seconds."""
+    """Return the answer of a task with its wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     answer = task()
     seconds = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
@@ -47,7 +47,7 @@ def timed(task: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def best_of(repeats: int, task: Callable[[], Any]) -> dict[str, float]:
-    """Give the least times of several runs; the first also warms the libraries up."""
+    """Return the least times of several runs; the first also warms the libraries up."""
     runs = [timed(task)[1] for _ in range(repeats)]
     return {name: min(run[name] for run in runs) for name in runs[0]}
 

@@ -20,11 +20,9 @@ from sfumato.sums.maps import RowMap
 from sfumato.sums.records import ArrayRecords, Block, Records
 from sfumato.sums.statistics import Statistic
 
-__all__ = ["TotalsByLaw", "times_the_variance"]
-
 
 def times_the_variance(trust: str, n_parties: int, colluding: int = 1) -> float:
-    """Give the variance of the total by that of one release."""
+    """Return the variance of the total by that of one release."""
     if trust == "central":
         return 1.0
     return n_parties if trust == "noisy" else n_parties / (n_parties - colluding)
@@ -41,7 +39,7 @@ class TotalsByLaw(Records):
 
     @classmethod
     def of(cls, rows: Any, codes: Any, times: float) -> Self:
-        """Give the records of arrays."""
+        """Return the records of arrays."""
         return cls(ArrayRecords(rows, np.asarray(codes, np.intp), relation="replace_one"), times)
 
     def release(self, statistic: Statistic, mechanism: Any, receipt: Receipt) -> Any:
@@ -58,13 +56,13 @@ class TotalsByLaw(Records):
         """Map rows."""
         return type(self)(self._records.mapped(row_map), self._times)
 
-    def kept(self) -> Records:
+    def cache(self) -> Records:
         """Keep mapped rows."""
-        return type(self)(self._records.kept(), self._times)
+        return type(self)(self._records.cache(), self._times)
 
-    def kept_in_singles(self) -> Records:
+    def cache_float32(self) -> Records:
         """Keep mapped rows in single precision."""
-        return type(self)(self._records.kept_in_singles(), self._times)
+        return type(self)(self._records.cache_float32(), self._times)
 
     def _blocks(self) -> Iterator[Block]:
         yield from self._records._blocks()

@@ -105,7 +105,7 @@ def _report(call: Any, answers: Any) -> None:
 
 @pytest.fixture
 def start_child() -> Any:
-    """Start a function in a forked child and give the process."""
+    """Start a function in a forked child and return the process."""
     context = multiprocessing.get_context("fork")
 
     def start(target: Any, *args: Any) -> Any:
@@ -120,7 +120,7 @@ def start_child() -> Any:
 
 @pytest.fixture
 def in_child(start_child: Any) -> Any:
-    """Run a call in a forked child; give the repr of its result, or its error as text."""
+    """Run a call in a forked child; return the repr of its result, or its error as text."""
 
     def run(call: Any) -> Any:
         answers = multiprocessing.get_context("fork").SimpleQueue()

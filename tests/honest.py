@@ -24,7 +24,7 @@ class Honest(PrivatePCA):
     noise_share = 1.0
 
     def fit(self, X: Any, y: object = None) -> Self:
-        bounds = self.bounds if self.bounds is None else self._check_promise()
+        bounds = self.bounds if self.bounds is None else self._validate_privacy_params()
         if bounds is None:
             bounds = self.missing(X)
         rows = np.asarray(X) if self.bounds is None else self._check_rows(X)
@@ -44,10 +44,10 @@ class Honest(PrivatePCA):
         return self
 
     def missing(self, X: Any) -> Bounds:
-        return self._check_promise()
+        return self._validate_privacy_params()
 
     def pay(self, mechanism: Any) -> Any:
-        return self._prepay(mechanism)
+        return self._charge(mechanism)
 
     def release(self, mechanism: Any, statistic: np.ndarray, receipt: Any) -> np.ndarray:
         return mechanism.release_symmetric(statistic, ledger=receipt)

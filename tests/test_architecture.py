@@ -139,7 +139,7 @@ def test_nothing_is_pickled_and_nothing_private_is_borrowed(path: Path) -> None:
 
 # What a private estimator may say of itself before anything is charged. Nobody overrides what
 # charges, draws or promises.
-HOOKS = {"_check_promise", "_most_rows", "_public_facts"}
+HOOKS = {"_validate_privacy_params", "_max_rows", "_public_facts"}
 
 
 def borrowed_methods(kind: type) -> set[str]:
@@ -175,8 +175,8 @@ def test_an_override_is_noticed() -> None:
     class Cheap(PrivateEstimator):
         __module__ = "sfumato.papers.cheap"
 
-        def _prepay(self, *_: object) -> None: ...
+        def _charge(self, *_: object) -> None: ...
 
-        def _check_promise(self) -> None: ...
+        def _validate_privacy_params(self) -> None: ...
 
-    assert borrowed_methods(Cheap) == {"Cheap._prepay of PrivateEstimator"}
+    assert borrowed_methods(Cheap) == {"Cheap._charge of PrivateEstimator"}

@@ -79,8 +79,8 @@ def test_records_of_another_width_or_too_many_cost_nothing(name: str, relation: 
 
 @pytest.mark.parametrize("data", SECRET_CASES)
 def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(data[0]), "_most_rows", property(lambda _: 64))
-    monkeypatch.setattr(sfumato.models.base, "MOST_ROWS", 64)
+    monkeypatch.setattr(type(data[0]), "_max_rows", property(lambda _: 64))
+    monkeypatch.setattr(sfumato.models.base, "MAX_ROWS_SECRET_N", 64)
     refused(*data, "At most 64 rows")
     clone(data[0])._check_number(64)  # is not refused
 
@@ -91,8 +91,8 @@ def test_more_rows_than_declared_cost_nothing(data: Any, monkeypatch: pytest.Mon
 def test_more_rows_than_can_be_summed_cost_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sfumato.models.private, "MOST_PUBLIC_ROWS", 64)
-    monkeypatch.setattr(sfumato.models.base, "MOST_PUBLIC_ROWS", 64)
+    monkeypatch.setattr(sfumato.models.private, "MAX_ROWS", 64)
+    monkeypatch.setattr(sfumato.models.base, "MAX_ROWS", 64)
     estimator = clone(case.estimator)
     if estimator.relation != "replace_one":
         estimator.set_params(relation="replace_one")
@@ -106,8 +106,8 @@ def test_noise_that_cannot_be_drawn_costs_nothing(
     case: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a lower limit, sizes that any estimator asks for become too large."""
-    monkeypatch.setattr("sfumato.mechanisms.sampling.LARGEST_SCALE", 2.0**20)
-    monkeypatch.setattr("sfumato.mechanisms.gamma.LARGEST_NORM", 2.0**-40)
+    monkeypatch.setattr("sfumato.mechanisms.sampling.MAX_SCALE", 2.0**20)
+    monkeypatch.setattr("sfumato.mechanisms.gamma.MAX_NORM", 2.0**-40)
     refused(case.estimator, case.X, case.y, "drawn")
 
 

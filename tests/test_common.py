@@ -153,7 +153,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 
 
 def public_estimators() -> dict[str, type]:
-    found = {name: getattr(sfumato, name) for name in sfumato.__all__}
+    found = {name: getattr(sfumato, name) for name in sfumato._MODULE_OF}
     return {
         name: value
         for name, value in found.items()
@@ -169,7 +169,7 @@ def test_every_public_estimator_is_checked() -> None:
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
-    """Give the checks that are not met; check_complex_data passes where its labels are refused."""
+    """Return the checks that are not met; check_complex_data passes if its labels are refused."""
     found = dict(EXPECTED_FAILURES.get(type(estimator).__name__, {}))
     if isinstance(
         estimator,
@@ -254,7 +254,7 @@ TABLE_EDGES = np.sqrt(0.5) * np.array(
 
 
 def table_case() -> tuple[np.ndarray, np.ndarray]:
-    """Give encoded rows of a table; what frames do is in tests/tables/test_table_contract.py."""
+    """Return encoded rows of a table; what frames do is in tests/tables/test_table_contract.py."""
     size, y = blobs_case()[0][:, 0], blobs_case()[1]
     rows = np.zeros((200, 4))
     rows[:, 0], rows[np.arange(200), 2 + (y > 0)] = np.clip(size, -0.5, 0.5), np.sqrt(0.5)

@@ -66,7 +66,7 @@ def needs_a_proof(name: str, node: ast.FunctionDef) -> bool:
     for call in (part for part in ast.walk(node) if isinstance(part, ast.Call)):
         called = ast.unparse(call.func).rpartition(".")[2]
         given = {keyword.arg for keyword in call.keywords}
-        if "sensitivity" in given or called in {"prepay", "_prepay"}:
+        if "sensitivity" in given or called in {"prepay", "_charge"}:
             return True
         if called.startswith("release") and "ledger" in given:
             return True
@@ -106,16 +106,10 @@ def test_tests_named_in_a_proof_sheet_exist(sheet: Path) -> None:
 
 @SHEETS
 def test_a_sheet_begins_with_its_theorem_and_ends_with_its_pins(sheet: Path) -> None:
-    """Title, theorem, assumptions, picture; then the proof; fingerprints at the very end."""
+    """Title, theorem; then the proof; fingerprints at the very end."""
     title, *rest = sheet.read_text().rstrip().split("\n\n")
     assert title.startswith("# ")
     assert rest[0].startswith("**Theorem.** ")
-    heads = [text for text in rest if text.startswith(("**", "#", "!["))]
-    heads = [text for text in heads if not text.startswith("**[")]
-    assert heads[1].startswith("**Assumptions.** ")
-    shown = re.fullmatch(r"!\[(.{30,})\]\((\.\./pictures/sheets/[\w-]+\.svg)\)", heads[2])
-    assert shown, "After the assumptions comes a picture, with words for those who do not see it."
-    assert (sheet.parent / shown[2]).is_file()
     first = next(i for i, text in enumerate(rest) if pins.PIN.search(text))
     assert not [text for text in rest[first + 1 :] if not pins.PIN.search(text)]
 
@@ -191,7 +185,7 @@ def test_what_needs_a_proof_is_recognised() -> None:
 
     assert needs("def row_sensitivity(): pass")
     assert needs("def f(): return M.calibrate(sensitivity=1.0)")
-    assert needs("def f(self): self._prepay(m)")
+    assert needs("def f(self): self._charge(m)")
     assert needs("def f(): return m.release_symmetric(v, ledger=r)")
     assert not needs("def f(): return m.release(lock)")
     assert not needs("def sensitive(): pass")

@@ -34,19 +34,30 @@ APPLICATIONS = ("sfumato.federated.flower",)
 
 
 def rooms() -> Iterator[str]:
-    """Give the package and its public subpackages."""
+    """Yield the package and its public subpackages."""
     yield "sfumato"
     for module in pkgutil.walk_packages(sfumato.__path__, "sfumato."):
         if module.ispkg and not module.name.startswith(APPLICATIONS):
             yield module.name
 
 
+def _names_of(module: Any) -> list[str]:
+    """Return the names that a package shows: those of its own that do not begin with `_`."""
+    if module is sfumato:
+        return list(sfumato._MODULE_OF)
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("sfumato")
+    ]
+
+
 def public_names() -> dict[str, Any]:
-    """Give every listed class and function once, by the shortest name it has."""
+    """Return every listed class and function once, by the shortest name it has."""
     found: dict[int, tuple[str, Any]] = {}
     for room in rooms():
         module = importlib.import_module(room)
-        for name in getattr(module, "__all__", ()):
+        for name in _names_of(module):
             value = getattr(module, name)
             if inspect.isclass(value) or inspect.isfunction(value):
                 found.setdefault(id(value), (f"{room}.{name}", value))
@@ -54,7 +65,7 @@ def public_names() -> dict[str, Any]:
 
 
 def own_methods(kind: type) -> Iterator[str]:
-    """Give the public methods and properties that a class itself writes."""
+    """Yield the public methods and properties that a class itself writes."""
     for name, value in vars(kind).items():
         bare = getattr(value, "__func__", getattr(value, "fget", value))
         if not name.startswith("_") and inspect.isfunction(bare):
@@ -71,7 +82,7 @@ METHODS = [
 
 
 def overrides(name: str) -> bool:
-    """Tell whether a method stands, described, in another class of this package above it."""
+    """Return whether a method stands, described, in another class of this package above it."""
     owner, _, method = name.rpartition(".")
     return any(
         method in vars(above) and above.__module__.startswith("sfumato.")
@@ -98,7 +109,7 @@ def test_methods(name: str) -> None:
 
 
 def test_nothing_is_left_out() -> None:
-    assert {f"sfumato.{name}" for name in sfumato.__all__} <= set(NAMES)
+    assert {f"sfumato.{name}" for name in sfumato._MODULE_OF} <= set(NAMES)
     assert "sfumato.mechanisms.GaussianMechanism.release" in METHODS
     assert "sfumato.Bounds.clip" in METHODS
     assert len(NAMES) > 90

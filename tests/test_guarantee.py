@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato import Guarantee
 from sfumato.exceptions import InvalidInputError, SfumatoError, UnsupportedEventError

@@ -29,7 +29,7 @@ def prose(page: Path) -> str:
 
 
 def slug(heading: str) -> str:
-    """Give the anchor of a heading, as GitHub and MyST make it."""
+    """Return the anchor of a heading, as GitHub and MyST make it."""
     plain = re.sub(r"[`*]", "", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
@@ -39,7 +39,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def found(page: Path, target: str) -> Path | None:
-    """Give the file that a link of a page leads to."""
+    """Return the file that a link of a page leads to."""
     if target.startswith("gallery/") or "/gallery/" in target:  # made from examples at build time
         name = Path(target).stem
         made = ROOT / "examples" / ("README.rst" if name == "index" else f"{name}.py")
@@ -49,7 +49,7 @@ def found(page: Path, target: str) -> Path | None:
 
 
 def broken(page: Path) -> list[str]:
-    """Give the links of a page that lead nowhere."""
+    """Return the links of a page that lead nowhere."""
     text = prose(page)
     if page.parent == ROOT / "docs" and (
         included := re.search(r"{include} (\S+)", page.read_text())

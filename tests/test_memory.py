@@ -258,7 +258,7 @@ BLOCKS = {  # made small, so that what is left grows with the rows
     "functions.spaces.BLOCK": 64,
     "papers.large_margin.objective.BLOCK": 256,
     "papers.large_margin.objective.GROUP": 2,
-    "papers.large_margin.objective.LARGEST_KEPT": 0,
+    "papers.large_margin.objective.MAX_CACHED": 0,
 }
 UNLABELLED = {**PRIVATE, "bounds": Bounds(lower=0.0, upper=1.0)}
 NOISELESS = {**PRIVATE, "epsilon": np.inf}  # calibrated in no time
@@ -305,7 +305,7 @@ def test_a_fit_takes_little_more_than_its_rows(monkeypatch, model, dtype):
 
 
 def test_the_working_set_is_what_it_says():
-    assert 8 * max(feature_rows.KEPT, ellipsoid_objective.LARGEST_KEPT) <= WORKING_SET * 3 / 4
+    assert 8 * max(feature_rows.KEPT, ellipsoid_objective.MAX_CACHED) <= WORKING_SET * 3 / 4
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ SAID = {
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Give kind and text of every block that runs."""
+    """Return kind and text of every block that runs."""
     return BLOCK.findall(page.read_text())
 
 

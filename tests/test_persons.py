@@ -167,7 +167,7 @@ def test_refused_before_the_charge(case: PrivateCase) -> None:
 
 def test_whoever_cannot_says_so_before_the_charge() -> None:
     """Every private estimator either offers persons or names what it offers instead."""
-    listed = [getattr(sfumato, name) for name in sfumato.__all__]
+    listed = [getattr(sfumato, name) for name in sfumato._MODULE_OF]
     private = [
         each for each in listed if isinstance(each, type) and issubclass(each, PrivateEstimator)
     ]

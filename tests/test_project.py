@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def names(requirements: list[str]) -> set[str]:
-    """Give the names of packages as indices write them."""
+    """Return the names of packages as indices write them."""
     found = (NAME.match(line) for line in requirements)
     return {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}
 

@@ -95,7 +95,7 @@ def first_rows(data: tuple[Any, np.ndarray, Any], n: int) -> tuple[np.ndarray, A
 
 
 def fitted(data: tuple[Any, np.ndarray, Any], n: int, tape: Tape | None) -> tuple[Any, Any, Any]:
-    """Give the model of the first n rows, its releases, and the warnings."""
+    """Return the model of the first n rows, its releases, and the warnings."""
     with warnings.catch_warnings(record=True) as said, seeded(0), taped(playback=tape) as replay:
         warnings.simplefilter("always")
         model = fit(clone(data[0]), *first_rows(data, n))

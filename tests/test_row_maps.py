@@ -26,7 +26,7 @@ from sfumato import (
 )
 from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
 from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores, First, Places
+from sfumato.models.additive.fit import AdditiveScores, LeadingColumns, Places
 from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import PlaceCounts
 from sfumato.models.additive.pairs import PairRows, Sides, _column_places
@@ -39,10 +39,10 @@ from sfumato.models.kernels.covariance import MaternKernel
 from sfumato.models.linear.target_moments import WithTarget
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut, revealed
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid
 from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import (
-    Beside,
+    BesideTarget,
     Centred,
     Clipped,
     Encoded,
@@ -80,7 +80,7 @@ def raw_rows(rng: np.random.Generator, width: int = WIDTH) -> np.ndarray:
 
 def ball_rows(rng: np.random.Generator, width: int = WIDTH) -> np.ndarray:
     rows = rng.normal(size=(ROWS, width)) * 10.0 ** rng.integers(-3, 2, size=(ROWS, 1))
-    return cut(Bounds(norm=1.0).clip(rows), FINE_BITS)
+    return truncate_to_grid(Bounds(norm=1.0).clip(rows), FINE_BITS)
 
 
 def bases(rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -111,7 +111,7 @@ def cells(rng: np.random.Generator, n_columns: int = 4) -> np.ndarray:
 def pair_rows(rng: np.random.Generator) -> Iterator[PairRows]:
     hats = hat_rows()
     pairs = np.array([[0, 1], [2, 3]])
-    yield PairRows(hats, cut(rng.uniform(-1, 1, hats.width), ROW_BITS), pairs)
+    yield PairRows(hats, truncate_to_grid(rng.uniform(-1, 1, hats.width), ROW_BITS), pairs)
     yield PairRows(hats, rng.uniform(-1, 1, hats.width) * HOSTILE, pairs)
 
 
@@ -154,8 +154,8 @@ def linear_rows(rng: np.random.Generator) -> Iterator[Case]:
 def beside(rng: np.random.Generator) -> Iterator[Case]:
     together = np.column_stack([ball_rows(rng), raw_rows(rng, 1)])
     for basis in bases(rng):
-        yield Beside(Projected(np.full(WIDTH, 0.1), basis, 0.3), True, 0.1, 1e-5), together
-    yield Beside(LinearRows(WIDTH, True), False), ball_rows(rng)
+        yield BesideTarget(Projected(np.full(WIDTH, 0.1), basis, 0.3), True, 0.1, 1e-5), together
+    yield BesideTarget(LinearRows(WIDTH, True), False), ball_rows(rng)
 
 
 def sides(rng: np.random.Generator) -> Iterator[Case]:
@@ -205,7 +205,7 @@ def slopes(rng: np.random.Generator) -> Iterator[Case]:
             scores = rows @ statistic._exact_weights.T
             return statistic._slopes(scores, np.ones(len(rows), dtype=np.intp))
 
-        yield of, cut(ball_rows(rng), ROW_BITS)
+        yield of, truncate_to_grid(ball_rows(rng), ROW_BITS)
 
 
 CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
@@ -229,8 +229,8 @@ CASES: dict[Any, Callable[[np.random.Generator], Iterator[Case]]] = {
         (Projected(np.full(WIDTH, 0.1), basis, 1e-3), ball_rows(rng)) for basis in bases(rng)
     ),
     LinearRows: linear_rows,
-    Beside: beside,
-    First: lambda rng: [(First(2), ball_rows(rng))],
+    BesideTarget: beside,
+    LeadingColumns: lambda rng: [(LeadingColumns(2), ball_rows(rng))],
     Places: lambda rng: [(Places(hat_rows().columns), cells(rng))],
     HatRows: lambda rng: [(hat_rows(), cells(rng))],
     PairRows: lambda rng: ((rows, cells(rng)) for rows in pair_rows(rng)),
@@ -355,7 +355,7 @@ def test_removing_one_of_eight_equal_records_moves_no_other(
 
 
 def test_a_product_is_right_to_forty_bits(rng: np.random.Generator) -> None:
-    rows = cut(rng.uniform(size=(50, 30)), FINE_BITS)
+    rows = truncate_to_grid(rng.uniform(size=(50, 30)), FINE_BITS)
     for size in (1e-50, 1.0, 1e30):
         weights = rng.normal(size=(4, 30)) * size
         exact = np.array(

@@ -68,7 +68,7 @@ def links(page: Path) -> Links:
 
 
 def broken(page: Path) -> list[str]:
-    """Give the targets inside the site that do not exist."""
+    """Return the targets inside the site that do not exist."""
     wrong = []
     for target in links(page).targets:
         parts = urlsplit(target)

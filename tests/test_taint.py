@@ -22,8 +22,13 @@ import polars as pl
 import pytest
 
 from sfumato import Bounds, PrivateMoments, PrivatePCA
-from sfumato.audit.testing import PrivateCase, check_private_estimator, inspection, taint_test
-from sfumato.audit.testing import contracts as c
+from sfumato.audit.testing import (
+    PrivateCase,
+    check_private_estimator,
+    contracts as c,
+    inspection,
+    taint_test,
+)
 from sfumato.audit.testing.inspection import described, first_difference, holds_a_row, leaves
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import prepay
@@ -421,7 +426,7 @@ class RegistryOfWarnings(Leak):
 class TooDeep(Leak):
     def after(self, rows: np.ndarray) -> None:
         value: Any = rows.mean(axis=0)
-        for _ in range(inspection.MOST_NESTED + 5):
+        for _ in range(inspection.MAX_NESTED + 5):
             value = [value, "deeper"]
         self.value_ = value
 

@@ -41,7 +41,7 @@ def rows(n: int = 200) -> Rows:
 
 
 def others(relation: str) -> list[Rows]:
-    """Give other rows, as many where their number is public: scrambled, all alike, missing."""
+    """Return other rows, as many where their number is public: scrambled, all alike, missing."""
     X, y = rows()
     if relation == "add_or_remove_one":
         X, y = X[9:], y[9:]

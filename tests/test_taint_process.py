@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.audit.testing import PrivateCase
-from sfumato.audit.testing import contracts as c
+from sfumato.audit.testing import PrivateCase, contracts as c
 from tests.honest import BOUNDS, X
 from tests.test_taint import Leak
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateMoments
-from sfumato.audit.testing import PrivateCase, check_private_estimator, taint_test
-from sfumato.audit.testing import contracts as c
+from sfumato.audit.testing import PrivateCase, check_private_estimator, contracts as c, taint_test
 from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
@@ -61,7 +60,7 @@ class TooLittleNoise(Honest):
 class DrawsFirst(Honest):
     def pay(self, mechanism: Any) -> Any:
         mechanism.release_symmetric(np.zeros((2, 2)), ledger=None)
-        return self._prepay(mechanism)
+        return self._charge(mechanism)
 
 
 class ForgetsToCharge(Honest):

@@ -55,7 +55,7 @@ def columns() -> dict[str, list[object]]:
 
 
 def content() -> bytes:
-    """Give the file: a packed CSV without a time stamp."""
+    """Return the file: a packed CSV without a time stamp."""
     found, text = columns(), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(found)

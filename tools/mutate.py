@@ -39,7 +39,7 @@ EXPLAINED = Path(__file__).with_name("mutants_explained.toml")
 QUIET = ["-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
 QUIET += ["-m", "not servers and not browser and not spark and not torch"]
 QUIET += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-MOST_CALLS = 30  # of one function in one test that are traced
+MAX_CALLS = 30  # of one function in one test that are traced
 SWAPS: dict[type[ast.AST], list[type[ast.AST]]] = {
     ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Div], ast.Div: [ast.Mult],
     ast.FloorDiv: [ast.Mult], ast.Mod: [ast.Mult], ast.Pow: [ast.Mult], ast.MatMult: [ast.Add],
@@ -236,7 +236,7 @@ class Recorder:
         if code.co_filename not in self.files:
             return None
         self.calls[code] = self.calls.get(code, 0) + 1
-        if self.calls[code] > MOST_CALLS:
+        if self.calls[code] > MAX_CALLS:
             return None
         file = os.path.relpath(code.co_filename, ROOT)
         lines = self.lines
@@ -249,7 +249,7 @@ class Recorder:
 
 
 def measured(arguments: argparse.Namespace, files: set[str]) -> dict[str, Any]:
-    """Give for each test its seconds and lines; what has not changed is taken from the store."""
+    """Return for each test its seconds and lines; what has not changed is taken from the store."""
     store = arguments.cache / "lines"
     store.mkdir(parents=True, exist_ok=True)
     hashes = {file: _hash(ROOT / file) for file in files}
@@ -266,7 +266,7 @@ def measured(arguments: argparse.Namespace, files: set[str]) -> dict[str, Any]:
         else:
             waiting.append((path, kept))
     jobs = [(kept, functools.partial(_measure, path, kept, hashes)) for path, kept in waiting]
-    for kept, status in forked(jobs, arguments.jobs, arguments.longest_file):
+    for kept, status in forked(jobs, arguments.jobs, arguments.max_file):
         print(f"measured {kept.stem}: {status}", flush=True)
         if kept.exists():
             tests |= json.loads(kept.read_text())["tests"]
@@ -443,7 +443,7 @@ def _reasons() -> dict[tuple[str, ...], str]:
 
 
 def explanation(result: dict[str, Any]) -> str | None:
-    """Say why no test need notice a mutant; it is known by the file's name and its lines."""
+    """Return why no test need notice a mutant; it is known by the file's name and its lines."""
     lines = [
         " ".join(line[1:].strip() for line in result["diff"] if line[0] == sign) for sign in "-+"
     ]

@@ -27,7 +27,7 @@ IMPORTED = {
 
 @cache
 def python_with(package: str) -> str | None:
-    """Give the first Python that can import a package; say so on stderr where there is none."""
+    """Return the first Python that can import a package; say so on stderr where there is none."""
     named = os.environ.get("SFUMATO_PEERS_PYTHON", "").split(os.pathsep)
     for python in [*filter(None, named), sys.executable]:
         module = IMPORTED.get(package, package)
@@ -49,7 +49,7 @@ def ask(
     limit: float | None = None,
     **data: Any,
 ) -> dict[str, Any] | None:
-    """Give ``{"version", "releases", "cpu_s"}``, or ``{"version", "failed"}``, or None: not here.
+    """Return ``{"version", "releases", "cpu_s"}``, or ``{"version", "failed"}``, or None: not here.
 
     `runs` releases, as many as `seconds` allow, one at least; `limit` ends it by force.
     """

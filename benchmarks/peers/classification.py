@@ -43,14 +43,14 @@ PAIRS: dict[str, tuple[Any, float, str]] = {
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """Give one row for each set, budget and pair."""
+    """Yield one row for each set, budget and pair."""
     for name, (split, lower) in problems().items():
         yield from beside_diffprivlib(name, split, lower)
         yield from beside_gradients(name, split)
 
 
 def beside_gradients(name: str, split: Split) -> Iterator[dict[str, Any]]:
-    """Give our linear classifier beside those trained by noisy gradients of others."""
+    """Yield our linear classifier beside those trained by noisy gradients of others."""
     X, y, X_test, y_test = split
     relation = "add_or_remove_one"
     for epsilon in EPSILONS:
@@ -76,7 +76,7 @@ def beside_gradients(name: str, split: Split) -> Iterator[dict[str, Any]]:
 
 
 def beside_diffprivlib(name: str, split: Split, lower: float) -> Iterator[dict[str, Any]]:
-    """Give three of ours beside three of diffprivlib's, which keep pure epsilon."""
+    """Yield three of ours beside three of diffprivlib's, which keep pure epsilon."""
     peers = accuracies(
         *(split,),
         lower=lower,
@@ -117,7 +117,7 @@ def _named(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def problems() -> dict[str, tuple[Split, float]]:
-    """Give the splits, and the least number of a row."""
+    """Return the splits, and the least number of a row."""
     return {
         "digits": (digits(), 0.0),
         "breast cancer": (breast_cancer(), -1.0),

@@ -24,7 +24,7 @@ LAWS = {
 
 
 def draws() -> Iterator[dict[str, Any]]:
-    """Give the rates for vectors of zeros; the best of three runs each."""
+    """Yield the rates for vectors of zeros; the best of three runs each."""
     zeros = np.zeros(DRAWS)
     for law, mechanism in LAWS.items():
         seconds = best_of(3, lambda m=mechanism: m.release(zeros, ledger=None))["cpu_s"]
@@ -41,7 +41,7 @@ def draws() -> Iterator[dict[str, Any]]:
 
 
 def attacks() -> Iterator[dict[str, Any]]:
-    """Give the areas under the curve of the same losses attacked by others."""
+    """Yield the areas under the curve of the same losses attacked by others."""
     path = RESULTS / "auditing_peers.json"
     if not path.exists():
         return

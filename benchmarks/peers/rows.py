@@ -66,7 +66,7 @@ def row(
 def ratios(
     measure: str, better: str, our: dict[str, Any], peer: dict[str, Any]
 ) -> dict[str, float | None]:
-    """Give their error over ours (of shares: what is missing to 1), and their time over ours."""
+    """Return their error over ours (of shares: what is missing to 1), and their time over ours."""
     if "value" not in peer:
         return {"times_better": None, "times_faster": None}
     mine, other = our["value"], peer["value"]

@@ -36,7 +36,7 @@ def promise(epsilon: float, their_delta: float) -> dict[str, Any]:
 
 
 def components() -> Iterator[dict[str, Any]]:
-    """Give the share that is lost of what the best components would capture.
+    """Yield the share that is lost of what the best components would capture.
 
     Rows are moved by the centre of their public box and divided by its radius, so that all see
     rows of the unit ball, and nobody pays for a mean.
@@ -72,7 +72,7 @@ def components() -> Iterator[dict[str, Any]]:
 
 
 def spread_rows() -> Iterator[tuple[str, np.ndarray, int, tuple[float, ...]]]:
-    """Give rows in the unit ball about the public centre, from few columns to many."""
+    """Yield rows in the unit ball about the public centre, from few columns to many."""
     images = load_digits().data / 16
     yield "Adult, numbers", _about_centre(numbers_of_adult()), 2, (0.1, 1.0)
     small = images.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
@@ -86,7 +86,7 @@ def _about_centre(X: np.ndarray) -> np.ndarray:
 
 
 def numbers_of_adult(part: str = "data") -> np.ndarray:
-    """Give the five numbers by their public ranges, in the unit cube."""
+    """Return the five numbers by their public ranges, in the unit cube."""
     table = adult(part)
     columns = [
         (table[name] - edges[0] - 1) / (edges[-1] - edges[0] - 1)
@@ -99,7 +99,7 @@ def numbers_of_adult(part: str = "data") -> np.ndarray:
 
 
 def means() -> Iterator[dict[str, Any]]:
-    """Give the distance of a released mean from the mean; ours releases all second moments too."""
+    """Yield the distance of a released mean from the mean; ours releases all second moments too."""
     sets = {
         "digits, 64 columns": load_digits().data / 16,
         "Adult, 5 numbers": numbers_of_adult(),
@@ -140,7 +140,7 @@ PER_CELL = 64  # points at which a density is added up
 
 
 def densities() -> Iterator[dict[str, Any]]:
-    """Give total variations between a released distribution and the true or a held-out one.
+    """Yield total variations between a released distribution and the true or a held-out one.
 
     Histograms have 2 n^(1/3) bins, or one a year of age; what is below zero is cut off.
     """
@@ -182,7 +182,7 @@ def _released_density(x: np.ndarray, edges: Any, cells: int, epsilon: float) -> 
 
 
 def lines() -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    """Give numbers, edges of a histogram, and true masses of equal cells."""
+    """Yield numbers, edges of a histogram, and true masses of equal cells."""
     rng = np.random.default_rng(0)
     parts = (0.6, norm(0.3, 0.08)), (0.4, norm(0.7, 0.05))
     for n in (1000, 30_000):

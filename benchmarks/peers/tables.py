@@ -49,7 +49,7 @@ PEERS = {"smartnoise-synth": ("mst", "SmartNoise MST"), "opendp": ("aim", "OpenD
 
 
 def rows(chosen: tuple[float, ...] = EPSILONS) -> Iterator[dict[str, Any]]:
-    """Give one row for each peer, budget and measure."""
+    """Yield one row for each peer, budget and measure."""
     train, test = adult("data"), adult("test")
     for epsilon in chosen:
         made = [fabricated(train, epsilon, seed) for seed in range(RUNS)]
@@ -111,7 +111,7 @@ def accuracy(model: Any, made: pd.DataFrame, test: pd.DataFrame) -> float:
 
 
 def marginal_errors(made: np.ndarray, real: np.ndarray) -> tuple[float, float]:
-    """Give mean total variations over all columns and over all pairs of columns."""
+    """Return mean total variations over all columns and over all pairs of columns."""
     n = sizes()
     one = [_variation(made[:, i], real[:, i], n[i]) for i in range(len(n))]
     two = [
@@ -155,12 +155,12 @@ def adult(part: str) -> pd.DataFrame:
 
 
 def sizes() -> list[int]:
-    """Give the number of bins or categories of each column, the label last."""
+    """Return the number of bins or categories of each column, the label last."""
     return [*(len(e) - 1 for _, e in EDGES.values()), *map(len, VALUES.values()), 2]
 
 
 def codes(table: pd.DataFrame) -> np.ndarray:
-    """Give each column as a whole number: of its bin, of its category."""
+    """Return each column as a whole number: of its bin, of its category."""
     columns = [
         np.clip(np.searchsorted(edges, table[name], side="left") - 1, 0, len(edges) - 2)
         for name, (_, edges) in EDGES.items()

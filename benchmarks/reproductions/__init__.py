@@ -30,7 +30,7 @@ def rebuild(page: Path = PAGE) -> None:
 
 
 def result_of(entry: Entry) -> Recorded | None:
-    """Give the kept result of an entry: its own run, or the benchmark that measured the same."""
+    """Return the kept result of an entry: its own run, or the benchmark that measured the same."""
     run = f"reproduce_{entry.paper}_{entry.name}"
     if (RESULTS / f"{run}.json").is_file():
         return from_run(run)

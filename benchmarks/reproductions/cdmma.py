@@ -20,8 +20,7 @@ from sfumato.papers.cdmma.digits import (
     TABLE_3_WITHIN,
     table_2_within,
 )
-from sfumato.papers.cdmma.office import NOT_JUDGED, PRINTED
-from sfumato.papers.cdmma.office import REMARKS as OFFICE_REMARKS
+from sfumato.papers.cdmma.office import NOT_JUDGED, PRINTED, REMARKS as OFFICE_REMARKS
 
 PAPER, LABELS, USPS, OFFICE = (
     "mappings_paper",
@@ -42,7 +41,7 @@ FRAMES = (
 
 
 def kept_of(name: str) -> dict[str, Any]:
-    """Give a kept result, or one without numbers where there is none yet."""
+    """Return a kept result, or one without numbers where there is none yet."""
     return read(name) if (RESULTS / f"{name}.json").is_file() else {"numbers": []}
 
 

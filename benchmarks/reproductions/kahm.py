@@ -8,8 +8,13 @@ from typing import Any
 
 from benchmarks.reproductions.recorded import Recorded, machine_of, read
 from sfumato.papers import Comparison
-from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL_16, WITHIN
-from sfumato.papers.kahm.federation import TOLERANCE as NEAR
+from sfumato.papers.kahm.federation import (
+    BY_EPSILON,
+    BY_PARTIES,
+    CENTRAL_16,
+    TOLERANCE as NEAR,
+    WITHIN,
+)
 from sfumato.papers.kahm.membership import FIGURE_13
 from sfumato.papers.kahm.private import DEFINITIONS, MODES, OPEN, TABLE_5, TOLERANCE, within
 

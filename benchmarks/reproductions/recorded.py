@@ -52,7 +52,7 @@ def machine_of(kept: Mapping[str, Any]) -> str:
 
 
 def from_run(name: str) -> Recorded:
-    """Give what a full run of the entry wrote."""
+    """Return what a full run of the entry wrote."""
     kept = read(name)
     rows = tuple(Comparison(*(row[f] for f in FIELDS)) for row in kept["comparisons"])
     seconds = kept["seconds"]

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def written(node: Any, *, as_block: bool) -> str:
-    """Give the MathML of a node; what docutils cannot read is a warning and stays as it is."""
+    """Return the MathML of a node; what docutils cannot read is a warning and stays as it is."""
     try:
         return tex2mathml(re.sub(r"\\dots\b", r"\\ldots", node.astext()), as_block=as_block)
     except MathError as error:

@@ -30,7 +30,7 @@ Line = tuple[str, np.ndarray | None]
 
 
 def one_of_each(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Give the third image of every digit, whatever it looks like."""
+    """Return the third image of every digit, whatever it looks like."""
     return np.stack([images[np.flatnonzero(labels == digit)[2]] for digit in range(10)])
 
 

@@ -42,7 +42,7 @@ CIFAR: dict[str, Curve] = {
 
 
 def numbers(name: str) -> list[dict[str, Any]]:
-    """Give the numbers of one results file, none where it is missing."""
+    """Return the numbers of one results file, none where it is missing."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text())["numbers"] if path.is_file() else []
 

@@ -543,7 +543,7 @@ def noise_in_shares() -> str:
 
 
 def drawn() -> dict[str, str]:
-    """Give all pictures by the names of their sheets."""
+    """Return all pictures by the names of their sheets."""
     return {name: draw() for name, draw in PICTURES.items()} | {
         name: flow(*parts) for name, parts in FLOWS.items()
     }

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sfumato.ledger.ledger import Ledger
-    from sfumato.models.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
+    from sfumato.models.additive import (
+        PrivateAdditiveClassifier,
+        PrivateAdditiveRegressor,
+    )
     from sfumato.models.functions import (
         PrivateDensity,
         PrivateKernelClassifier,
@@ -37,8 +40,15 @@ if TYPE_CHECKING:
         MembershipMapping,
         WideMembershipAutoencoder,
     )
-    from sfumato.models.moments import PrivateGaussianClassifier, PrivateMoments, PrivatePCA
-    from sfumato.models.pipelines import check_pipeline, private_pipeline
+    from sfumato.models.moments import (
+        PrivateGaussianClassifier,
+        PrivateMoments,
+        PrivatePCA,
+    )
+    from sfumato.models.pipelines import (
+        check_pipeline,
+        private_pipeline,
+    )
     from sfumato.models.saving import load, save
     from sfumato.models.scores import release_score
     from sfumato.models.search import PrivateSearchCV
@@ -49,66 +59,24 @@ if TYPE_CHECKING:
         PrivateLargeMarginGaussianClassifier,
     )
     from sfumato.privacy.guarantee import Guarantee
-    from sfumato.synthetic import Fabricator, LinkedTables, PrivateAffineHullClassifier
+    from sfumato.synthetic import (
+        Fabricator,
+        LinkedTables,
+        PrivateAffineHullClassifier,
+    )
     from sfumato.tables import TableBounds, TableEncoder
     from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "AffineHullClassifier",
-    "Bounds",
-    "DeepAffineHull",
-    "EntryHullClassifier",
-    "Fabricator",
-    "Guarantee",
-    "HOGFeatures",
-    "KernelAffineHull",
-    "LargeMarginGaussianClassifier",
-    "Ledger",
-    "LinearClassifier",
-    "LinkedTables",
-    "MembershipAutoencoder",
-    "MembershipClassifier",
-    "MembershipMapping",
-    "PrivateAdditiveClassifier",
-    "PrivateAdditiveRegressor",
-    "PrivateAffineHullClassifier",
-    "PrivateDensity",
-    "PrivateGaussianClassifier",
-    "PrivateImageClassifier",
-    "PrivateKernelClassifier",
-    "PrivateKernelRegressor",
-    "PrivateLargeMarginGaussianClassifier",
-    "PrivateLinearClassifier",
-    "PrivateLinearRegressor",
-    "PrivateMeanCurve",
-    "PrivateMoments",
-    "PrivatePCA",
-    "PrivateSearchCV",
-    "PrivateTransferClassifier",
-    "RandomPatchFeatures",
-    "RandomProcessFeatures",
-    "ScatteringFeatures",
-    "TableBounds",
-    "TableEncoder",
-    "WideAffineHull",
-    "WideMembershipAutoencoder",
-    "check_pipeline",
-    "load",
-    "private_pipeline",
-    "release_score",
-    "save",
-]
 __version__ = "0.2.0"
 
-if find_spec("fcntl") is None:  # said at once, not by whichever room is imported first
+if find_spec("fcntl") is None:  # said at once, not by whichever package is imported first
     raise ImportError(
         "Sfumato needs Linux or macOS: a ledger that two processes write at once is only safe with "
         "the file locks of POSIX, which Windows lacks. WSL is Linux."
     )
 
-# A room is imported when one of its names is first asked for, so that a script waits only for what
-# it uses.
-_ROOMS = {
+# A module is imported when one of its names is first used, so that a script waits only for those.
+_MODULES = {
     "sfumato.ledger.ledger": ("Ledger",),
     "sfumato.models.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "sfumato.tables.bounds": ("Bounds",),
@@ -157,16 +125,16 @@ _ROOMS = {
     "sfumato.models.saving": ("load", "save"),
     "sfumato.tables": ("TableBounds", "TableEncoder"),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'sfumato' has no attribute {name!r}")
-    value = getattr(import_module(_ROOM_OF[name]), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULE_OF})

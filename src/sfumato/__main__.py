@@ -9,8 +9,6 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line."""

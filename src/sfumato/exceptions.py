@@ -28,26 +28,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "BudgetExceededError",
-    "EngineError",
-    "FederationError",
-    "FileNotWrittenError",
-    "InvalidInputError",
-    "InvalidTypeError",
-    "LedgerError",
-    "LedgerTamperedError",
-    "LedgerUncertainError",
-    "MissingBoundsError",
-    "NotEnoughMemoryError",
-    "RefutedGuaranteeWarning",
-    "SfumatoError",
-    "StoredModelError",
-    "UnprotectedScoreWarning",
-    "UnsupportedEventError",
-    "UnsupportedModeError",
-]
-
 
 class SfumatoError(Exception):
     """Root of all errors raised on purpose by Sfumato."""

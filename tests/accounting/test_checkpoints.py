@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sfumato.exceptions import BudgetExceededError, LedgerTamperedError
-from sfumato.ledger import chain as ledger_chain
-from sfumato.ledger import store as ledger_store
-from sfumato.ledger.chain import EVERY, MOST_LINES, Charge, encode_event
+from sfumato.ledger import chain as ledger_chain, store as ledger_store
+from sfumato.ledger.chain import EVERY, MAX_LINES, Charge, encode_event
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.spending import Scale, Spending
 from sfumato.privacy.events import GaussianEvent, LaplaceEvent, PureEvent
@@ -103,7 +102,7 @@ def test_a_charge_reads_few_lines_and_composes_little(written, path, monkeypatch
 
 def test_a_handle_far_behind_begins_at_the_checkpoint(written, path, monkeypatch):
     behind = Ledger(path).dataset("rows")
-    written.charge(*(event(i) for i in range(MOST_LINES + 50)))
+    written.charge(*(event(i) for i in range(MAX_LINES + 50)))
     read, lines = ledger_store.charges, []
     monkeypatch.setattr(ledger_store, "charges", lambda *a: lines.append(read(*a)) or lines[-1])
     behind.charge(event(1))
@@ -111,12 +110,12 @@ def test_a_handle_far_behind_begins_at_the_checkpoint(written, path, monkeypatch
     assert behind.statement() == written.statement()
 
 
-@pytest.mark.parametrize("far", [3, MOST_LINES + 50])
+@pytest.mark.parametrize("far", [3, MAX_LINES + 50])
 def test_a_handle_refuses_an_older_copy_also_behind_a_checkpoint(written, path, far):
     copy = path.read_bytes()
     written.charge(*(event(i) for i in range(far)))
     path.write_bytes(copy)
-    Ledger(path).dataset("rows").charge(*(event(i) for i in range(far + MOST_LINES + 9)))
+    Ledger(path).dataset("rows").charge(*(event(i) for i in range(far + MAX_LINES + 9)))
     with pytest.raises(LedgerTamperedError, match="was there before"):
         written.charge(event(1))
 
@@ -262,7 +261,7 @@ def _as_written_by_the_first_version(path, n_lines):
         connection.commit()
 
 
-@pytest.mark.parametrize("n_lines", [0, 9, EVERY, MOST_LINES + 40])
+@pytest.mark.parametrize("n_lines", [0, 9, EVERY, MAX_LINES + 40])
 def test_a_ledger_of_the_first_version_goes_on(path, n_lines):
     _as_written_by_the_first_version(path, n_lines)
     ledger = Ledger(path)

@@ -9,10 +9,8 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given
-from hypothesis import strategies as st
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld
+from hypothesis import given, strategies as st
 from scipy.stats import binom, chi, norm
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
@@ -28,13 +26,13 @@ from sfumato.privacy import (
     pld_delta,
     pld_epsilon,
     rdp_epsilon,
-    record_reading,
+    record_level_guarantee,
     to_dp_event,
 )
 from sfumato.privacy.bounded_range import bounded_range_delta
-from sfumato.privacy.calibrate import least_noise_multiplier
+from sfumato.privacy.calibrate import min_noise_multiplier
 from sfumato.privacy.composition import keeps_budget
-from sfumato.privacy.distributions import MOST_CELLS, _composed, _distribution
+from sfumato.privacy.distributions import MAX_CELLS, _composed, _distribution
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -368,7 +366,7 @@ def test_composed_guarantees_keep_their_conditions() -> None:
 
 @pytest.mark.parametrize(("epsilon", "record"), [(0.1, 14.9), (1, 382), (2, 1037), (8, 5682)])
 def test_whole_record_figures(epsilon: float, record: float) -> None:
-    reading = record_reading(EntryEvent(epsilon), 784)
+    reading = record_level_guarantee(EntryEvent(epsilon), 784)
     assert reading.epsilon == pytest.approx(record, rel=5e-3)
     assert reading.pure_epsilon == pytest.approx(784 * epsilon)
     assert reading.atom_probability == 0.0
@@ -387,7 +385,7 @@ def test_entry_releases_of_different_bounds_do_not_compose() -> None:
 
 
 def test_entry_atoms_add_up() -> None:
-    reading = record_reading(EntryEvent(0.1, 1e-5), 784)
+    reading = record_level_guarantee(EntryEvent(0.1, 1e-5), 784)
     assert reading.atom_probability == pytest.approx(1 - (1 - 1e-5) ** 784)
     assert reading.delta == pytest.approx(1 - (1 - reading.atom_probability) * (1 - 1e-5))
     assert pld_delta({EntryEvent(0.1, 1e-3): 1}, 0.1) == pytest.approx(1e-3, rel=1e-3)
@@ -432,7 +430,7 @@ def test_memory_stays_bounded_for_any_epsilon() -> None:
         {ObjectivePerturbationEvent(0.01, 0.0, 20): 2},
     ):
         pmf = _composed(events)._pmf_remove
-        assert getattr(pmf, "size", 0) <= 8 * MOST_CELLS
+        assert getattr(pmf, "size", 0) <= 8 * MAX_CELLS
 
 
 @pytest.mark.parametrize(
@@ -453,13 +451,13 @@ def test_no_epsilon_is_too_large_to_be_accounted(event: Event) -> None:
     both = epsilon_spent([event, gaussian], 1e-5)
     assert (event.epsilon - 20) * (1 - 1e-9) <= both <= most
     if isinstance(event, EntryEvent):
-        assert record_reading(event, 784).epsilon <= 784 * event.epsilon
+        assert record_level_guarantee(event, 784).epsilon <= 784 * event.epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 300.0])
 def test_least_noise_multiplier_is_the_analytic_one(epsilon: float) -> None:
     """It starts at 1 and must find its way up as well as down."""
-    found = least_noise_multiplier(
+    found = min_noise_multiplier(
         lambda r: [GaussianEvent(r)],
         epsilon=epsilon,
         delta=1e-5,
@@ -469,7 +467,7 @@ def test_least_noise_multiplier_is_the_analytic_one(epsilon: float) -> None:
     exact = 1 / mu_from_budget(epsilon, 1e-5)
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-5)
     with pytest.raises(InvalidInputError, match=r"No amount of noise achieves .* Try another"):
-        least_noise_multiplier(
+        min_noise_multiplier(
             lambda _: [PureEvent(2 * epsilon)],
             epsilon=epsilon,
             delta=0.0,

@@ -5,8 +5,7 @@ import pickle
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
 from sfumato.exceptions import (

@@ -19,7 +19,7 @@ INTERRUPTS = 120
 
 @pytest.fixture
 def interrupted_after():
-    """Run a call and interrupt it after so many seconds; give what came of it."""
+    """Run a call and interrupt it after so many seconds; return what came of it."""
 
     def stop(*_):
         raise KeyboardInterrupt

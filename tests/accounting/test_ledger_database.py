@@ -12,8 +12,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError, LedgerError, SfumatoError
 from sfumato.ledger.ledger import Ledger

@@ -300,7 +300,7 @@ def test_a_user_of_the_first_version_needs_no_new_rights(address):
 
 @pytest.fixture
 def freeze(monkeypatch):
-    """Stop the server's process just before a statement is sent to it; give its number."""
+    """Stop the server's process just before a statement is sent to it; return its number."""
     frozen, run = [], Transaction.run
 
     def arm(word):

@@ -6,8 +6,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import UnsupportedEventError
 from sfumato.privacy import losses as module
@@ -191,10 +190,10 @@ def test_what_is_done_to_a_measure_only_raises_its_curve():
 
 def test_a_wide_measure_keeps_to_its_cells():
     measure = _one_by_one([PureEvent(5.0)] * 6)
-    assert len(measure.masses) <= module.MOST_CELLS
+    assert len(measure.masses) <= module.MAX_CELLS
     exact = Fraction(30)
     assert 0 < measure.delta(float(exact) - 1e-3, 0.0) < 1
-    assert len(losses_of(PureEvent(1e5), STEP).masses) <= module.MOST_CELLS
+    assert len(losses_of(PureEvent(1e5), STEP).masses) <= module.MAX_CELLS
     assert losses_of(PureEvent(1e5), STEP).delta(0.99e5, 0.0) == pytest.approx(1.0, rel=1e-5)
     for event in (PureEvent(1.7e308), LaplaceEvent(1e200), ObjectivePerturbationEvent(1e-99, 0, 2)):
         assert losses_of(event, STEP).delta(1e4, 0.0) >= 1.0  # no more is known than that

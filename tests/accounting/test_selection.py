@@ -116,14 +116,14 @@ def test_theorem_6_with_exact_deltas_is_below_that_of_the_other_library() -> Non
 
 
 def winners(law: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Give the exact law of the best of K, outputs in increasing order: f(Q<=y) - f(Q<y)."""
+    """Return the exact law of the best of K, outputs in increasing order: f(Q<=y) - f(Q<y)."""
     below = np.concatenate([[0.0], np.cumsum(probabilities)]).clip(0, 1)
     k = np.arange(1, len(law) + 1)
     return np.diff([float(law @ q**k) for q in below])
 
 
 def pairs(event: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Give laws of one run on neighbours that use all of its epsilon, in several orders."""
+    """Return laws of one run on neighbours that use all of its epsilon, in several orders."""
     if isinstance(event, GaussianEvent):
         edges = np.linspace(-4, 4, 41)
         laws = [

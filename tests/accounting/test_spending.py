@@ -4,8 +4,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.spending import FEW, Scale, Spending

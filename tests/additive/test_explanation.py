@@ -12,7 +12,7 @@ from sfumato import Bounds, PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.additive import plot_explanation
-from sfumato.models.additive.pairs import USUAL_SQUARE
+from sfumato.models.additive.pairs import DEFAULT_SQUARE
 from sfumato.models.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
 
 BOX = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
@@ -37,7 +37,7 @@ def noiseless_coef(
     first = tape.releases[2].mechanism
     projection = whitening_projection(moment, hats.width, math.sqrt(first.variance()))
     noise = math.sqrt(first.variance())
-    lengths = _whitened_spectrum(moment, projection, noise, n_rows, USUAL_SQUARE)
+    lengths = _whitened_spectrum(moment, projection, noise, n_rows, DEFAULT_SQUARE)
     radius = RADIUS * math.sqrt(lengths.sum())
     u = z @ projection
     u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), radius)

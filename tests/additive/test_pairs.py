@@ -21,8 +21,8 @@ from sfumato.mechanisms.entropy import seeded
 from sfumato.models.additive.columns import PublicColumns
 from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.pairs import (
-    MOST_PAIRED,
-    MOST_PAIRS,
+    MAX_PAIRED,
+    MAX_PAIRS,
     HatSums,
     PairRows,
     SideMeans,
@@ -148,7 +148,7 @@ def test_pairs_are_counted_by_their_sides(rng: np.random.Generator) -> None:
     assert found[0, 1, 1, 0] == both.sum()
     assert found[0, 1, 1, 1] == pytest.approx(np.clip(target[both] / 2, -1, 1).sum(), abs=1e-3)
     assert found[0, ..., 0].sum() == 49  # all but the one without a target
-    assert len(pair_tables(50, 2).tables) == MOST_PAIRED * (MOST_PAIRED - 1) // 2
+    assert len(pair_tables(50, 2).tables) == MAX_PAIRED * (MAX_PAIRED - 1) // 2
 
 
 def test_sums_of_sides_move_as_paid_for() -> None:
@@ -168,7 +168,7 @@ def test_the_pair_that_changes_the_odds_is_chosen() -> None:
     flat = np.full((2, 2, 2), 5000.0)
     clear = clear_odds([flat, alone, crossed], noise=5.0)
     assert kept_pairs((2, 5, 7), clear).tolist() == [[5, 7]]
-    assert len(kept_pairs(tuple(range(9)), np.full(36, 99.0))) == MOST_PAIRS
+    assert len(kept_pairs(tuple(range(9)), np.full(36, 99.0))) == MAX_PAIRS
 
 
 def test_the_pair_that_changes_the_mean_is_chosen() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import beta
 
 from sfumato.audit import empirical_epsilon
-from sfumato.audit.empirical import epsilon_from_outputs, largest_certifiable
+from sfumato.audit.empirical import epsilon_from_outputs, max_certifiable
 from sfumato.audit.intervals import lower_limit, upper_limit
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms import LaplaceMechanism
@@ -102,13 +102,13 @@ def test_delta_is_given_away_first() -> None:
 def test_certainty_certifies_the_largest_and_no_more(n: int, confidence: float) -> None:
     found = epsilon_from_outputs(np.ones(n), np.zeros(n), threshold=0.5, confidence=confidence)
     assert found.epsilon == pytest.approx(found.largest)
-    assert found.largest == pytest.approx(largest_certifiable(n, confidence=confidence))
+    assert found.largest == pytest.approx(max_certifiable(n, confidence=confidence))
     assert found.largest == pytest.approx(math.log(n / math.log(2 / (1 - confidence))), abs=0.1)
 
 
 def test_halves_certify_with_half_of_the_runs() -> None:
     found = epsilon_from_outputs(np.ones(400), np.zeros(400))
-    assert found.largest == largest_certifiable(200)
+    assert found.largest == max_certifiable(200)
     assert found.hits == (200, 200)
 
 

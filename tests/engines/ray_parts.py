@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "large-tables.md"
 
 
 def engines_of_the_page() -> dict[str, Any]:
-    """Give the classes of the page by name; needs Ray."""
+    """Return the classes of the page by name; needs Ray."""
     names: dict[str, Any] = {}
     blocks = re.findall(r"```(?:python|text)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     for block in blocks:

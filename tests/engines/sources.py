@@ -86,7 +86,7 @@ def in_parts(table: pd.DataFrame, n_parts: int) -> list[pd.DataFrame]:
 
 
 def write_files(table: pd.DataFrame, folder: Path) -> dict[str, Any]:
-    """Write the table as files of every kind; give what `fit` takes."""
+    """Write the table as files of every kind; return what `fit` takes."""
     for number, part in enumerate(in_parts(table.sample(frac=1.0, random_state=0), 4)):
         part.to_parquet(folder / f"part{number}.parquet", row_group_size=97)
     table.to_csv(folder / "table.csv.gz", index=False)

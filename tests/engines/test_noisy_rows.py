@@ -36,7 +36,7 @@ def _fabricator(**settings: Any) -> Fabricator:
 
 
 def _noisy(model: Any, table: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Fit, and give the noisy rows before they are smoothed."""
+    """Fit, and return the noisy rows before they are smoothed."""
     seen = []
     plain = noisy_rows.release_rows
 

@@ -22,7 +22,7 @@ from sfumato.models.hulls.partition import RowGroups, places_of
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.synthetic.engines import BranchedRows
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, usual_samples
+from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, default_samples
 from sfumato.tables.bounds import Bounds
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
@@ -258,7 +258,7 @@ def test_fitting_is_silent_in_strict_mode(three: Data) -> None:
 
 def test_many_labels_draw_no_more_rows_than_forty_gaussians():
     """200 labels took over 40 s for 200 rows: 400,000 rows were drawn, a thousand a branch."""
-    assert [usual_samples(n, 50) for n in (1, 40, 80, 200, 1000)] == [2000, 2000, 1000, 400, 200]
+    assert [default_samples(n, 50) for n in (1, 40, 80, 200, 1000)] == [2000, 2000, 1000, 400, 200]
     gaussians = ClassGaussians(np.ones(200), np.zeros((200, 3)), np.tile(np.eye(3), (200, 1, 1)))
     released = CentredGaussians(np.zeros(3), np.eye(3), 1.0, gaussians, np.arange(200))
     drawn = PrivateAffineHullClassifier(random_state=0)._drawn(released)

@@ -20,7 +20,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import SecondParentsMechanism, SpanningTreeMechanism
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.synthetic.constraints import parsed, repaired
-from sfumato.synthetic.table_cells import MOST_CATEGORIES, ColumnCells, TableCells, public_columns
+from sfumato.synthetic.table_cells import MAX_CATEGORIES, ColumnCells, TableCells, public_columns
 from sfumato.synthetic.tree_masses import (
     LabelTree,
     ReleasedTree,
@@ -29,13 +29,13 @@ from sfumato.synthetic.tree_masses import (
     _whole_rows,
 )
 from sfumato.synthetic.tree_plan import (
-    MOST_COUNTS,
+    MAX_COUNTS,
     coarse_sizes,
+    default_levels,
+    default_margin_share,
+    default_seconds,
+    default_values,
     is_tree_worthwhile,
-    usual_levels,
-    usual_margin_share,
-    usual_seconds,
-    usual_values,
 )
 
 FACTS: dict[str, Any] = {
@@ -144,7 +144,7 @@ def test_one_column_has_no_tree() -> None:
 
 
 def the_law_of_a_tree(mechanism: SpanningTreeMechanism, counts: np.ndarray) -> dict[Any, float]:
-    """Give the exact probability of each sequence of edges, by going through all of them."""
+    """Return the exact probability of each sequence of edges, by going through all of them."""
     sizes = [each.size for each in mechanism.references]
     scores = mechanism._scores(np.split(counts, np.cumsum(sizes)[:-1]))
     found: dict[Any, float] = {}
@@ -253,14 +253,14 @@ def test_a_free_choice_takes_the_heaviest_tree() -> None:
 
 
 def test_public_rules() -> None:
-    assert [usual_levels(n, 20.0) for n in (100, 1000, 10_000, 1_000_000)] == [2, 3, 4, 5]
-    assert usual_levels(None, 20.0) == usual_levels(10_000, 20.0)
-    assert [usual_seconds(n, 20.0, 12) for n in (1000, 10_000, 1_000_000)] == [0, 5, 10]
-    assert [usual_seconds(10**6, 1.0, columns) for columns in (1, 2, 3)] == [0, 0, 1]
+    assert [default_levels(n, 20.0) for n in (100, 1000, 10_000, 1_000_000)] == [2, 3, 4, 5]
+    assert default_levels(None, 20.0) == default_levels(10_000, 20.0)
+    assert [default_seconds(n, 20.0, 12) for n in (1000, 10_000, 1_000_000)] == [0, 5, 10]
+    assert [default_seconds(10**6, 1.0, columns) for columns in (1, 2, 3)] == [0, 0, 1]
     assert coarse_sizes((16,) * 10, 2) == (16,) * 10
     wide = coarse_sizes((30,) * 300, 2)
     assert max(wide) < 30
-    assert 300 * 299 / 2 * max(wide) ** 2 * 2 <= MOST_COUNTS
+    assert 300 * 299 / 2 * max(wide) ** 2 * 2 <= MAX_COUNTS
 
 
 def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
@@ -286,11 +286,11 @@ def test_cells_of_all_kinds(rng: np.random.Generator) -> None:
 
 
 def test_many_categories_share_a_cell() -> None:
-    names = [f"c{k}" for k in range(MOST_CATEGORIES + 30)]
+    names = [f"c{k}" for k in range(MAX_CATEGORIES + 30)]
     facts = TableBounds.from_dict({"code": names, "ill": ["no", "yes"]}, target="ill")
     table = pd.DataFrame({"code": np.repeat(names, 20), "ill": "no"})
     model = fabricator(bounds=facts, epsilon=20.0).fit(table)
-    assert len(model.released_["margins"]) == 2 * MOST_CATEGORIES
+    assert len(model.released_["margins"]) == 2 * MAX_CATEGORIES
     made, _ = model.sample(5000)
     assert set(made["code"]) == set(names)
 
@@ -611,10 +611,10 @@ def test_fine_cells_are_joined_by_their_masses() -> None:
 
 
 def test_how_many_values_have_a_cell_is_a_public_rule() -> None:
-    found = [usual_values(n, 20.0) for n in (1, 1000, 6000, 10**6, None)]
+    found = [default_values(n, 20.0) for n in (1, 1000, 6000, 10**6, None)]
     assert found == [32, 32, 100, 128, 128]
-    assert usual_values(100, 0.0) == 128
-    assert [usual_margin_share(n, 20.0) for n in (2999, 3000)] == [0.8, 0.5]
+    assert default_values(100, 0.0) == 128
+    assert [default_margin_share(n, 20.0) for n in (2999, 3000)] == [0.8, 0.5]
     for n, cut in ((300, True), (20_000, False)):  # the rule meets the declared columns
         model = fabricator(relation="replace_one", epsilon=1.0, delta=1e-5).fit(people(n))
         table, tree = model.released_tree()

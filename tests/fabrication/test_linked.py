@@ -50,7 +50,7 @@ def fabricator(**parameters: Any) -> Fabricator:
 
 
 def changed(tables: Tables, number: int) -> Tables:
-    """Give neighbours: a person goes, or has other facts, odd cells or a thousand events."""
+    """Return neighbours: a person goes, or has other facts, odd cells or a thousand events."""
     people, events = tables
     others = people[people["id"] != 103], events[events["id"] != 103]
     if number == 0:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato.synthetic.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
 from tests.hulls.literal import LiteralHull

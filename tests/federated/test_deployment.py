@@ -127,7 +127,7 @@ def stand_in(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Any:
-    """Give a function that runs a script of a deployment; sleeping takes no time there."""
+    """Return a function that runs a script of a deployment; sleeping takes no time there."""
     top = write_deployment(tmp_path / "f", TASK, ["a"], host="h")
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -14,8 +14,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'sfumato[federated]'")
 
-from flwr.app import Error as FlowerError
-from flwr.app import Message
+from flwr.app import Error as FlowerError, Message
 from sklearn.base import clone
 
 from sfumato import Bounds, Ledger, PrivateGaussianClassifier, PrivatePCA, load

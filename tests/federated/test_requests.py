@@ -34,8 +34,7 @@ from sfumato import (
     TableBounds,
 )
 from sfumato.exceptions import FederationError
-from sfumato.federated import Federation, HullTask, Party, Terms, simulate
-from sfumato.federated import sums as federated_sums
+from sfumato.federated import Federation, HullTask, Party, Terms, simulate, sums as federated_sums
 from sfumato.federated.messages import Reply, Request
 from sfumato.federated.schema import MAPS, PARTS, STATISTICS, packed, read_request
 from sfumato.ledger.receipt import prepay
@@ -49,7 +48,7 @@ from sfumato.models.additive.pairs import PairRows
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import SecondMoment
-from sfumato.sums.grid import ROW_BITS, cut
+from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.singles import SINGLE_BITS
 from sfumato.sums.statistics import Statistic
 
@@ -233,7 +232,7 @@ def parts_of(value: Any) -> Iterator[Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether two parts have the same fields, to the bit, as far as fields travel."""
+    """Return whether two parts have the same fields, to the bit, as far as fields travel."""
     if type(one) in PARTS:
         listed = PARTS[type(one)].fields
         return type(one) is type(other) and all(
@@ -354,7 +353,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed_number(value: Any, chance: random.Random) -> Any:
-    """Give a value of the same kind, and another size."""
+    """Return a value of the same kind, and another size."""
     if type(value) is int:
         return value + chance.choice([-1, 1, 2, value])
     if type(value) is float:
@@ -459,12 +458,12 @@ def exact_sum(asked: Mapping[str, Any], rows: Any, y: Any) -> np.ndarray:
     for each in asked["maps"]:
         mapped = each(mapped)
     if asked["kept"]:
-        mapped = cut(mapped, ROW_BITS if asked["kept"] == "rows" else SINGLE_BITS)
+        mapped = truncate_to_grid(mapped, ROW_BITS if asked["kept"] == "rows" else SINGLE_BITS)
     return np.asarray(asked["statistic"].add_up(mapped, codes))
 
 
 def neighbours(site: Site, y: Any) -> Iterator[tuple[Any, Any]]:
-    """Give the data with the first record replaced by odd ones."""
+    """Yield the data with the first record replaced by odd ones."""
     if site.party.terms.table is not None:
         for age, town, income in ((120, "Ypres", 1e6), (np.nan, "", -1e300), (0, "Ghent", 0.0)):
             table = TABLE.copy()

@@ -27,7 +27,7 @@ from sfumato.federated.schema import SUM, packed, read_request, require_safe
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism
 from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import First, Places
+from sfumato.models.additive.fit import LeadingColumns, Places
 from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import (
     EDGES,
@@ -45,7 +45,7 @@ from sfumato.sums import ArrayRecords, ClassCounts, ClassMoments, SecondMoment
 from sfumato.sums.counts import CountTables
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.losses import SoftmaxLoss
-from sfumato.sums.maps import Beside, IntoUnitBall, LinearRows
+from sfumato.sums.maps import BesideTarget, IntoUnitBall, LinearRows
 from sfumato.sums.statistics import Parts
 from sfumato.synthetic.table_cells import ColumnCells, TableCells
 
@@ -282,26 +282,30 @@ def test_a_party_refuses_other_classes_than_its_records_have() -> None:
 def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
     second = SecondMoment(6)
     assert refusal((HATS,), second) == ""
-    assert refusal((Beside(HATS, True), First(6)), second) == ""
+    assert refusal((BesideTarget(HATS, True), LeadingColumns(6)), second) == ""
     flat = HatRows(COLUMNS, np.array([[0.0, 0.0, 1.0], [0.0, 0.2, 1.0]]))
     empty = HatRows(PublicColumns(("a", "b"), (0.0, 1.0), (1.0, 1.0), (None, None)), HATS.knots)
     pairs = np.array([[0, 1]])
     for maps, statistic, why in (
         ((flat,), second, "knots must ascend"),
         ((empty,), second, "ranges are not valid"),
-        ((Beside(HATS, True), First(7)), SecondMoment(7), "mapped into the unit ball"),
+        (
+            (BesideTarget(HATS, True), LeadingColumns(7)),
+            SecondMoment(7),
+            "mapped into the unit ball",
+        ),
         ((PairRows(HATS, np.full(6, 3.0), pairs),), second, "'orders'"),
         ((PairRows(HATS, np.full(6, 0.1), pairs),), second, "orders or pairs"),
         ((HATS, Sides(HATS, np.full(6, 0.1), (0, 1))), CountTables((2, 2), ((0, 1),), 2), "orders"),
         ((PairRows(HATS, np.zeros(6), np.array([[0, 9]])),), second, "orders or pairs"),
         ((TableCells((CELLS,), ((0.0, 0.6, 0.3, 1.0),)),), CountTables((3,), ((0,),), 2), "ascend"),
-        ((Beside(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
+        ((BesideTarget(HATS, True, 0.0, 0.0),), HatSums(2, 6, True), "'scale'"),
         ((Places(COLUMNS),), HatSums(2, 2), "mapped into the unit ball"),
         ((HATS,), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         ((HATS,), GradientSum(SoftmaxLoss(2), 1.0, np.zeros((1, 6))), "grid of linear rows"),
-        ((Beside(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
+        ((BesideTarget(HATS, True),), ResidualSum(1.0, np.zeros((1, 6))), "grid of linear rows"),
         (
-            (Beside(HATS, True), Beside(LinearRows(6, False), False)),
+            (BesideTarget(HATS, True), BesideTarget(LinearRows(6, False), False)),
             ResidualSum(1.0, np.zeros((1, 6))),
             "by their bounds first",
         ),

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 
 from sfumato import Bounds
@@ -210,7 +209,7 @@ def test_the_least_kernel_of_fourier_features_is_below_all_that_can_be_found(
 ):
     """Random differences and descents from the least of them, against the proved bound."""
     features = FourierFeatures(GaussianKernel(1.0), size, n_features=n_features, random_state=3)
-    proved = features.smallest_kernel(np.full(n_features, side))
+    proved = features.min_kernel(np.full(n_features, side))
 
     def kernel(d):
         return np.cos(d @ features.frequencies.T).mean(axis=-1)
@@ -230,7 +229,7 @@ def test_the_least_kernel_of_fourier_features_is_below_all_that_can_be_found(
 
 def test_a_search_that_proves_nothing_says_so():
     features = FourierFeatures(GaussianKernel(1.0), 100, n_features=6, random_state=0)
-    assert features.smallest_kernel(np.full(6, 3.0)) == -1.0
+    assert features.min_kernel(np.full(6, 3.0)) == -1.0
     small = FourierFeatures(GaussianKernel(1.0), 100, n_features=2, random_state=0)
-    assert small.smallest_kernel(np.full(2, 1e-3)) == pytest.approx(1.0, abs=1e-5)
-    assert small.smallest_kernel(np.full(2, 1e4)) == -1.0
+    assert small.min_kernel(np.full(2, 1e-3)) == pytest.approx(1.0, abs=1e-5)
+    assert small.min_kernel(np.full(2, 1e4)) == -1.0

@@ -21,7 +21,7 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
 from sfumato.models.functions.density import PrivateDensity
 from sfumato.models.functions.domain import Domain
-from sfumato.models.functions.grid_density import Cells, GridDensity, _blocks, smooth, usual_cells
+from sfumato.models.functions.grid_density import Cells, GridDensity, _blocks, default_cells, smooth
 from sfumato.privacy.events import LaplaceEvent
 
 mpl.use("Agg")
@@ -82,10 +82,10 @@ def test_a_secret_number_of_rows_leaves_no_trace() -> None:
 
 
 def test_the_rule_for_cells_is_public_and_monotone() -> None:
-    assert usual_cells(1.0, 1000, 1) == 48
-    assert usual_cells(1.0, None, 1) == usual_cells(1.0, 10_000, 1)
+    assert default_cells(1.0, 1000, 1) == 48
+    assert default_cells(1.0, None, 1) == default_cells(1.0, 10_000, 1)
     for d in (1, 2):
-        sizes = [usual_cells(eps, 1000, d) for eps in (1e-9, 0.1, 1, 10, 1e12)]
+        sizes = [default_cells(eps, 1000, d) for eps in (1e-9, 0.1, 1, 10, 1e12)]
         assert sizes == sorted(sizes)
         assert sizes[0] == 4
 
@@ -159,7 +159,7 @@ def test_bands_cover_the_smoothed_density_without_noise(
 ) -> None:
     """95 % within 2 for the average over cells and 200 runs; runs are independent."""
     rng = np.random.default_rng(seed)
-    m, b = usual_cells(epsilon, n, 1), 2 / epsilon
+    m, b = default_cells(epsilon, n, 1), 2 / epsilon
     covered = []
     for _ in range(200):
         x = np.clip(two_normals(n, rng)[:, 0], 0, 1)

@@ -14,7 +14,7 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.models.functions.mean_curve import (
-    SMALLEST_SMOOTHING,
+    MIN_SMOOTHING,
     CurveSum,
     PrivateMeanCurve,
     smoothing_weights,
@@ -186,7 +186,7 @@ def test_the_least_smoothing_works_for_every_pattern_of_holes(
     for row, share in zip(Y, np.linspace(0, 1, 40), strict=True):
         row[rng.random(200) < share] = np.nan
     model = PrivateMeanCurve(
-        kernel=kernel, length=1.0, smoothing=SMALLEST_SMOOTHING, delta=1e-5, bounds=RANGE
+        kernel=kernel, length=1.0, smoothing=MIN_SMOOTHING, delta=1e-5, bounds=RANGE
     )
     assert np.isfinite(model.fit(Y).coefficients_).all()
 

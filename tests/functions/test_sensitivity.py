@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.integrate import quad
 
 from sfumato import Bounds
@@ -62,7 +61,7 @@ def test_kde_moves_by_the_printed_bound_and_far_points_attain_it(
 
 @given(st.floats(0, 1), st.integers(1, 6))
 def test_classes_cost_no_more_than_root_two(smallest: float, n_classes: int) -> None:
-    bound = feature_sum_sensitivity("replace_one", smallest_kernel=smallest, n_classes=n_classes)
+    bound = feature_sum_sensitivity("replace_one", min_kernel=smallest, n_classes=n_classes)
     assert bound <= math.sqrt(2)
     assert bound == pytest.approx(math.sqrt(2 - 2 * smallest if n_classes == 1 else 2))
     assert feature_sum_sensitivity("add_or_remove_one", n_classes=n_classes) == 1

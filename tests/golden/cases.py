@@ -429,7 +429,7 @@ def mean_curve() -> Iterator[tuple[str, Case]]:
 
 
 def rows_of(made: Any) -> dict[str, Any]:
-    """Give fabricated rows, an array and labels or a table, as numbers."""
+    """Return fabricated rows, an array and labels or a table, as numbers."""
     parts = made if isinstance(made, tuple) else (made,)
     return {f"part {number}": part for number, part in enumerate(parts) if part is not None}
 

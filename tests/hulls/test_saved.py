@@ -6,7 +6,7 @@ import sfumato
 from sfumato import Bounds, Fabricator, PrivateAffineHullClassifier
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import Outline, leaves
-from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.models.hulls import (
     AffineHullClassifier,
     DeepAffineHull,
@@ -49,7 +49,7 @@ def holds_foreign_arrays(value):
         return any(map(holds_foreign_arrays, value.values()))
     if isinstance(value, list | tuple):
         return any(map(holds_foreign_arrays, value))
-    if is_from_another_library(value):
+    if is_foreign_array(value):
         return True
     return hasattr(value, "__dict__") and holds_foreign_arrays(vars(value))
 

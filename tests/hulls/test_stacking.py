@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from sfumato.models.hulls import branch as one_branch
-from sfumato.models.hulls import search
+from sfumato.models.hulls import branch as one_branch, search
 from sfumato.models.hulls.evaluation import distance
 from sfumato.models.hulls.search import branch_distances, fit_branches
 

@@ -15,7 +15,7 @@ from sfumato import (
     load,
     save,
 )
-from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.image_features import scattering
 
@@ -246,7 +246,7 @@ def test_transforms_as_products_are_the_same(features, rng, monkeypatch):
     """On an accelerator, where transforms of a batch would mix its images."""
     X = rows_for(features, rng)
     expected = features.fit(X).transform(X)
-    monkeypatch.setattr(scattering, "is_accelerated", is_from_another_library)
+    monkeypatch.setattr(scattering, "is_accelerated", is_foreign_array)
     monkeypatch.delattr(array_api_strict.fft, "fftn")  # no transform of the library is asked for
     monkeypatch.delattr(array_api_strict.fft, "ifftn")
     monkeypatch.delattr(array_api_strict.fft, "fft")

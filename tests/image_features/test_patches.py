@@ -33,8 +33,8 @@ def test_the_script_reads_no_file():
 
 
 def test_no_product_overflows_in_half_precision():
-    longest_patch = math.sqrt(3 * patches.SIDE**2)
-    assert np.linalg.norm(patches._filters(), axis=1).max() * longest_patch < 2**15
+    max_patch = math.sqrt(3 * patches.SIDE**2)
+    assert np.linalg.norm(patches._filters(), axis=1).max() * max_patch < 2**15
 
 
 def literal(image, n_filters):

@@ -27,7 +27,7 @@ def run(*words: object) -> Any:
 
 
 def done(*words: object) -> str:
-    """Run a command that must succeed, and give its standard output."""
+    """Run a command that must succeed, and return its standard output."""
     result = run(*words)
     assert result.exit_code == 0, (result.output, result.exception)
     return str(result.stdout)
@@ -41,7 +41,7 @@ def typed(*words: object, answers: str = "yes\n" * 200) -> Any:
 
 
 def refused(*words: object, code: int = 2) -> str:
-    """Run a command that must fail, and give its one line of standard error."""
+    """Run a command that must fail, and return its one line of standard error."""
     result = run(*words)
     assert result.exit_code == code, (result.output, result.exception)
     assert isinstance(result.exception, SystemExit)

@@ -22,7 +22,7 @@ def run(*words):
 
 
 def refusal(result, code):
-    """Give the one line of an error, after checking that it is all there is."""
+    """Return the one line of an error, after checking that it is all there is."""
     assert result.exit_code == code
     assert isinstance(result.exception, SystemExit)
     assert result.stdout == ""

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from sfumato import Ledger, TableBounds
-from sfumato.cli import doctor as doctor_command
-from sfumato.cli import fit as fit_command
+from sfumato.cli import doctor as doctor_command, fit as fit_command
 from sfumato.mechanisms.entropy import seeded
 from tests.interfaces.running import COMMAND, confirmed, done, patients, plain, refused, run, typed
 

@@ -201,7 +201,7 @@ def write_what_is_wrong() -> None:
 
 
 def told(command: str) -> tuple[int, str]:
-    """Run a mistake; give its code, and standard error without progress and frames."""
+    """Run a mistake; return its code, and standard error without progress and frames."""
     result = run(*shlex.split(command))
     assert "Traceback" not in result.stderr, command
     assert isinstance(result.exception, SystemExit), (command, result.exception)

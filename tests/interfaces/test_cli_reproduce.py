@@ -11,8 +11,15 @@ from pathlib import Path
 import pytest
 
 from sfumato.cli import reproduce as command
-from sfumato.papers import PAPERS, Entry, Outcome, Reproduction, Setting, entries_of
-from sfumato.papers import reproduce as run_entry
+from sfumato.papers import (
+    PAPERS,
+    Entry,
+    Outcome,
+    Reproduction,
+    Setting,
+    entries_of,
+    reproduce as run_entry,
+)
 from tests.interfaces.running import done, in_terminal, plain, refused, run
 
 QUICK = ("reproduce", "kahm", "--figure", "8", "--quick")

@@ -49,7 +49,7 @@ def table(n_rows: int, seed: int) -> pd.DataFrame:
 def everything(
     folder: Path, rows: pd.DataFrame, promise: list[str], tapes: list[Tape]
 ) -> dict[str, bytes]:
-    """Run all commands, and give what they say and write."""
+    """Run all commands, and return what they say and write."""
     for path in folder.iterdir():
         path.unlink()
     rows.to_csv("table.csv", index=False)

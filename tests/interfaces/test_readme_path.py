@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def commands(page: Path, language: str) -> list[list[str]]:
-    """Give the commands of all blocks of one language that use the command line."""
+    """Return the commands of all blocks of one language that use the command line."""
     blocks = re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.strip()]

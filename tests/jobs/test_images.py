@@ -21,7 +21,7 @@ PROMISE = PrivacyRequest(epsilon=20.0, delta=1e-3)
 
 
 def striped(generator: np.random.Generator, upright: bool) -> np.ndarray:
-    """Give an image of 8 x 8 pixels whose stripes stand or lie."""
+    """Return an image of 8 x 8 pixels whose stripes stand or lie."""
     stripes = np.tile(np.arange(8) % 4 < 2, (8, 1)) * 200
     noisy = (stripes if upright else stripes.T) + generator.integers(0, 55, (8, 8))
     return noisy.astype(np.uint8)

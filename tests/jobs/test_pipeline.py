@@ -109,7 +109,7 @@ def test_only_classes_that_are_there_are_offered(monkeypatch: pytest.MonkeyPatch
     assert {"gaussian", "hull"} <= set(offered) <= set(MODELS)
     for name, kind in offered.items():
         assert getattr(sfumato, MODELS[name]) is kind
-        assert kind.__name__ in sfumato.__all__
+        assert kind.__name__ in sfumato._MODULE_OF
     hull = "PrivateAffineHullClassifier"
     monkeypatch.setattr(pipeline, "is_public", lambda name: name != hull)
     assert "hull" not in offered_models()

@@ -5,7 +5,7 @@ import pytest
 from sfumato.core.arrays import (
     cast,
     is_accelerated,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
     regularized_solver,
@@ -22,10 +22,8 @@ def system():
 
 
 def test_only_arrays_of_other_libraries_are_foreign():
-    assert is_from_another_library(array_api_strict.zeros(2))
-    assert not any(
-        is_from_another_library(x) for x in (np.zeros(2), np.float64(1.0), [1.0], "text", None)
-    )
+    assert is_foreign_array(array_api_strict.zeros(2))
+    assert not any(is_foreign_array(x) for x in (np.zeros(2), np.float64(1.0), [1.0], "text", None))
 
 
 def test_namespace_of_lists_is_numpy():
@@ -36,7 +34,7 @@ def test_namespace_of_lists_is_numpy():
 def test_like_converts_both_ways():
     strict = array_api_strict.asarray([1.0, 2.0])
     assert isinstance(like(np.zeros(1), strict), np.ndarray)
-    assert is_from_another_library(like(strict, np.ones(3)))
+    assert is_foreign_array(like(strict, np.ones(3)))
     assert like(strict, strict) is not None
     np.testing.assert_array_equal(to_numpy(like(strict, np.arange(3))), np.arange(3))
 

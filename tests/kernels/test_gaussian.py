@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.spatial.distance import cdist
 
 from sfumato.models.kernels.gaussian import gaussian_kernel, relative_gaussian_kernel

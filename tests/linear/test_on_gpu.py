@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato import Bounds, PrivateLinearClassifier
-from sfumato.core.arrays import on_the_host
+from sfumato.core.arrays import to_host
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.linear import rows as linear_rows
 
@@ -44,8 +44,8 @@ def test_weights_are_those_of_a_processor(cuda, data, whiten, relation, monkeypa
     plain = linear_rows._eigenvectors
 
     def on_the_processor(moment, n_components):
-        values, vectors = plain(on_the_host(moment), n_components)
-        return values, cuda(vectors.copy()) if moment is not on_the_host(moment) else vectors
+        values, vectors = plain(to_host(moment), n_components)
+        return values, cuda(vectors.copy()) if moment is not to_host(moment) else vectors
 
     monkeypatch.setattr(linear_rows, "_eigenvectors", on_the_processor)
     rows, labels = data

@@ -5,8 +5,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
-from scipy.stats import gamma as gamma_law
-from scipy.stats import kstest
+from scipy.stats import gamma as gamma_law, kstest
 
 from sfumato import Bounds, PrivateLinearClassifier, load, save
 from sfumato.audit.testing import taint_test
@@ -320,7 +319,7 @@ def test_the_number_of_rows_is_bounded_where_it_is_secret(unit_digits, monkeypat
         assert f"at most 2**{power} rows" in model.guarantee_.public
         assert "number of rows" not in model.guarantee_.public
     assert not any("at most" in fact for fact in fitted(unit_digits, n_steps=2).guarantee_.public)
-    monkeypatch.setattr("sfumato.models.linear.private.MOST_MINIMISED", 1024)
+    monkeypatch.setattr("sfumato.models.linear.private.MAX_MINIMISED", 1024)
     fitted(unit_digits, algorithm="output")
     with pytest.raises(InvalidInputError, match="At most 1024 rows"):
         fitted(unit_digits, algorithm="output", relation="add_or_remove_one")
@@ -476,13 +475,13 @@ def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, rng):
         monkeypatch.setattr(f"sfumato.models.linear.{room}.is_accelerated", lambda device: True)
     monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
     handed_out = []
-    take = sampling._Waiting.next
+    take = sampling._NoiseQueue.next
 
     def counted(waiting, *key):
         handed_out.append(take(waiting, *key))
         return handed_out[-1]
 
-    monkeypatch.setattr(sampling._Waiting, "next", counted)
+    monkeypatch.setattr(sampling._NoiseQueue, "next", counted)
     with drawing_from(entropy._system_words):
         model = PrivateLinearClassifier(
             epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))

@@ -3,14 +3,13 @@
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato import Bounds
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.linear.rows import whitening_projection
-from sfumato.sums.grid import cut, double_rounding
+from sfumato.sums.grid import double_rounding, truncate_to_grid
 from sfumato.sums.maps import IntoUnitBall, LinearRows, row_sums
 
 BOUNDS = [
@@ -53,7 +52,7 @@ def test_a_row_does_not_depend_on_its_neighbours(wild, unit_length, foreign, rng
         np.testing.assert_array_equal(to_numpy(mapping(give(wild[i : i + 1])))[0], whole[i])
     np.testing.assert_array_equal(to_numpy(mapping(give(wild[::-1].copy())))[::-1], whole)
     assert np.linalg.norm(whole, axis=1).max() <= 1
-    np.testing.assert_array_equal(whole, cut(whole, 18))
+    np.testing.assert_array_equal(whole, truncate_to_grid(whole, 18))
     lengths = np.linalg.norm(whole[:, :-1], axis=1) * np.sqrt(2)
     if unit_length:
         assert np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))

@@ -43,10 +43,10 @@ def clusters(x: np.ndarray, n_points: int, seed: int) -> np.ndarray:
 
 
 def algorithm_1(
-    x: np.ndarray, Y: np.ndarray, most_points: int, *, kappa: float, seed: int, width: int
+    x: np.ndarray, Y: np.ndarray, max_points: int, *, kappa: float, seed: int, width: int
 ) -> dict[str, Any]:
     w = weights(x)
-    M = most_points
+    M = max_points
     while tau(x, clusters(x, M, seed), w, 1.0) < kappa and M > 1:
         M = min(math.ceil(0.9 * M), M - 1)
     a = clusters(x, M, seed)
@@ -77,7 +77,7 @@ def prediction(model: dict[str, Any], x: np.ndarray) -> np.ndarray:
 def algorithm_2(
     Y: np.ndarray,
     n: int,
-    most_points: int,
+    max_points: int,
     n_layers: int,
     *,
     kappa: float = 0.1,
@@ -91,9 +91,9 @@ def algorithm_2(
         P = vectors[:, np.argsort(values)[::-1][:n_here]].T  # one PCA per layer, as printed
         x = Y @ P.T if not layers else outputs(layers, Y)[-1] @ P.T
         model = algorithm_1(
-            x, Y, most_points, kappa=kappa, seed=seed + number, width=width or Y.shape[1]
+            x, Y, max_points, kappa=kappa, seed=seed + number, width=width or Y.shape[1]
         )
-        most_points = model["M"]
+        max_points = model["M"]
         layers.append((P, model))
     return layers
 

@@ -140,7 +140,7 @@ def test_hard_rows_end_with_finite_outputs(rows: np.ndarray, center: bool, dtype
 def test_a_layer_keeps_its_outputs_at_the_training_inputs() -> None:
     rng = np.random.default_rng(0)
     x, Y = rng.random((80, 3)), rng.random((80, 2))
-    layer, outputs = fit_layer(x, Y, most_points=40, kappa=0.1, seed=0, width=2)
+    layer, outputs = fit_layer(x, Y, max_points=40, kappa=0.1, seed=0, width=2)
     slow = literal.algorithm_1(x, Y, 40, kappa=0.1, seed=0, width=2)
     np.testing.assert_allclose(outputs, literal.prediction(slow, x), atol=1e-8)
     assert layer["tau"] == pytest.approx(literal.tau(x, slow["a"], slow["w"], 1.0), rel=1e-6)

@@ -156,7 +156,7 @@ def released(case: Case, script: Script, value: Any) -> tuple[np.ndarray, list[D
 
 
 def moved_cells(case: Case, script: Script, number: int, size: int) -> np.ndarray:
-    """Give by how many cells of each noise number of a draw two neighbours lie apart."""
+    """Return by how many cells of each noise number of a draw two neighbours lie apart."""
     script.place = None
     here, there = released(case, script, case.value)[0], released(case, script, case.near)[0]
     cells = []
@@ -173,7 +173,7 @@ def moved_cells(case: Case, script: Script, number: int, size: int) -> np.ndarra
 
 
 def losses(case: Case, script: Script) -> dict[str, list[float]]:
-    """Give the losses of all draws of one release, by their kind."""
+    """Return the losses of all draws of one release, by their kind."""
     _, draws, _ = released(case, script, case.value)
     near = released(case, script, case.near)[1]
     assert [(d.sampler, d.size) for d in draws] == [(d.sampler, d.size) for d in near]

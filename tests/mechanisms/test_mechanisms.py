@@ -12,8 +12,7 @@ from typing import Any
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import beta, kstest, norm
 
 from sfumato.audit.testing.contracts import uniform_scores

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import chi
-from scipy.stats import gamma as gamma_law
+from scipy.stats import chi, gamma as gamma_law
 
 from sfumato.mechanisms.minimiser import near_minimiser, norm_quantile, projected
 

@@ -21,11 +21,11 @@ from sfumato.mechanisms.sampling import (
     GAUSSIAN,
     LAPLACE,
     RARE,
-    Order,
+    NoiseRequest,
     _rounded_block,
     bernoulli,
     choose,
-    drawn_ahead,
+    prefetch_noise,
     rounded_noise,
     uniform_below,
 )
@@ -321,7 +321,7 @@ def test_noise_drawn_ahead_is_handed_out_once_and_has_the_law(
     """
     monkeypatch.setattr(sampling, "AHEAD_BYTES", 2 * 8 * SIZE)  # two of them wait
     found, served = [], []
-    with drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 4)):
+    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 4)):
         for _ in range(5):
             served.append(is_served())
             found.append(rounded_noise(GAUSSIAN, 2.0**30, SIZE))
@@ -336,7 +336,7 @@ def test_noise_drawn_ahead_is_handed_out_once_and_has_the_law(
 
 @pytest.mark.usefixtures("fresh_words")
 def test_other_releases_are_not_served() -> None:
-    with drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 2)):
+    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
         assert is_served()
         assert not is_served(law=LAPLACE)
         assert not is_served(scale=2.0**31)
@@ -345,14 +345,16 @@ def test_other_releases_are_not_served() -> None:
             assert not is_served()
         with ThreadPoolExecutor(1) as other:  # another thread draws for itself
             assert not other.submit(is_served).result()
-    with drawn_ahead(Order(GAUSSIAN, 2.0**30, 16, 2)):  # too few to hand from thread to thread
+    with prefetch_noise(
+        NoiseRequest(GAUSSIAN, 2.0**30, 16, 2)
+    ):  # too few to hand from thread to thread
         assert not is_served(size=16)
 
 
 @pytest.mark.usefixtures("fresh_words")
 def test_a_forked_child_draws_its_own_noise() -> None:
     """What was drawn ahead before the fork is in the memory of both."""
-    with drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 2)):
+    with prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
         for waiting in sampling._waiting.get()._drawn[GAUSSIAN, 2.0**30, SIZE]:
             waiting.result()
         reading, writing = os.pipe()
@@ -375,7 +377,7 @@ def test_a_forked_child_draws_its_own_noise() -> None:
 def test_seeded_noise_is_drawn_in_its_order() -> None:
     with seeded(5):
         expected = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
-    with seeded(5), drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 2)):
+    with seeded(5), prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 2)):
         found = [rounded_noise(GAUSSIAN, 2.0**30, SIZE) for _ in range(2)]
     np.testing.assert_array_equal(found, expected)
 
@@ -383,6 +385,9 @@ def test_seeded_noise_is_drawn_in_its_order() -> None:
 @pytest.mark.usefixtures("fresh_words")
 def test_an_interrupted_fit_leaves_no_thread_behind() -> None:
     before = threading.active_count()
-    with pytest.raises(KeyboardInterrupt), drawn_ahead(Order(GAUSSIAN, 2.0**30, SIZE, 1000)):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        prefetch_noise(NoiseRequest(GAUSSIAN, 2.0**30, SIZE, 1000)),
+    ):
         raise KeyboardInterrupt
     assert threading.active_count() == before

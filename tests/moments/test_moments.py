@@ -30,7 +30,7 @@ from sfumato.models.gaussians import gaussians_from_moments, top_eigenvectors
 from sfumato.privacy import epsilon_spent
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.maps import exact_projection
 from sfumato.sums.statistics import ClassMoments
 
@@ -238,7 +238,7 @@ def test_the_guarantee_is_what_the_events_cost(relation: str, seed: int) -> None
     assert epsilon_spent(guarantee.events, 1e-4) == pytest.approx(1.5, rel=1e-6)
     assert guarantee.epsilon <= 1.5
     assert ("number of rows" in guarantee.public) == (relation == "replace_one")
-    most = f"at most 2**{MOST_ROWS.bit_length() - 1} rows"
+    most = f"at most 2**{MAX_ROWS_SECRET_N.bit_length() - 1} rows"
     assert (most in guarantee.public) == (relation == "add_or_remove_one")
     assert len(model.dp_events()) == 3
 
@@ -326,7 +326,7 @@ def test_a_fit_that_would_cost_more_than_it_says_draws_nothing(seed: int) -> Non
     model = PrivatePCA(1, epsilon=1.0, bounds=Bounds(norm=9.0)).fit(X)
     greedy = GaussianMechanism.calibrate(sensitivity=1.0, epsilon=1.1, delta=model.delta)
     with pytest.raises(BudgetExceededError, match="Nothing was drawn"):
-        model._prepay(greedy)
+        model._charge(greedy)
 
 
 def test_a_delta_above_one_over_n_is_warned_of(seed: int) -> None:

@@ -8,15 +8,15 @@ import pytest
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import prepay
-from sfumato.models.gaussians import ClassGaussians
-from sfumato.models.record_engine import (
+from sfumato.models.class_gaussians import (
     CentredGaussians,
     GaussiansPlan,
     _release_mean,
     check_parts,
+    default_n_gaussians,
     release_gaussians,
-    usual_parts,
 )
+from sfumato.models.gaussians import ClassGaussians
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.sums import ArrayRecords, Records
 from sfumato.sums.maps import IntoUnitBall
@@ -137,12 +137,13 @@ def test_parts_find_the_clusters_of_a_class(rng: np.random.Generator) -> None:
 def test_parts_grow_with_rows_and_budget() -> None:
     usual = {"delta": 1e-5, "n_classes": 10, "n_components": 50}
     parts = [
-        usual_parts(epsilon=epsilon, n_rows=60_000, **usual) for epsilon in (0.5, 1, 4, 10, np.inf)
+        default_n_gaussians(epsilon=epsilon, n_rows=60_000, **usual)
+        for epsilon in (0.5, 1, 4, 10, np.inf)
     ]
     assert parts == sorted(parts)
     assert (parts[0], parts[-1]) == (1, 4)
-    assert usual_parts(epsilon=10.0, n_rows=1000, **usual) == 1
-    assert usual_parts(epsilon=np.inf, n_rows=100, **usual) == 1
+    assert default_n_gaussians(epsilon=10.0, n_rows=1000, **usual) == 1
+    assert default_n_gaussians(epsilon=np.inf, n_rows=100, **usual) == 1
 
 
 def test_the_plan_reads_the_number_of_rows_only_where_it_is_public() -> None:

@@ -203,7 +203,7 @@ def test_the_tolerance_is_reached_when_the_quick_method_is_not(
     features, y = problem(rng)
     settings = {"regularization": 0.01, "tolerance": 1e-12}
     quick = minimise(features, y, loss, **settings)
-    monkeypatch.setattr(solvers, "MOST_NEWTON_STEPS", 1)
+    monkeypatch.setattr(solvers, "MAX_NEWTON_STEPS", 1)
     slow = minimise(features, y, loss, **settings)
     assert slow.gap <= 1e-12
     np.testing.assert_allclose(slow.coefficients, quick.coefficients, atol=3e-5)
@@ -225,7 +225,7 @@ def test_joint_losses_reach_the_tolerance_without_the_quick_method(
     codes = features[:, :4].argmax(axis=1)
     settings = {"regularization": 0.01, "tolerance": 1e-12}
     quick = minimise_jointly(features, codes, 4, loss, **settings)
-    monkeypatch.setattr(solvers, "MOST_RESTARTS", 0)
+    monkeypatch.setattr(solvers, "MAX_RESTARTS", 0)
     slow = minimise_jointly(features, codes, 4, loss, **settings)
     assert slow.gap <= 1e-12
     np.testing.assert_allclose(slow.coefficients, quick.coefficients, atol=3e-5)

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
@@ -82,7 +81,7 @@ def test_slopes_stay_within_their_bound_and_space(loss, data):
     for curvature in (0.03, 1.0, 50.0):
         determinant = np.linalg.slogdet(np.eye(len(hessian)) + hessian / curvature)[1]
         assert determinant <= loss.log_determinant(curvature) * (1 + 1e-12)
-    assert np.linalg.eigvalsh(hessian)[-1] <= loss.largest_curvature * (1 + 1e-12)
+    assert np.linalg.eigvalsh(hessian)[-1] <= loss.max_curvature * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)

@@ -9,7 +9,7 @@ from sfumato import LinearClassifier
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.minimiser import farthest_minimiser, near_minimiser, rounding_met
 from sfumato.models.linear import objective as objective_module
-from sfumato.models.linear.objective import LinearObjective, gradient_rounding, largest_rounding
+from sfumato.models.linear.objective import LinearObjective, gradient_rounding, max_rounding
 from sfumato.models.objectives import newton as solvers
 from sfumato.sums.losses import loss_named
 
@@ -50,7 +50,7 @@ def literal_minimum(objective, linear, lam):
 )
 def test_newton_agrees_with_another_solver(name, n_classes, dense, rng, monkeypatch):
     if not dense:
-        monkeypatch.setattr(solvers, "LARGEST_DENSE", 0)
+        monkeypatch.setattr(solvers, "MAX_DENSE", 0)
     objective = problem(name, n_classes, rng)
     linear = rng.normal(0, 5, objective.shape)
     found = objective.minimise(linear, 2.0, 1e-9)
@@ -130,7 +130,7 @@ def test_no_minimiser_lies_beyond_its_public_radius(rng):
 def test_the_public_rounding_holds_for_every_data_set_of_that_size(rng):
     loss = loss_named("softmax", 3)
     lam, longest = 0.5, 20.0
-    public = largest_rounding(loss, 400, 6, longest, lam)
+    public = max_rounding(loss, 400, 6, longest, lam)
     for n in (1, 50, 400):
         objective = problem("softmax", 3, rng, n=n)
         linear = rng.normal(size=objective.shape)

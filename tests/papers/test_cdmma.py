@@ -9,13 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import Setting, verdict_of
-from sfumato.papers.cdmma import digits as mappings
-from sfumato.papers.cdmma import office as mappings_office
+from sfumato.papers.cdmma import digits as mappings, office as mappings_office
 from sfumato.papers.cdmma.digits import TABLE_1, TABLE_2, TABLE_3, Transfer, known_labels
 from sfumato.papers.cdmma.office import PRINTED, SOURCE_LABELS, domain, one_split, pair
 
@@ -87,7 +85,7 @@ def test_target_and_test_rows_are_different_rows() -> None:
 
 
 class Fake:
-    """Says the first class everywhere; counts what it was asked for."""
+    """Answers the first class everywhere; counts what it was asked for."""
 
     calls: list[tuple[Any, ...]] = []  # noqa: RUF012 - a record for one test
 

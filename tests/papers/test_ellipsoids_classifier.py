@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs
@@ -182,7 +181,7 @@ def test_rows_are_computed_anew_where_they_are_too_many_to_keep(
 ) -> None:
     objective, W = random_problem(rng, MarginLoss(0.5))
     expected = objective.gradient(W)
-    monkeypatch.setattr("sfumato.papers.large_margin.objective.LARGEST_KEPT", 1)
+    monkeypatch.setattr("sfumato.papers.large_margin.objective.MAX_CACHED", 1)
     monkeypatch.setattr("sfumato.papers.large_margin.objective.BLOCK", 7)
     again = LargeMarginObjective(objective.rows, objective.own, 3, objective.loss, 1 / 40)
     np.testing.assert_allclose(again.gradient(W), expected, atol=1e-13)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers import Comparison, Entry, Outcome, Setting, verdict_of

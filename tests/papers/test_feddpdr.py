@@ -14,9 +14,11 @@ from sfumato.audit.testing import seeded_noise
 from sfumato.models.linear.classifier import LinearClassifier
 from sfumato.papers import Setting
 from sfumato.papers.data import digits, unit_rows
-from sfumato.papers.feddpdr import experiments as federated_svm
-from sfumato.papers.feddpdr import methods as federated_methods
-from sfumato.papers.feddpdr import times as federated_svm_time
+from sfumato.papers.feddpdr import (
+    experiments as federated_svm,
+    methods as federated_methods,
+    times as federated_svm_time,
+)
 from sfumato.papers.feddpdr.experiments import FIGURES, Point, accuracies, curves, judged
 from sfumato.papers.feddpdr.methods import (
     METHODS,
@@ -40,7 +42,7 @@ def parties() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 class Given:
-    """Gives the bases or weights of a list, one a fit, and keeps the rows it saw."""
+    """Returns the bases or weights of a list, one a fit, and keeps the rows it saw."""
 
     def __init__(self, answers: list[np.ndarray]) -> None:
         self.answers = list(answers)

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, verdict_of
-from sfumato.papers.functions import density as functions_density
-from sfumato.papers.functions import machine as functions_machine
+from sfumato.papers.functions import density as functions_density, machine as functions_machine
 from sfumato.papers.functions.density import densities, two_normals, two_peaks, variation
 from sfumato.papers.functions.machine import machines, moons
 

@@ -6,8 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import kstest
 
 from sfumato import Bounds, Ledger

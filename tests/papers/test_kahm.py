@@ -9,12 +9,14 @@ from sfumato import AffineHullClassifier, PrivateAffineHullClassifier
 from sfumato.audit.testing import seeded_noise
 from sfumato.papers import Setting, entries_of, reproduce
 from sfumato.papers.data import Split, digits
-from sfumato.papers.kahm import PrintedAffineHullClassifier
-from sfumato.papers.kahm import federation as hulls_federated
-from sfumato.papers.kahm import private as hulls_private
+from sfumato.papers.kahm import (
+    PrintedAffineHullClassifier,
+    federation as hulls_federated,
+    private as hulls_private,
+)
 from sfumato.papers.kahm.federation import BY_EPSILON, BY_PARTIES, CENTRAL, EPSILONS
 from sfumato.papers.kahm.plane import plane_sets, square
-from sfumato.papers.kahm.private import TABLE_5, Cell, classifier, least_distances
+from sfumato.papers.kahm.private import TABLE_5, Cell, classifier, min_distances
 from sfumato.papers.kahm.times import TABLE_11, seconds_to_fit
 
 
@@ -66,7 +68,7 @@ def test_least_distances_are_those_of_the_nearest_class(monkeypatch: pytest.Monk
     split = digits().first(300, 40)
     model = classifier(None, n_layers=1, random_state=0).fit(split.X, split.y)
     monkeypatch.setattr(hulls_private, "BLOCK", 7)
-    least, nearest = least_distances(model, split.X_test)
+    least, nearest = min_distances(model, split.X_test)
     whole = np.asarray(model.distances(split.X_test))
     np.testing.assert_allclose(least, whole.min(axis=1), rtol=1e-6)
     np.testing.assert_array_equal(model.classes_[nearest], model.predict(split.X_test))

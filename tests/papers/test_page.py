@@ -9,8 +9,7 @@ import pytest
 from sfumato.papers import Comparison, Entry, Outcome, entries_of, keep, reproduce, unrun_of
 
 pages = pytest.importorskip("benchmarks.reproductions")
-from benchmarks.reproductions import page as words  # noqa: E402 - there with the sources only
-from benchmarks.reproductions import recorded as kept  # noqa: E402
+from benchmarks.reproductions import page as words, recorded as kept  # noqa: E402
 
 
 def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:

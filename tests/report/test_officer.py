@@ -14,7 +14,7 @@ import pytest
 from sfumato import Guarantee, Ledger
 from sfumato.privacy import best_attacker, epsilon_spent
 from sfumato.privacy.events import GaussianEvent, PureEvent
-from sfumato.report import LedgerExtract, Office, Report, Result
+from sfumato.report import LedgerExtract, Report, Result, SignatureBlock
 from sfumato.report.report import signal
 
 WHEN = datetime(2025, 3, 4, 5, 6, tzinfo=UTC)
@@ -33,7 +33,7 @@ def a_report(**options: Any) -> Report:
         public=("bounds", "number of rows"),
     )
     row = Result("model", promised, file="model.sfumato", declared={"age": "lower 0; upper 120"})
-    office = Office("Clinic", "Ada", "Dr. Weiss", "five years", 900)
+    office = SignatureBlock("Clinic", "Ada", "Dr. Weiss", "five years", 900)
     chosen = {"ledger": LedgerExtract.of(budget), "office": office, "when": WHEN} | options
     return Report("Triage", [row], **chosen)
 
@@ -145,7 +145,7 @@ def test_colours_follow_the_rule(
     epsilon: float | None, delta: float, n: int | None, status: str, colour: str
 ) -> None:
     guarantee = Guarantee(epsilon, delta, status=status)  # type: ignore[arg-type]
-    assert signal([guarantee], epsilon, delta, Office(n_records=n)) == colour
+    assert signal([guarantee], epsilon, delta, SignatureBlock(n_records=n)) == colour
 
 
 def test_a_file_that_nobody_paid_for_is_not_matched() -> None:

@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import sfumato
 from sfumato import Guarantee
@@ -286,7 +285,7 @@ def test_failed_write_leaves_the_old_report(tmp_path, monkeypatch):
 
 
 def full_report(text="harmless", when=WHEN):
-    """Give a report with `text` in every place that takes text from outside."""
+    """Return a report with `text` in every place that takes text from outside."""
     guarantee = Guarantee(
         epsilon=1.0,
         status="conditional",

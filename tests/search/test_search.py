@@ -458,7 +458,7 @@ PERSONS = TableBounds.from_dict(
 
 
 def visits(last: str, n_last: int) -> pd.DataFrame:
-    """Give visits of 40 persons; the last of them has `n_last` with one label."""
+    """Return visits of 40 persons; the last of them has `n_last` with one label."""
     rng = np.random.default_rng(0)
     a = np.append(rng.uniform(size=120), np.full(n_last, 0.5))
     ill = np.where(a > 0.5, "yes", "no").astype(object)

@@ -33,7 +33,7 @@ TRANSFER = {"random_state": 0, "n_components": 3, "schedule": (2, 3), **PRIVATE}
 
 
 def training_rows(name: str) -> tuple[Any, ...]:
-    """Give rows to learn from, and what is learned beside them."""
+    """Return rows to learn from, and what is learned beside them."""
     rng = np.random.default_rng(0)
     X, target = rng.uniform(size=(60, 4)), rng.uniform(size=(30, 4))
     y = (X[:, 0] * 3).astype(int)
@@ -207,7 +207,7 @@ QUESTIONS = (
 
 
 def fitted(name: str) -> tuple[Any, np.ndarray]:
-    """Give a small model, and rows to ask it about."""
+    """Return a small model, and rows to ask it about."""
     kind, parameters, data = next(entry[1:] for entry in MODELS if entry[0] == name)
     given = training_rows(data)
     with warnings.catch_warnings():
@@ -269,7 +269,7 @@ def members_of(path: Path) -> dict[str, bytes]:
 def alterations(
     members: dict[str, bytes],
 ) -> Iterator[tuple[str, Callable[[], dict[str, bytes]]]]:
-    """Give all altered files, to be made when wanted, with what was altered and how."""
+    """Yield all altered files, to be made when wanted, with what was altered and how."""
     header = json.loads(members[HEADER])
     for place in _places(header["model"], ()):
         value = _at(header["model"], place)
@@ -313,7 +313,7 @@ def _with(members: dict[str, bytes], header: Any, place: tuple[Any, ...], change
 
 
 def _places(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Give the way to every number, text and array; guarantees are checked by their own tests."""
+    """Yield the way to every number, text and array; guarantees are checked by their own tests."""
     if isinstance(value, dict) and "guarantee" in value:
         return
     if isinstance(value, dict) and set(value) & {"array", "scalar", "strings", "float"}:
@@ -338,7 +338,7 @@ def reseal(path: Path, members: dict[str, bytes]) -> None:
 
 
 def verdict(path: Path, rows: np.ndarray) -> str:
-    """Say what becomes of a file: "refused", "answers", or what is wrong with it."""
+    """Return what becomes of a file: "refused", "answers", or what is wrong with it."""
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

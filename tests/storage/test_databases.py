@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.core.databases import Database, Words
+from sfumato.core.databases import Database, ErrorTexts
 from sfumato.exceptions import LedgerError
 
-WORDS = Words("shelf", "nothing was changed", "a test", "look first.", LedgerError, LedgerError)
+WORDS = ErrorTexts(
+    "shelf", "nothing was changed", "a test", "look first.", LedgerError, LedgerError
+)
 AHEAD = """
 import sys, time
 from pathlib import Path
-from sfumato.core.waiting import take_turn
-turn = take_turn(Path(sys.argv[1]), time.monotonic() + 60)
+from sfumato.core.waiting import acquire_write_lock
+turn = acquire_write_lock(Path(sys.argv[1]), time.monotonic() + 60)
 print("ready", flush=True)
 sys.stdin.readline()
 """

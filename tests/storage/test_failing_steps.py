@@ -63,7 +63,7 @@ class FailingLine:
 
 
 def failing_lines(call: Callable[[], Any], rooms: tuple[str, ...] = ROOMS) -> Iterator[FailingLine]:
-    """Count the lines of a call, and give traces that fail at some of them."""
+    """Count the lines of a call, and return traces that fail at some of them."""
     count = FailingLine(0, rooms)
     with count.armed():
         call()
@@ -143,7 +143,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan], None]:
 def outcomes(
     failing: Callable[[Plan], None], call: Callable[[], Any], error: type[SfumatoError]
 ) -> Iterator[tuple[str, bool]]:
-    """Fail at each statement of a call, before and after its work; give what has failed."""
+    """Fail at each statement of a call, before and after its work; return what has failed."""
     whole = Plan()
     failing(whole)
     call()

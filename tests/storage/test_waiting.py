@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sfumato.core import waiting
-from sfumato.core.waiting import take_turn
+from sfumato.core.waiting import acquire_write_lock
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.events import PureEvent
 
@@ -29,7 +29,7 @@ def _wait_and_say(database, name, said, come):
         return ticket
 
     waiting._draw_ticket = draw_and_tell  # in this child alone
-    turn = take_turn(database, time.monotonic() + 600)
+    turn = acquire_write_lock(database, time.monotonic() + 600)
     said.put(name)
     turn.close()
 
@@ -53,7 +53,7 @@ def queue_up(start_child, database):
 
 def test_those_who_came_first_go_first(database, queue_up):
     start, said = queue_up
-    mine = take_turn(database, time.monotonic() + 600)
+    mine = acquire_write_lock(database, time.monotonic() + 600)
     for name in range(4):
         start(name)
     assert said.empty()
@@ -63,7 +63,7 @@ def test_those_who_came_first_go_first(database, queue_up):
 
 def test_who_is_killed_in_the_queue_holds_nobody_up(database, queue_up):
     start, said = queue_up
-    mine = take_turn(database, time.monotonic() + 600)
+    mine = acquire_write_lock(database, time.monotonic() + 600)
     children = [start(name) for name in range(3)]
     os.kill(children[0].pid, signal.SIGKILL)
     mine.close()
@@ -73,14 +73,14 @@ def test_who_is_killed_in_the_queue_holds_nobody_up(database, queue_up):
 def test_who_does_not_move_is_passed_in_the_end(database, queue_up, monkeypatch):
     start, said = queue_up
     monkeypatch.setattr(waiting, "PATIENCE", 0.3)
-    mine = take_turn(database, time.monotonic() + 600)
+    mine = acquire_write_lock(database, time.monotonic() + 600)
     start(0)
     assert said.get() == 0  # although mine is still held
     mine.close()
 
 
 def test_the_order_is_a_courtesy(tmp_path, database, monkeypatch):
-    assert take_turn(tmp_path / "nowhere" / "budget.db", time.monotonic() + 1) is None
+    assert acquire_write_lock(tmp_path / "nowhere" / "budget.db", time.monotonic() + 1) is None
 
     def refuse(*_):
         raise OSError("no locks here")
@@ -88,6 +88,6 @@ def test_the_order_is_a_courtesy(tmp_path, database, monkeypatch):
     path = tmp_path / "ledger.db"
     budget = Ledger(path).create("rows", epsilon=1.0)
     monkeypatch.setattr(waiting.fcntl, "lockf", refuse)
-    assert take_turn(database, time.monotonic() + 1) is None
+    assert acquire_write_lock(database, time.monotonic() + 1) is None
     budget.charge(PureEvent(0.1))
     assert budget.spent() == 0.1

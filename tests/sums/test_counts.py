@@ -13,7 +13,7 @@ from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms import GaussianMechanism, LaplaceMechanism
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ArrayRecords, ClassCounts, CountTables
-from sfumato.sums.grid import MOST_ROWS, revealed
+from sfumato.sums.grid import MAX_ROWS_SECRET_N, revealed
 
 SIZES = (3, 4, 2)
 TABLES = CountTables(SIZES, ((0,), (0, 1), (1, 2)), n_classes=2)
@@ -44,9 +44,9 @@ def test_no_record_moves_them_further(relation: Relation) -> None:
     else:
         moves = terms
     euclidean = max(float(np.linalg.norm(move)) for move in moves)
-    assert euclidean == pytest.approx(TABLES.sensitivity(relation, MOST_ROWS), rel=1e-15)
+    assert euclidean == pytest.approx(TABLES.sensitivity(relation, MAX_ROWS_SECRET_N), rel=1e-15)
     total = max(float(np.abs(move).sum()) for move in moves)
-    assert total == TABLES.sensitivity(relation, MOST_ROWS, norm=1)
+    assert total == TABLES.sensitivity(relation, MAX_ROWS_SECRET_N, norm=1)
 
 
 def test_the_norm_of_the_mechanism_decides() -> None:

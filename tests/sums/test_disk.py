@@ -12,7 +12,7 @@ from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.mechanisms.entropy import seeded
 from sfumato.sums import singles as disk_module
 from sfumato.sums.records import ArrayRecords
-from sfumato.sums.singles import RowsOnDisk, SingleRows
+from sfumato.sums.singles import Float32Rows, RowsOnDisk
 
 N_ROWS, WIDTH = 3000, 40
 
@@ -50,7 +50,7 @@ def test_memory_disk_and_passes_give_the_same_bits(
     written = []
     held = RowsOnDisk.held
 
-    def watched(self: RowsOnDisk, block: SingleRows) -> SingleRows:
+    def watched(self: RowsOnDisk, block: Float32Rows) -> Float32Rows:
         found = held(self, block)
         assert isinstance(found.rows, np.memmap)
         written.append(found.rows.nbytes)
@@ -61,7 +61,7 @@ def test_memory_disk_and_passes_give_the_same_bits(
     assert sum(written) >= 4 * N_ROWS * WIDTH
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]  # a file without a name
 
-    def full(*_: Any) -> SingleRows:
+    def full(*_: Any) -> Float32Rows:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(RowsOnDisk, "held", full)
@@ -71,7 +71,7 @@ def test_memory_disk_and_passes_give_the_same_bits(
 def test_a_block_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_module, "fits_in_memory", lambda _: False)
     rng = np.random.default_rng(1)
-    blocks = [SingleRows.of(np.rint(rng.uniform(-1, 1, (n, 3)) * 99) / 4096) for n in (5, 0, 700)]
+    blocks = [Float32Rows.of(np.rint(rng.uniform(-1, 1, (n, 3)) * 99) / 4096) for n in (5, 0, 700)]
     with RowsOnDisk() as disk:
         back = [disk.held(block) for block in blocks]
     for block, found in zip(blocks, back, strict=True):
@@ -82,9 +82,9 @@ def test_a_block_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_most_rows_go_to_disk_where_little_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept in memory is at most as much as the rule allows."""
     records = ArrayRecords(np.zeros((40_000, 64)), relation="replace_one")
-    sizes = [block.rows.nbytes for block, _, _ in records.kept_in_singles()._blocks()]
+    sizes = [block.rows.nbytes for block, _, _ in records.cache_float32()._blocks()]
     assert len(sizes) > 2
     most = sizes[0] + sizes[1]
     monkeypatch.setattr(disk_module, "fits_in_memory", lambda n: n <= most)
-    kept = [block.rows for block, _, _ in records.kept_in_singles()._blocks()]
+    kept = [block.rows for block, _, _ in records.cache_float32()._blocks()]
     assert [isinstance(rows, np.memmap) for rows in kept] == [False] * 2 + [True] * (len(kept) - 2)

@@ -9,7 +9,7 @@ import pytest
 
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ClassCounts, ClassMoments, MeanAndSquares, SecondMoment, Statistic
-from sfumato.sums.grid import FINE_BITS, MOST_ROWS, QUANTUM
+from sfumato.sums.grid import FINE_BITS, MAX_ROWS_SECRET_N, QUANTUM
 from sfumato.sums.maps import Centred, IntoUnitBall, RowMap
 from sfumato.tables.bounds import Bounds
 
@@ -41,7 +41,9 @@ def test_sums_too_large_for_doubles_pay_for_their_rounding(
     # Up to 2**17 every multiple of the quantum is a double; beyond, the numbers of two neighbours
     # move by half a unit in the last place each.
     assert statistic.sensitivity(relation, 2**16) == exact
-    largest = statistic.largest_term * MOST_ROWS
+    largest = statistic.max_term * MAX_ROWS_SECRET_N
     assert math.ulp(largest) > QUANTUM
     needed = math.sqrt(statistic.size) * math.ulp(largest)
-    assert statistic.sensitivity(relation, MOST_ROWS) - exact == pytest.approx(needed, rel=1e-6)
+    assert statistic.sensitivity(relation, MAX_ROWS_SECRET_N) - exact == pytest.approx(
+        needed, rel=1e-6
+    )

@@ -16,8 +16,8 @@ from sfumato.mechanisms.base import taped
 from sfumato.sums import BatchRecords, ClassCounts
 from sfumato.sums.grid import (
     BLOCK_ROWS,
-    MOST_PUBLIC_ROWS,
-    MOST_ROWS,
+    MAX_ROWS,
+    MAX_ROWS_SECRET_N,
     QUANTUM,
     WINDOW_ROWS,
     SecretSum,
@@ -25,7 +25,7 @@ from sfumato.sums.grid import (
 )
 from sfumato.sums.messages import opened, sealed
 from sfumato.sums.partitions import Partitions, Task
-from sfumato.sums.persons import AVERAGE_BITS, MOST_PERSONS, PersonSum
+from sfumato.sums.persons import AVERAGE_BITS, MAX_PERSONS, PersonSum
 from sfumato.sums.statistics import Statistic
 from tests.engines.sources import messy_table
 from tests.engines.test_same_bits import ESTIMATORS
@@ -37,7 +37,7 @@ class _Wide(ClassCounts):
     """Terms as large as they may be."""
 
     @property
-    def largest_term(self) -> float:
+    def max_term(self) -> float:
         return 2.0
 
 
@@ -58,7 +58,7 @@ def _full(values: list[int], n_rows: int) -> tuple[SecretSum, list[int]]:
     return total, exact
 
 
-@pytest.mark.parametrize("n_rows", [WINDOW_ROWS, MOST_ROWS, 2**30, MOST_PUBLIC_ROWS])
+@pytest.mark.parametrize("n_rows", [WINDOW_ROWS, MAX_ROWS_SECRET_N, 2**30, MAX_ROWS])
 def test_the_largest_terms_do_not_overflow(n_rows: int) -> None:
     total, exact = _full([LARGEST, -LARGEST, 1, -1, 0], n_rows)
     assert total.n_rows == n_rows
@@ -126,7 +126,7 @@ def test_averages_of_many_persons() -> None:
     step = Fraction(1, 2**AVERAGE_BITS)
     for found, value in zip(total.averaged(), exact, strict=True):
         assert abs(Fraction(float(found)) - value * Fraction(QUANTUM)) <= Fraction(51, 100) * step
-    total._sums[1].n_rows = MOST_PERSONS + 1
+    total._sums[1].n_rows = MAX_PERSONS + 1
     with pytest.raises(InvalidInputError, match="persons"):
         total.averaged()
 
@@ -165,7 +165,7 @@ def test_models_of_196_million_records(name: str) -> None:
         ESTIMATORS[name]().fit(table)
     with taped() as many:
         ESTIMATORS[name]().fit(_Repeated(table))
-    assert len(table) << _Repeated.times > MOST_ROWS
+    assert len(table) << _Repeated.times > MAX_ROWS_SECRET_N
     first, same = once.releases[0].statistic, many.releases[0].statistic
     if name == "grid density":  # its grid is finer for more records
         assert same.sum() == len(table) << _Repeated.times
@@ -186,7 +186,7 @@ def test_a_secret_number_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     mechanism = GaussianMechanism(sensitivity=2.0, noise_multiplier=1.0)
     with taped():
         records().release(statistic, mechanism, Receipt([mechanism.event()]))
-    monkeypatch.setattr("sfumato.sums.records.MOST_ROWS", n_rows - 1)
+    monkeypatch.setattr("sfumato.sums.records.MAX_ROWS_SECRET_N", n_rows - 1)
     with taped() as tape, pytest.raises(InvalidInputError, match="number is secret"):
         records().release(statistic, mechanism, Receipt([mechanism.event()]))
     assert not tape.releases

@@ -30,11 +30,11 @@ from sfumato.sums import (
     Statistic,
 )
 from sfumato.sums.gradients import GradientSum, ResidualSum
-from sfumato.sums.grid import ROW_BITS, cut
+from sfumato.sums.grid import ROW_BITS, truncate_to_grid
 from sfumato.sums.identities import partition_of, person_codes, person_digests
 from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import Clipped
-from sfumato.sums.persons import Joined, PersonSum, PersonUnit, choose
+from sfumato.sums.persons import PerPersonClip, PersonSum, PersonUnit, choose
 from sfumato.sums.records import _as_doubles
 from sfumato.tables.bounds import Bounds
 
@@ -45,7 +45,7 @@ WEIGHTS = np.array([[2.0, -3.0, 1.0]])
 
 
 def gradient(unit: PersonUnit) -> GradientSum:
-    return GradientSum(LOSS, 0.25, WEIGHTS, joined=Joined.usual(unit, 0.25))
+    return GradientSum(LOSS, 0.25, WEIGHTS, joined=PerPersonClip.usual(unit, 0.25))
 
 
 def statistics(unit: PersonUnit) -> list[Statistic]:
@@ -74,14 +74,16 @@ def summed(
 
 def some_rows(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
-    rows = cut(Bounds(norm=1.0).clip(generator.normal(size=(n_rows, WIDTH))), ROW_BITS)
+    rows = truncate_to_grid(Bounds(norm=1.0).clip(generator.normal(size=(n_rows, WIDTH))), ROW_BITS)
     return rows, generator.integers(0, CLASSES, n_rows).astype(np.intp)
 
 
 def sets_of_rows() -> list[tuple[np.ndarray, np.ndarray]]:
     """Every person of at most MOST + 1 rows out of a few far ones: more are kept than may be."""
     axes = np.vstack([np.eye(WIDTH), -np.eye(WIDTH)[:1], np.ones((1, WIDTH)) / np.sqrt(WIDTH)])
-    single = list(itertools.product(cut(axes * (1 - 2.0**-30), ROW_BITS), range(CLASSES)))
+    single = list(
+        itertools.product(truncate_to_grid(axes * (1 - 2.0**-30), ROW_BITS), range(CLASSES))
+    )
     found = []
     for size in range(1, MOST + 2):
         every = list(itertools.combinations_with_replacement(single, size))
@@ -160,7 +162,7 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
             groups=moved[2],
             unit=unit,
             relation="add_or_remove_one",
-            side_by_side=False,
+            group_by_person=False,
         )
         assert np.array_equal(_as_doubles(quick._sum(statistic)), whole)
     with pytest.raises(InvalidInputError, match="side by side"):
@@ -190,22 +192,24 @@ def test_rows_may_lie_anywhere(way: str, seed: int) -> None:
             for each in (
                 gathered,
                 scattered,
-                gathered.kept(),
-                scattered.kept(),
-                batches.side_by_side(),
-                batches.mapped(Clipped(Bounds(lower=-1.0, upper=1.0), WIDTH)).side_by_side().kept(),
+                gathered.cache(),
+                scattered.cache(),
+                batches.group_by_person(),
+                batches.mapped(Clipped(Bounds(lower=-1.0, upper=1.0), WIDTH))
+                .group_by_person()
+                .cache(),
             )
         ),
     ]
     assert all(np.array_equal(each, sums[0]) for each in sums)
     held = [
         _as_doubles(each._sum(SecondMoment(WIDTH)))
-        for each in (gathered, quick.kept(), batches.kept(), quick.kept().kept())
+        for each in (gathered, quick.cache(), batches.cache(), quick.cache().cache())
     ]
     assert all(np.array_equal(each, held[0]) for each in held)
     singles = [
         _as_doubles(each._sum(SecondMoment(WIDTH)))
-        for each in (gathered.kept_in_singles(), quick.kept_in_singles())
+        for each in (gathered.cache_float32(), quick.cache_float32())
     ]
     assert np.array_equal(*singles)
 
@@ -244,7 +248,7 @@ def test_records_that_change_between_passes_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="changed"):
         records._sum(SecondMoment(WIDTH))
     with pytest.raises(InvalidInputError, match="changed"):
-        records.side_by_side()
+        records.group_by_person()
 
 
 def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
@@ -256,7 +260,7 @@ def test_a_person_has_one_vote_as_fractions(seed: int) -> None:
     assert counts.sum() == pytest.approx(len(np.unique(ids)), abs=CLASSES * 2.0**-24)
     exact = Fraction(0)
     for each in np.unique(ids[ids != 40]):
-        mine = cut(rows[ids == each], ROW_BITS)[:, 0]
+        mine = truncate_to_grid(rows[ids == each], ROW_BITS)[:, 0]
         exact += sum(Fraction(float(x)) ** 2 for x in mine) / len(mine)
     few = ids != 40
     total = summed(rows[few], codes[few], ids[few], unit, SecondMoment(WIDTH))[0, 0]
@@ -279,7 +283,7 @@ def test_other_persons_do_not_decide_which_rows_are_kept(way: str, seed: int) ->
 def test_a_clipped_person_is_shrunk_as_a_whole() -> None:
     """A broken variant that bounds each row by itself passes the joint bound."""
     unit = PersonUnit(16)
-    rows = np.tile(cut(np.array([[0.0, 1 - 2.0**-30, 0.0]]), ROW_BITS), (16, 1))
+    rows = np.tile(truncate_to_grid(np.array([[0.0, 1 - 2.0**-30, 0.0]]), ROW_BITS), (16, 1))
     codes = np.ones(16, dtype=np.intp)
     ids = np.zeros(16)
     bound = unit.sensitivity(gradient(unit), "add_or_remove_one", 1)
@@ -456,9 +460,9 @@ def test_what_is_declared_about_persons() -> None:
 @pytest.mark.parametrize("rows", [1, 4, 9])
 def test_the_usual_joint_bound_is_that_of_orthogonal_terms(rows: int) -> None:
     """k terms of length 3: √k times as long in sum, and 1/√k times in the mean."""
-    assert Joined.usual(None, 3.0) is None
+    assert PerPersonClip.usual(None, 3.0) is None
     for way, length in (("sum", 3.0 * math.sqrt(rows)), ("average", 3.0 / math.sqrt(rows))):
-        joined = Joined.usual(PersonUnit(rows, way), 3.0)
+        joined = PerPersonClip.usual(PersonUnit(rows, way), 3.0)
         assert joined is None if rows == 1 else joined.bound == pytest.approx(length)
 
 
@@ -467,7 +471,7 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
     unit, other = PersonUnit(4, "sum"), PersonUnit(5, "sum")
     weights = np.zeros((1, 3))
     assert ResidualSum(1.0, weights).joined_sensitivity(relation, unit) is None
-    joined = ResidualSum(1.0, weights, Joined.usual(unit, 1.0))
+    joined = ResidualSum(1.0, weights, PerPersonClip.usual(unit, 1.0))
     assert joined.joined_sensitivity(relation, other) is None
     times = 2 if relation is Relation.REPLACE_ONE else 1
     assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import exact_projection
-from sfumato.sums.singles import SINGLE_BITS, SingleRows
+from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 
 
 def steps(values: Any, bits: int) -> np.ndarray:
@@ -30,7 +30,9 @@ def test_a_projection_is_the_product_of_whole_numbers(width: int, rng: Any) -> N
     rows[0] = basis[:, 0]  # as large as a score can be
     rows[1] = np.abs(rows[1])
     found = exact_projection(rows, basis)
-    wanted = steps(cut(rows, FINE_BITS), FINE_BITS) @ steps(cut(basis, FINE_BITS), FINE_BITS)
+    wanted = steps(truncate_to_grid(rows, FINE_BITS), FINE_BITS) @ steps(
+        truncate_to_grid(basis, FINE_BITS), FINE_BITS
+    )
     assert np.array_equal(steps(found, 2 * FINE_BITS), wanted)
     other = exact_projection(np.vstack([rows[::-1], rows]), basis)  # another place and number
     assert np.array_equal(other[9:], found)
@@ -39,9 +41,9 @@ def test_a_projection_is_the_product_of_whole_numbers(width: int, rng: Any) -> N
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_products_within_a_person_are_those_of_whole_numbers(size: int, rng: Any) -> None:
-    rows = cut(unit(rng.standard_normal((6 * size, 250))), SINGLE_BITS)
-    rows[:size] = cut(unit(np.ones((size, 250))), SINGLE_BITS)
-    found = SingleRows.of(rows).person_products(size)
+    rows = truncate_to_grid(unit(rng.standard_normal((6 * size, 250))), SINGLE_BITS)
+    rows[:size] = truncate_to_grid(unit(np.ones((size, 250))), SINGLE_BITS)
+    found = Float32Rows.of(rows).person_products(size)
     apart = steps(rows, SINGLE_BITS).reshape(6, size, 250)
     for person in range(6):
         wanted = apart[person] @ apart[person].T

@@ -5,22 +5,21 @@ from __future__ import annotations
 import array_api_strict
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato import Bounds
 from sfumato.sums import ArrayRecords, BatchRecords, ClassCounts, SecondMoment, singles
 from sfumato.sums.gradients import GradientSum, coarse_bits
-from sfumato.sums.grid import ROW_BITS, cut, revealed
+from sfumato.sums.grid import ROW_BITS, revealed, truncate_to_grid
 from sfumato.sums.losses import loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
-from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, ScoreWeights, SingleRows
+from sfumato.sums.singles import MANTISSA, PART, SINGLE_BITS, Float32Rows, ScoreWeights
 
 ROWS_UP_TO = 2 * PART + 60  # whole parts and a rest
 
 
 def whole(values: np.ndarray, bits: int) -> np.ndarray:
-    """Give multiples of ``2**-bits`` as Python's integers."""
+    """Return multiples of ``2**-bits`` as Python's integers."""
     steps = values * 2.0**bits
     assert np.array_equal(steps, np.rint(steps))
     return steps.astype(np.int64).astype(object)
@@ -33,7 +32,7 @@ def some_rows(generator: np.random.Generator, n_rows: int, width: int, kind: str
     elif kind == "one axis":
         rows = np.eye(width)[generator.integers(min(2, width), size=n_rows)]
     rows /= np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 2.0**-14)  # 1 becomes odd
-    return cut(rows, SINGLE_BITS)
+    return truncate_to_grid(rows, SINGLE_BITS)
 
 
 def gathered_exactly(rows: np.ndarray, slopes: np.ndarray, bits: int) -> np.ndarray:
@@ -57,8 +56,8 @@ def test_sums_are_those_of_whole_numbers(
     generator = np.random.default_rng(seed)
     rows = some_rows(generator, n_rows, width, kind)
     slopes = generator.uniform(-largest, largest, (n_rows, n_scores))
-    slopes = cut(np.full_like(slopes, largest) if is_largest else slopes, bits)
-    found = SingleRows.of(rows).gathered(slopes, bits)
+    slopes = truncate_to_grid(np.full_like(slopes, largest) if is_largest else slopes, bits)
+    found = Float32Rows.of(rows).gathered(slopes, bits)
     exact = gathered_exactly(rows, slopes, bits)
     assert np.array_equal(whole(found, bits + SINGLE_BITS), exact)
 
@@ -71,19 +70,19 @@ def test_columns_at_the_limit_are_exact(entry):
     slopes = np.full((PART, 2), 128 * 2.0**-12)
     slopes[0] -= 2.0**-12
     exact = gathered_exactly(rows, slopes, 12)
-    found = SingleRows.of(rows).gathered(slopes, 12)
+    found = Float32Rows.of(rows).gathered(slopes, 12)
     assert np.array_equal(whole(found, 12 + SINGLE_BITS), exact)
 
 
 def test_without_the_limit_sums_are_rounded():
     generator = np.random.default_rng(0)
     rows = some_rows(generator, PART, 40, "one axis")
-    slopes = cut(generator.uniform(1.0, 1.9, (PART, 2)), ROW_BITS)
+    slopes = truncate_to_grid(generator.uniform(1.0, 1.9, (PART, 2)), ROW_BITS)
     exact = gathered_exactly(rows, slopes, ROW_BITS)
-    held = SingleRows.of(rows)
+    held = Float32Rows.of(rows)
     found = held.gathered(slopes, ROW_BITS)
     assert np.array_equal(whole(found, ROW_BITS + SINGLE_BITS), exact)
-    short = SingleRows(held.rows, np.zeros(40))  # as if every column were short
+    short = Float32Rows(held.rows, np.zeros(40))  # as if every column were short
     rounded = short.gathered(slopes, ROW_BITS)
     assert not np.array_equal(rounded * 2.0 ** (ROW_BITS + SINGLE_BITS), exact.astype(float))
 
@@ -140,12 +139,12 @@ def test_scores_are_those_of_whole_numbers(n_rows, width, scale, kind, seed):
     exponent = max(int(np.ceil(np.log2(longest))) if longest else 0, -40)
     bits = 12 - exponent
     exact = whole(rows, SINGLE_BITS) @ whole(weights.rounded, bits).T
-    found = SingleRows.of(rows).scores(weights)
+    found = Float32Rows.of(rows).scores(weights)
     assert np.array_equal(whole(found, SINGLE_BITS + bits), exact)
 
 
 def steps(values: np.ndarray, bits: int) -> np.ndarray:
-    """Give multiples of ``2**-bits`` as whole numbers of 64 bits, whose products here fit."""
+    """Return multiples of ``2**-bits`` as whole numbers of 64 bits, whose products here fit."""
     found = values * 2.0**bits
     assert np.array_equal(found, np.rint(found))
     return found.astype(np.int64)
@@ -157,11 +156,11 @@ def steps(values: np.ndarray, bits: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("kind", ["any", "one sign"])
 def test_products_of_wide_rows_are_those_of_whole_numbers(n_rows, width, n_scores, kind, rng):
-    together = max(singles.LEAST_TOGETHER, singles.SMALL_PRODUCT // (width * n_scores))
+    together = max(singles.MIN_TOGETHER, singles.SMALL_PRODUCT // (width * n_scores))
     assert together < n_rows  # several products and a rest
     assert n_rows % together
     rows = some_rows(rng, n_rows, width, kind)
-    held = SingleRows.of(rows)
+    held = Float32Rows.of(rows)
     raw = 30 * rng.normal(size=(n_scores, width)) / np.sqrt(width)
     raw[0] = 50 * rows[0]  # as large as a score can be
     weights = ScoreWeights(raw)
@@ -170,7 +169,7 @@ def test_products_of_wide_rows_are_those_of_whole_numbers(n_rows, width, n_score
     assert np.abs(exact).max() > 2**22  # near to what single precision holds
     assert np.array_equal(steps(held.scores(weights), SINGLE_BITS + bits), exact)
     for slope_bits, largest in ((12, 0.1), (12, 1.9), (ROW_BITS, 0.1)):
-        slopes = cut(rng.uniform(largest / 2, largest, (n_rows, n_scores)), slope_bits)
+        slopes = truncate_to_grid(rng.uniform(largest / 2, largest, (n_rows, n_scores)), slope_bits)
         exact = steps(slopes, slope_bits).T @ steps(rows, SINGLE_BITS)
         found = held.gathered(slopes, slope_bits)
         assert np.array_equal(steps(found, slope_bits + SINGLE_BITS), exact)
@@ -183,7 +182,7 @@ def test_scores_of_wide_rows_on_a_finer_grid_are_rounded(monkeypatch, rng):
     weights = ScoreWeights(50 * rows[:10])
     bits = 30 - SINGLE_BITS - 6
     exact = steps(rows, SINGLE_BITS) @ steps(weights.rounded, bits).T
-    found = SingleRows.of(rows).scores(weights) * 2.0 ** (SINGLE_BITS + bits)
+    found = Float32Rows.of(rows).scores(weights) * 2.0 ** (SINGLE_BITS + bits)
     assert not np.array_equal(found, exact)
 
 
@@ -200,7 +199,7 @@ def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_cla
 
     def kept(rows, codes):
         records = ArrayRecords(rows, codes, relation="add_or_remove_one")
-        return records.mapped(unit).mapped(linear).kept_in_singles()
+        return records.mapped(unit).mapped(linear).cache_float32()
 
     total = kept(raw, codes)._sum(statistic)
     order = rng.permutation(n_rows)
@@ -211,12 +210,12 @@ def test_a_gradient_in_singles_is_that_in_doubles_in_any_order_and_library(n_cla
             yield raw[start : start + 100], codes[start : start + 100]
 
     batches = BatchRecords(read, width=width, relation="add_or_remove_one")
-    assert batches.mapped(unit).mapped(linear).kept_in_singles()._sum(statistic) == total
-    coarse = cut(linear(unit(raw)), SINGLE_BITS)
+    assert batches.mapped(unit).mapped(linear).cache_float32()._sum(statistic) == total
+    coarse = truncate_to_grid(linear(unit(raw)), SINGLE_BITS)
     doubles = ArrayRecords(coarse, codes, relation="add_or_remove_one")
     assert doubles._sum(statistic) == total
     foreign = ArrayRecords(array_api_strict.asarray(coarse), codes, relation="add_or_remove_one")
-    assert foreign.kept_in_singles()._sum(statistic) == total
+    assert foreign.cache_float32()._sum(statistic) == total
     for other in (ClassCounts(n_classes), SecondMoment(width + 1)):
         assert np.array_equal(revealed(kept(raw, codes)._sum(other)), revealed(doubles._sum(other)))
 
@@ -231,7 +230,7 @@ def test_one_row_moves_the_sum_in_singles_by_its_own_exact_term(rng):
 
     def total(chosen):
         records = ArrayRecords(rows[chosen], codes[chosen], relation="add_or_remove_one")
-        return revealed(records.kept_in_singles()._sum(statistic))
+        return revealed(records.cache_float32()._sum(statistic))
 
     for i in (0, 7, PART - 1, PART, n_rows - 1):
         term = total(np.array([i]))
@@ -240,7 +239,7 @@ def test_one_row_moves_the_sum_in_singles_by_its_own_exact_term(rng):
 
 
 def test_no_records_are_kept_as_well():
-    nothing = ArrayRecords(np.empty((0, 3)), relation="add_or_remove_one").kept_in_singles()
+    nothing = ArrayRecords(np.empty((0, 3)), relation="add_or_remove_one").cache_float32()
     assert nothing.width == 3
     assert not revealed(nothing._sum(SecondMoment(3))).any()
 
@@ -248,5 +247,5 @@ def test_no_records_are_kept_as_well():
 def test_parts_hold_the_rows_that_lengths_were_taken_of():
     rows = np.zeros((2 * PART, 1))
     rows[:PART] = 0.5
-    assert SingleRows.of(rows).longest[0] == pytest.approx(0.5 * PART**0.5)
+    assert Float32Rows.of(rows).longest[0] == pytest.approx(0.5 * PART**0.5)
     assert singles.PART**0.5 == 16

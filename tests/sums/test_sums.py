@@ -22,7 +22,7 @@ from sfumato.sums import (
     SecondMoment,
     Statistic,
 )
-from sfumato.sums.grid import QUANTUM, ROW_BITS, SecretSum, cut, revealed
+from sfumato.sums.grid import QUANTUM, ROW_BITS, SecretSum, revealed, truncate_to_grid
 from sfumato.sums.maps import Centred, IntoUnitBall, Projected
 from sfumato.sums.statistics import Parts
 from sfumato.tables.bounds import Bounds
@@ -56,7 +56,7 @@ def summed(rows: np.ndarray, codes: np.ndarray, statistic: Statistic) -> SecretS
 
 def test_a_second_moment_is_the_exact_sum_of_fractions(seed: int) -> None:
     rows = unit_rows(50, seed)
-    on_grid = cut(rows, ROW_BITS)
+    on_grid = truncate_to_grid(rows, ROW_BITS)
     total = revealed(summed(rows, some_codes(50, seed), SecondMoment(WIDTH)))
     for i, j in itertools.product(range(WIDTH), repeat=2):
         exact = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in on_grid[:, [i, j]])
@@ -166,7 +166,7 @@ def test_mapped_and_kept_records_give_the_same_sum() -> None:
     )
     statistic = ClassMoments(CLASSES, WIDTH, constant=0.5)
     assert mapped.public_rows is None
-    assert mapped._sum(statistic) == mapped.kept()._sum(statistic)
+    assert mapped._sum(statistic) == mapped.cache()._sum(statistic)
 
 
 def test_a_release_needs_the_noise_of_the_statistic_and_a_receipt() -> None:
@@ -218,7 +218,7 @@ def test_an_empty_set_of_records_is_a_neighbour_like_any_other() -> None:
     nothing = ArrayRecords(np.empty((0, WIDTH)), relation="add_or_remove_one")
     for statistic in STATISTICS:
         assert not revealed(nothing._sum(statistic)).any()
-    assert nothing.kept().width == WIDTH
+    assert nothing.cache().width == WIDTH
 
 
 @pytest.mark.parametrize("batches", [[], [np.empty((0, 2))]], ids=["none", "an empty one"])
@@ -227,5 +227,5 @@ def test_no_rows_are_kept_as_no_rows(batches: list[np.ndarray]) -> None:
         lambda: ((each, None) for each in batches), width=2, relation="add_or_remove_one"
     )
     silent = GaussianMechanism(records.sensitivity(SecondMoment(2)), 0.0)
-    released = records.kept().release(SecondMoment(2), silent, prepay(None, silent.event()))
+    released = records.cache().release(SecondMoment(2), silent, prepay(None, silent.event()))
     np.testing.assert_array_equal(released, np.zeros((2, 2)))

@@ -41,9 +41,9 @@ from sfumato.sums import (
 from sfumato.sums.gradients import GradientSum, ResidualSum
 from sfumato.sums.grid import BLOCK_ROWS, SecretSum
 from sfumato.sums.losses import loss_named
-from sfumato.sums.maps import Beside
+from sfumato.sums.maps import BesideTarget
 from sfumato.sums.partitions import PartitionedRecords
-from sfumato.sums.persons import Joined, PersonUnit
+from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.records import _as_doubles
 from sfumato.sums.statistics import Parts
 from sfumato.sums.table_parts import LocalParts
@@ -133,7 +133,7 @@ def in_memory(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
 
 def mapped(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
     kept = ArrayRecords(rows, codes, relation=ADD)
-    return kept.mapped(Beside(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
+    return kept.mapped(BesideTarget(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
 
 
 def in_batches(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
@@ -148,20 +148,20 @@ def in_parts(rows: np.ndarray, codes: np.ndarray, beside: int) -> Records:
     halves = [[(rows[part], codes[part])] for part in (slice(5), slice(5, None))]
     parts = LocalParts([half.__iter__ for half in halves], rows.shape[1])
     found = PartitionedRecords(parts, tuple, width=rows.shape[1], relation=ADD)
-    return found.mapped(Beside(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
+    return found.mapped(BesideTarget(Same(rows.shape[1] - beside), bool(beside), scale=1 / 64))
 
 
 ROUTES: dict[str, Callable[[np.ndarray, np.ndarray, int], Records]] = {
     "memory": in_memory,
     "batches": in_batches,
     "mapped": mapped,
-    "kept": lambda *given: mapped(*given).kept(),
+    "kept": lambda *given: mapped(*given).cache(),
     "parts": in_parts,
-    "parts kept": lambda *given: in_parts(*given).kept(),
+    "parts kept": lambda *given: in_parts(*given).cache(),
 }
 IN_SINGLES = {
-    "singles": lambda *given: mapped(*given).kept_in_singles(),
-    "parts in singles": lambda *given: in_parts(*given).kept_in_singles(),
+    "singles": lambda *given: mapped(*given).cache_float32(),
+    "parts in singles": lambda *given: in_parts(*given).cache_float32(),
 }
 
 
@@ -228,7 +228,7 @@ def test_no_person_moves_a_sum_further_than_declared(
     unit = PersonUnit(MOST, way)
     if isinstance(statistic, GradientSum | ResidualSum):
         longest = statistic.max_gradient_norm
-        statistic = replace(statistic, joined=Joined.usual(unit, longest))
+        statistic = replace(statistic, joined=PerPersonClip.usual(unit, longest))
     rows, codes = honest(5, WIDTH + beside)
     ids = [*"aabcc"]
 
@@ -239,10 +239,10 @@ def test_no_person_moves_a_sum_further_than_declared(
             groups=[*ids, *["new"] * len(new)],
             unit=unit,
             relation=ADD,
-        ).mapped(Beside(Same(WIDTH), bool(beside), scale=1 / 64))
+        ).mapped(BesideTarget(Same(WIDTH), bool(beside), scale=1 / 64))
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return _as_doubles((records.kept() if kept else records)._sum(statistic)).ravel()
+            return _as_doubles((records.cache() if kept else records)._sum(statistic)).ravel()
 
     declared = unit.sensitivity(statistic, ADD, 10)
     of_balls = bool(statistic.in_ball)
@@ -281,7 +281,7 @@ def test_rows_of_an_accelerator_are_looked_at_too() -> None:
         there = ArrayRecords(array_api_strict.asarray(odd), labels, relation=ADD)
         here = ArrayRecords(odd, labels, relation=ADD)
         assert there._sum(statistic) == here._sum(statistic)
-        assert there.kept_in_singles()._sum(SecondMoment(WIDTH)) == here.kept_in_singles()._sum(
+        assert there.cache_float32()._sum(SecondMoment(WIDTH)) == here.cache_float32()._sum(
             SecondMoment(WIDTH)
         )
 

@@ -28,7 +28,7 @@ FAR = [2**63 - 1, -(2**63), 253402300800, None]  # seconds; the third is the yea
 
 
 def beside(cells: list[Any], odd: list[Any], stored: Callable[[list[Any]], Any]) -> list[Any]:
-    """Give the column, and those in which one cell is odd."""
+    """Return the column, and those in which one cell is odd."""
     return [stored([*cells[:PLACE], cell, *cells[PLACE + 1 :]]) for cell in [cells[PLACE], *odd]]
 
 
@@ -96,7 +96,7 @@ def encoded(encoder: TableEncoder, table: Any) -> Any:
 
 
 def read(table: Any) -> list[list[Any]]:
-    """Give all that the library makes of a table, without the record of the odd cell."""
+    """Return all that the library makes of a table, without the record of the odd cell."""
     column = table.column("c") if isinstance(table, pa.Table) else table["c"]
     found = [as_rows(table), as_numbers(as_cells(column)), person_digests(column)]
     found += [encoded(encoder, table) for encoder in ENCODERS]

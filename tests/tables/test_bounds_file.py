@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.facts import Column, Target

@@ -11,7 +11,7 @@ import pytest
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 from sfumato.tables import columns, files
-from sfumato.tables.files import MOST_COLUMNS, TableFile, format_of, write_table
+from sfumato.tables.files import MAX_COLUMNS, TableFile, format_of, write_table
 from sfumato.tables.notes import metadata_beside, read_note
 
 pa = pytest.importorskip("pyarrow")
@@ -136,11 +136,11 @@ def test_line_breaks_inside_of_cells_are_refused_where_types_are_looked_for(tmp_
 def test_a_million_columns_are_refused_before_they_are_read(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_bytes(b",".join(b"c%d" % i for i in range(10**6)) + b"\n" + b"1," * 999999 + b"1\n")
-    with pytest.raises(InvalidInputError, match=f"at most {MOST_COLUMNS}"):
+    with pytest.raises(InvalidInputError, match=f"at most {MAX_COLUMNS}"):
         TableFile(path)
-    columns = {f"c{i}": [1] for i in range(MOST_COLUMNS + 1)}
+    columns = {f"c{i}": [1] for i in range(MAX_COLUMNS + 1)}
     write_table(pa.table(columns), tmp_path / "wide.parquet")
-    with pytest.raises(InvalidInputError, match=f"{MOST_COLUMNS + 1} columns"):
+    with pytest.raises(InvalidInputError, match=f"{MAX_COLUMNS + 1} columns"):
         TableFile(tmp_path / "wide.parquet")
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import lines
@@ -138,7 +137,7 @@ def test_a_line_too_long_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", block)
-    monkeypatch.setattr(lines, "LONGEST_LINE", 300)
+    monkeypatch.setattr(lines, "MAX_LINE_LENGTH", 300)
     long = b"7,2.5," + b"x" * 293  # with its end, exactly the longest
     found = rows_of(written(tmp_path, "csv", [GOOD["csv"], long, long + b"x", GOOD["csv"]]))
     assert [row["n"] for row in found] == [7, 7, None, 7]

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables import files
 from sfumato.tables.files import TableFile, write_table
-from sfumato.tables.proposal import MOST_CATEGORIES, describe_table, rounded_outwards
+from sfumato.tables.proposal import MAX_CATEGORIES, describe_table, rounded_outwards
 from sfumato.tables.schema import TableBounds
 
 pa = pytest.importorskip("pyarrow")
@@ -37,7 +36,7 @@ def test_proposals_enclose_what_was_seen(a: float, b: float) -> None:
 
 
 def test_every_kind_of_column(tmp_path: Path) -> None:
-    n = MOST_CATEGORIES + 1
+    n = MAX_CATEGORIES + 1
     found = described(
         tmp_path,
         "y",

@@ -19,7 +19,7 @@ REPLACED = 2
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """Give the largest rho that implies (epsilon, delta)."""
+    """Return the largest rho that implies (epsilon, delta)."""
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
 
     def implied(rho: float) -> float:

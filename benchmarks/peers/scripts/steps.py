@@ -18,7 +18,7 @@ Train = Callable[[np.ndarray, np.ndarray, float], Callable[[np.ndarray], np.ndar
 
 
 def chosen(train: Train, X: np.ndarray, y: np.ndarray) -> float:
-    """Give the length whose model is right most often on every fifth row, trained on the others."""
+    """Return the length whose model is right most often on every fifth row."""
     aside = np.arange(len(X)) % 5 == 0
     right = {
         length: np.mean(train(X[~aside], y[~aside], length)(X[aside]) == y[aside])

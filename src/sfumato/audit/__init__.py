@@ -15,16 +15,3 @@ from sfumato.audit.reidentification import reidentification
 from sfumato.audit.report import AuditReport
 from sfumato.audit.shadow import shadow_attack
 from sfumato.audit.testing.taint import taint_test
-
-__all__ = [
-    "AuditReport",
-    "audit",
-    "audit_in_one_run",
-    "density_difference",
-    "empirical_epsilon",
-    "membership_attack",
-    "membership_score",
-    "reidentification",
-    "shadow_attack",
-    "taint_test",
-]

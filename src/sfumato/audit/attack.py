@@ -18,8 +18,6 @@ from sfumato.audit.membership import DIAGNOSTIC
 from sfumato.audit.observed import choose_observation, observe
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["LOW_RATES", "Estimate", "MembershipAttack", "attack_from_values", "membership_attack"]
-
 Array = NDArray[np.float64]
 LOW_RATES = (0.01, 0.001)
 
@@ -70,7 +68,7 @@ class MembershipAttack:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values, the curve at 200 points at most."""
+        """Return the figures as plain JSON values, the curve at 200 points at most."""
         places = np.unique(np.linspace(0, len(self.curve[0]) - 1, 200).astype(int))
         return {
             "observation": self.observation,

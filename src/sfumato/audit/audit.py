@@ -16,8 +16,6 @@ from sfumato.audit.two_point import two_point
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.private import PrivateEstimator
 
-__all__ = ["audit"]
-
 
 def audit(
     model_or_release: Any,

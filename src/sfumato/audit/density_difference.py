@@ -21,14 +21,12 @@ from sklearn.utils import check_random_state
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["DensityDifference", "density_difference"]
-
 Array = NDArray[np.float64]
 
 CENTRES = 300
 FOLDS = 5
 WIDTHS = 13  # from twice the typical distance down to 1/32 of it, each 1/√2 of the one before
-WIDEST = 2.0
+MAX_WIDTH = 2.0
 PENALTIES = np.logspace(-6, 0, 13)  # as shares of the largest eigenvalue of H
 BLOCK = 256  # rows whose kernel values fit into the cache
 
@@ -54,7 +52,7 @@ class DensityDifference:
     weights: Array
 
     def difference(self, x: ArrayLike) -> Array:
-        """Give the fitted ``f_a(x) - f_b(x)``.
+        """Return the fitted ``f_a(x) - f_b(x)``.
 
         x: (n,) or (n, d).
         """
@@ -67,7 +65,7 @@ class DensityDifference:
         return np.asarray(np.exp(-squares / (2 * self.width**2)) @ self.weights)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values."""
+        """Return the figures as plain JSON values."""
         return {
             "value": self.value,
             "standard_error": self.standard_error,
@@ -182,14 +180,14 @@ def _folds(samples: Array, generator: Any) -> list[Array]:
 
 
 def _kernels(samples: Array, centres: Array) -> Iterator[Array]:
-    """Give the kernel values of all rows for one width after the other, a block of rows at a time.
+    """Yield the kernel values of all rows for one width after the other, a block of rows at a time.
 
     The next width is 1/√2 of the last, hence the next kernel the square of the last: one
     exponential serves all widths.
     """
     for start in range(0, len(samples), BLOCK):
         squares = _squared_distances(samples[start : start + BLOCK], centres)
-        kernel = np.exp(squares * (-0.5 / WIDEST**2))
+        kernel = np.exp(squares * (-0.5 / MAX_WIDTH**2))
         for _ in range(WIDTHS):
             yield kernel
             np.multiply(kernel, kernel, out=kernel)
@@ -209,12 +207,12 @@ def _gram(centres: Array, width: float) -> Array:
 
 
 def _cross_validated(folds: list[list[Array]], centres: Array) -> tuple[float, float]:
-    """Give width and penalty with the least held-out loss ``t'Ht - 2 t'h``."""
+    """Return width and penalty with the least held-out loss ``t'Ht - 2 t'h``."""
     sums = [np.stack([_sums(fold, centres) for fold in own]) for own in folds]
     sizes = [np.array([len(fold) for fold in own], dtype=float) for own in folds]
-    best = (math.inf, WIDEST, 1.0)
+    best = (math.inf, MAX_WIDTH, 1.0)
     for i in range(WIDTHS):
-        width = WIDEST * 2 ** (-i / 2)
+        width = MAX_WIDTH * 2 ** (-i / 2)
         held = _means(sums, sizes, i)
         kept = _means([s.sum(0) - s for s in sums], [n.sum() - n for n in sizes], i)
         for loss, penalty in _losses(_gram(centres, width), kept, held):
@@ -223,7 +221,7 @@ def _cross_validated(folds: list[list[Array]], centres: Array) -> tuple[float, f
 
 
 def _means(sums: list[Array], sizes: list[Array], i: int) -> Array:
-    """Give h of each fold for the i-th width, as columns."""
+    """Return h of each fold for the i-th width, as columns."""
     a, b = (s[:, i] / n[:, None] for s, n in zip(sums, sizes, strict=True))
     return np.asarray((a - b).T)
 
@@ -241,7 +239,7 @@ def _losses(H: Array, kept: Array, held: Array) -> Iterator[tuple[float, float]]
 def _estimate(
     samples: list[Array], centres: Array, width: float, penalty: float
 ) -> tuple[float, float, Array]:
-    """Give the noise-corrected squared distance, its standard error and the weights."""
+    """Return the noise-corrected squared distance, its standard error and the weights."""
     moments = [_kernel_moments(each, centres, width) for each in samples]
     h = moments[0][0] - moments[1][0]
     noise = moments[0][1] + moments[1][1]  # covariance of h

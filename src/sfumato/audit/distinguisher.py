@@ -15,20 +15,10 @@ from scipy.special import ndtri
 
 from sfumato.audit.intervals import lower_limit, upper_limit
 
-__all__ = [
-    "Bound",
-    "Counts",
-    "LikelierEvent",
-    "choose_event",
-    "direction",
-    "epsilon_bound",
-    "mu_bound",
-]
-
 Array = NDArray[np.float64]
 
-MOST_THRESHOLDS = 200
-MOST_BINS = 40
+MAX_THRESHOLDS = 200
+MAX_BINS = 40
 CLEARLY = 0.3  # by so much must a set of bins win: it is chosen from very many
 
 
@@ -67,7 +57,7 @@ class LikelierEvent:
     ratios: Array | None = None
 
     def happens(self, scores: Array) -> NDArray[np.bool_]:
-        """Say for which scores the event has happened."""
+        """Return for which scores the event has happened."""
         if self.edges is not None and self.ratios is not None:
             scores = self.ratios[np.searchsorted(self.edges, scores, side="right")]
         return np.asarray((scores >= self.threshold) ^ self.complement)
@@ -80,7 +70,7 @@ class LikelierEvent:
 
 
 def epsilon_bound(risk: float, delta: float) -> Bound:
-    """Give the rule ``log((p - delta) / q)``, p from below and q from above, each at half the risk.
+    """Return the rule ``log((p - delta) / q)``, p from below, q from above, each at half the risk.
 
     It holds for every (epsilon, delta)-private mechanism: ``p <= exp(epsilon) q + delta``.
     """
@@ -93,7 +83,7 @@ def epsilon_bound(risk: float, delta: float) -> Bound:
 
 
 def mu_bound(risk: float) -> Bound:
-    """Give the rule ``Phi⁻¹(p) - Phi⁻¹(q)``; it holds for every mu-GDP mechanism."""
+    """Return the rule ``Phi⁻¹(p) - Phi⁻¹(q)``; it holds for every mu-GDP mechanism."""
 
     def bound(counts: Counts) -> Array:
         p, q = _limits(counts, risk)
@@ -111,7 +101,7 @@ def _limits(counts: Counts, risk: float) -> tuple[Array, Array]:
 
 
 def direction(outputs: Array, outputs_prime: Array) -> Array:
-    """Give weights of the coordinates: difference of means over the common variance.
+    """Return weights of the coordinates: difference of means over the common variance.
 
     A coordinate without any spread in which the two differ settles the matter alone.
     """
@@ -122,7 +112,7 @@ def direction(outputs: Array, outputs_prime: Array) -> Array:
 
 
 def choose_event(scores: Array, scores_prime: Array, bound: Bound) -> LikelierEvent:
-    """Give the event with the largest bound on these runs: a half-line, or a set of bins."""
+    """Return the event with the largest bound on these runs: a half-line, or a set of bins."""
     least, half_line = _best_half_line(scores, scores_prime, bound)
     edges, ratios = _bins(scores, scores_prime)
     looked_up = [ratios[np.searchsorted(edges, s, side="right")] for s in (scores, scores_prime)]
@@ -158,21 +148,21 @@ def _best_half_line(
 
 def _thresholds(scores: Array, scores_prime: Array) -> Array:
     pooled = np.unique(np.concatenate([scores, scores_prime]))
-    if len(pooled) > MOST_THRESHOLDS:
-        places = np.linspace(0, len(pooled) - 1, MOST_THRESHOLDS).astype(int)
+    if len(pooled) > MAX_THRESHOLDS:
+        places = np.linspace(0, len(pooled) - 1, MAX_THRESHOLDS).astype(int)
         pooled = pooled[places]
     return pooled
 
 
 def _bins(scores: Array, scores_prime: Array) -> tuple[Array, Array]:
-    """Give edges of bins and the log-ratio of both frequencies in each.
+    """Return edges of bins and the log-ratio of both frequencies in each.
 
     A number that comes again and again is a bin of its own: noise that leaves atoms shows there.
     """
     pooled = np.concatenate([scores, scores_prime])
-    cuts = np.quantile(pooled, np.linspace(0, 1, MOST_BINS + 1)[1:-1])
+    cuts = np.quantile(pooled, np.linspace(0, 1, MAX_BINS + 1)[1:-1])
     values, counts = np.unique(pooled, return_counts=True)
-    atoms = values[counts > max(2, len(pooled) // 200)][:MOST_BINS]
+    atoms = values[counts > max(2, len(pooled) // 200)][:MAX_BINS]
     edges = np.unique(np.concatenate([cuts, atoms, np.nextafter(atoms, np.inf)]))
     here, there = (
         np.bincount(np.searchsorted(edges, s, side="right"), minlength=len(edges) + 1) + 1.0

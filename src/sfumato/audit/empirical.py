@@ -31,14 +31,6 @@ from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.gaussian import epsilon_from_mu
 
-__all__ = [
-    "METHODS",
-    "EmpiricalEpsilon",
-    "empirical_epsilon",
-    "epsilon_from_outputs",
-    "largest_certifiable",
-]
-
 METHODS = ("clopper_pearson", "gaussian")
 Array = NDArray[np.float64]
 
@@ -89,7 +81,7 @@ class EmpiricalEpsilon:
         return f"Not refuted: epsilon {self.claimed:.4g} was promised. {found} This proves nothing."
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values (infinity as the string "inf")."""
+        """Return the figures as plain JSON values (infinity as the string "inf")."""
         record = {**vars(self), "refutes": self.refutes, "sentence": str(self)}
         return {k: "inf" if v == math.inf else v for k, v in record.items()}
 
@@ -130,7 +122,7 @@ def empirical_epsilon(
         privacy and translates it; it is far sharper, and refutes the claim of a Gaussian
         mechanism or a composition of such, no other.
     statistic : callable, optional
-        Gives a number for an output, larger under D. By default an array is projected on the
+        Returns a number for an output, larger under D. By default an array is projected on the
         difference of the means of both sides, learned on the first half of the runs.
     threshold : float, optional
         The event is ``statistic >= threshold``, fixed before any run: all runs then certify.
@@ -219,10 +211,10 @@ def epsilon_from_outputs(
     return replace(result, confidence=confidence, n_runs=min(map(len, sides)), claimed=claimed)
 
 
-def largest_certifiable(
+def max_certifiable(
     n_runs: int, *, delta: float = 0.0, confidence: float = 0.99, method: str = "clopper_pearson"
 ) -> float:
-    """Give the largest epsilon that `n_runs` certifying runs per side could ever show.
+    """Return the largest epsilon that `n_runs` certifying runs per side could ever show.
 
     About ``log(n_runs / log(2 / (1 - confidence)))`` for the method "clopper_pearson".
 
@@ -256,7 +248,7 @@ def _result(
         confidence=1 - risk,
         method=method,
         n_runs=counts.trials,
-        largest=largest_certifiable(
+        largest=max_certifiable(
             min(counts.trials, counts.trials_other),
             delta=delta,
             confidence=1 - risk,
@@ -276,7 +268,7 @@ def _at_least(mu: float, delta: float) -> float:
 def _scored(
     choosing: Sequence[Array], certifying: Sequence[Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Give one number an output; the direction is learned on the choosing runs."""
+    """Return one number an output; the direction is learned on the choosing runs."""
     if choosing[0].shape[1] == 1:
         first, second = ([side[:, 0] for side in sides] for sides in (choosing, certifying))
     else:

@@ -10,23 +10,21 @@ from scipy.special import betaincinv
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["check_confidence", "interval", "lower_limit", "upper_limit"]
-
 
 def lower_limit(successes: ArrayLike, trials: ArrayLike, risk: float) -> NDArray[np.float64]:
-    """Give p such that a smaller probability is true with chance at most `risk`."""
+    """Return p such that a smaller probability is true with chance at most `risk`."""
     k, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, risk), 0.0)
 
 
 def upper_limit(successes: ArrayLike, trials: ArrayLike, risk: float) -> NDArray[np.float64]:
-    """Give p such that a larger probability is true with chance at most `risk`."""
+    """Return p such that a larger probability is true with chance at most `risk`."""
     k, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     return np.asarray(1 - lower_limit(n - k, n, risk))
 
 
 def interval(successes: float, trials: float, confidence: float) -> tuple[float, float]:
-    """Give both limits, each passed with half the risk."""
+    """Return both limits, each passed with half the risk."""
     risk = (1 - confidence) / 2
     return (
         float(lower_limit(successes, trials, risk)),

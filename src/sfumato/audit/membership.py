@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.audit.density_difference import DensityDifference, density_difference
 from sfumato.audit.observed import choose_observation, observe
 
-__all__ = ["DIAGNOSTIC", "MembershipScore", "membership_score"]
-
 DIAGNOSTIC = (
     "A diagnostic measured on raw rows, not a guarantee and not for release: publishing it spends "
     "privacy that no budget has paid for."
@@ -46,7 +44,7 @@ class MembershipScore:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values."""
+        """Return the figures as plain JSON values."""
         return {
             "value": self.value,
             "standard_error": self.standard_error,
@@ -68,7 +66,7 @@ def membership_score(
     observation: str | None = None,
     random_state: Any = 0,
 ) -> MembershipScore:
-    r"""Give :math:`\int (f_{members}(r) - f_{others}(r))^2\,dr` of what a model shows of a row.
+    r"""Return :math:`\int (f_{members}(r) - f_{others}(r))^2\,dr` of what a model shows of a row.
 
     Parameters
     ----------

@@ -21,16 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["OBSERVATIONS", "choose_observation", "observe"]
-
 Array = NDArray[np.float64]
 
 OBSERVATIONS = ("distance", "loss", "margin", "confidence", "density")
-SMALLEST = 1e-12  # of a probability
+MIN_PROBABILITY = 1e-12  # of a probability
 
 
 def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> Array:
-    """Give the number of each row.
+    """Return the number of each row.
 
     model (fitted estimator): With the method that the observation needs.
     X (n_rows, n_features): Rows.
@@ -46,7 +44,7 @@ def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> 
 
 
 def choose_observation(model: Any, observation: str | None, *, with_labels: bool) -> str:
-    """Give the observation asked for, or the first that the model offers."""
+    """Return the observation asked for, or the first that the model offers."""
     offered = [name for name in OBSERVATIONS if _is_offered(model, name, with_labels)]
     if observation is None:
         if not offered:
@@ -94,7 +92,7 @@ def _distance(model: Any, X: ArrayLike, _: Any) -> Any:
 def _loss(model: Any, X: ArrayLike, y: Any) -> Any:
     chances = np.asarray(model.predict_proba(X))
     own = chances[np.arange(len(chances)), _columns(model, y)]
-    return -np.log(np.maximum(own, SMALLEST))
+    return -np.log(np.maximum(own, MIN_PROBABILITY))
 
 
 def _margin(model: Any, X: ArrayLike, y: Any) -> Any:

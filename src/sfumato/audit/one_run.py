@@ -25,10 +25,8 @@ from sfumato.audit.intervals import check_confidence
 from sfumato.audit.observed import choose_observation, observe
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["OneRun", "audit_in_one_run", "p_value"]
-
 SHARES = (1.0, 0.5, 0.25, 0.1)  # of the canaries, on which a guess is dared
-LARGEST = 40.0
+MAX_EPSILON = 40.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class OneRun:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values."""
+        """Return the figures as plain JSON values."""
         return {**vars(self), "refutes": self.refutes, "sentence": str(self)}
 
 
@@ -186,6 +184,6 @@ def _epsilon(n_canaries: int, guesses: int, right: int, delta: float, risk: floa
 
     if excess(0.0) > 0:
         return 0.0
-    if excess(LARGEST) <= 0:
-        return LARGEST
-    return float(brentq(excess, 0.0, LARGEST, xtol=1e-6)) - 1e-6
+    if excess(MAX_EPSILON) <= 0:
+        return MAX_EPSILON
+    return float(brentq(excess, 0.0, MAX_EPSILON, xtol=1e-6)) - 1e-6

@@ -14,8 +14,6 @@ from sfumato.audit.intervals import check_confidence, interval
 from sfumato.audit.membership import DIAGNOSTIC
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["METRICS", "Reidentification", "reidentification"]
-
 METRICS = ("manhattan", "euclidean")
 
 
@@ -49,7 +47,7 @@ class Reidentification:
         return f"{found}{near or ' ' + DIAGNOSTIC}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the figures as plain JSON values."""
+        """Return the figures as plain JSON values."""
         return {
             "rate": vars(self.rate),
             "chance": self.chance,

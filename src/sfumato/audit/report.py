@@ -20,8 +20,6 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import Audit, Report, Result
 from sfumato.report.pages import write_form
 
-__all__ = ["AuditReport"]
-
 BINS = 40
 REFUTES_ONLY = "An audit can refute a guarantee; if it finds nothing, that proves nothing."
 
@@ -124,7 +122,7 @@ class AuditReport:
         return [*sentences, DIAGNOSTIC] if measured else sentences
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all findings as plain JSON values; `Audit.from_dict` of the report reads them.
+        """Return all findings as plain JSON values; `Audit.from_dict` of the report reads them.
 
         Returns
         -------
@@ -156,7 +154,7 @@ class AuditReport:
         return [attack for attack in (self.attack, close) if attack is not None]
 
     def to_json(self) -> str:
-        """Give the report as JSON.
+        """Return the report as JSON.
 
         Returns
         -------
@@ -166,7 +164,7 @@ class AuditReport:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
 
     def to_html(self) -> str:
-        """Give the report as one self-contained page: no script, no network, light and dark.
+        """Return the report as one self-contained page: no script, no network, light and dark.
 
         Returns
         -------
@@ -198,7 +196,7 @@ def _roc(attack: MembershipAttack) -> dict[str, Any]:
 
 
 def _thinned(attack: MembershipAttack) -> tuple[list[float], list[float]]:
-    """Give the curve at a few hundred points, dense where false alarms are few."""
+    """Return the curve at a few hundred points, dense where false alarms are few."""
     false, true = attack.curve
     last = len(false) - 1
     spread = np.concatenate([np.linspace(0, last, 200), np.geomspace(1, last, 100)])

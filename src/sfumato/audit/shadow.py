@@ -24,10 +24,8 @@ from sfumato.audit.observed import choose_observation, observe
 from sfumato.core.parallel import map_in_parallel
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["shadow_attack"]
-
 Array = NDArray[np.float64]
-SMALLEST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 MOST_CERTAIN = 1e-4  # a probability beyond this or its complement counts as this
 
 
@@ -50,7 +48,7 @@ def shadow_attack(
     Parameters
     ----------
     make_model : callable or estimator
-        Gives an unfitted estimator; an estimator is cloned. Estimators with a ledger would charge
+        Returns an unfitted estimator; an estimator is cloned. Estimators with a ledger would charge
         it once a model: give one without.
     X : array-like of shape (n_rows, n_features)
         Rows; each model is fitted on a random half of them.
@@ -105,7 +103,7 @@ def shadow_attack(
 
 
 def _halves(n_rows: int, n_models: int, generator: Any) -> NDArray[np.bool_]:
-    """Give for each model the rows it is fitted on; each row is seen by half of the models."""
+    """Return for each model the rows it is fitted on; each row is seen by half of the models."""
     order = np.argsort(generator.random_sample((n_models, n_rows)), axis=0)
     return np.asarray(order < n_models // 2)
 
@@ -113,7 +111,7 @@ def _halves(n_rows: int, n_models: int, generator: Any) -> NDArray[np.bool_]:
 def _shadow(
     make_model: Any, X: Any, y: Any, observation: str | None, seen: NDArray[np.bool_]
 ) -> tuple[str, Array]:
-    """Fit one model and give what it shows of every row."""
+    """Fit one model and return what it shows of every row."""
     model = clone(make_model) if hasattr(make_model, "get_params") else make_model()
     model = model.fit(X[seen]) if y is None else model.fit(X[seen], y[seen])
     name = choose_observation(model, observation, with_labels=y is not None)
@@ -159,4 +157,4 @@ def _pooled_variance(values: Array, taken: NDArray[np.bool_]) -> float:
     own = np.where(taken, values, 0.0)
     mean = own.sum(axis=0) / n
     squares = (np.where(taken, values - mean, 0.0) ** 2).sum()
-    return max(float(squares / (n - 1).sum()), SMALLEST_VARIANCE)
+    return max(float(squares / (n - 1).sum()), MIN_VARIANCE)

@@ -43,20 +43,9 @@ from sfumato.privacy.events import GaussianEvent, flatten
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 
-__all__ = [
-    "Data",
-    "Neighbourhood",
-    "TwoPoint",
-    "learned_numbers",
-    "log_ratio",
-    "pattern",
-    "separation",
-    "two_point",
-]
-
 WIDTHS = (2, 3, 8, 32, 128)  # numbers of features tried, the least first
 DRAWS, FITS = 5_000, 400  # usual runs: where noise alone is drawn again, where each run is a fit
-FEWEST = 20  # runs on each side, however long they take
+MIN_RUNS = 20  # runs on each side, however long they take
 
 
 @dataclass(frozen=True)
@@ -75,7 +64,7 @@ class TwoPoint:
     attacked: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the findings as plain JSON values."""
+        """Return the findings as plain JSON values."""
         return {**self.bound.to_dict(), "leak": self.leak, "attacked": self.attacked}
 
 
@@ -104,7 +93,7 @@ def two_point(
     confidence, n_jobs, verbose: See `empirical_epsilon`.
     """
     model = _fixed(estimator)
-    model._check_promise()
+    model._validate_privacy_params()
     if not np.isfinite(model.epsilon):
         raise InvalidInputError("'epsilon' is infinite: nothing is promised, so nothing to audit.")
     with warnings.catch_warnings():
@@ -134,11 +123,11 @@ def two_point(
 
 
 def _affordable(run: Callable[[int, int], Any], usual: int, seconds: float) -> int:
-    """Give the number of runs per side that fit into the time; it does not depend on outputs."""
+    """Return the number of runs per side that fit into the time; it does not depend on outputs."""
     start = time.perf_counter()
     run(0, 0)
     each = time.perf_counter() - start
-    return int(min(usual, max(FEWEST, seconds / (2 * each))))
+    return int(min(usual, max(MIN_RUNS, seconds / (2 * each))))
 
 
 def _fixed(estimator: Any) -> Any:
@@ -155,7 +144,7 @@ def _is_gaussian(promise: Guarantee) -> bool:
 
 
 def _around(model: Any, X: Any, y: Any, edge: Any) -> Neighbourhood:
-    """Give the neighbourhood; without rows, one of the fewest features that can be fitted."""
+    """Return the neighbourhood; without rows, one of the fewest features that can be fitted."""
     edge = None if edge is None else np.asarray(edge)
     if X is not None:
         return Neighbourhood(model, np.asarray(X), None if y is None else np.asarray(y), edge)
@@ -203,7 +192,7 @@ class _Attack:
         return replace(attack, data=(members[i], members[j]))
 
     def leak(self) -> str | None:
-        """Say what reads the rows after the releases, if anything does.
+        """Return what reads the rows after the releases, if anything does.
 
         Tried on the neighbours, and on data that differ in every row and in secret labels.
         """
@@ -219,7 +208,7 @@ class _Attack:
         return None
 
     def where_it_shows(self, around: Neighbourhood) -> _Attack:
-        """Give the attack on the pair whose learned values differ most, releases held fixed."""
+        """Return the attack on the pair whose learned values differ most, releases held fixed."""
         members = around.members()
         learned = []
         for data in members:
@@ -233,7 +222,7 @@ class _Attack:
         return replace(self, data=(members[i], members[j]))
 
     def way(self, leak: str | None) -> tuple[Callable[[int, int], Any], int]:
-        """Give the attack on one run of a side, and the usual number of runs."""
+        """Return the attack on one run of a side, and the usual number of runs."""
         if leak is not None:
             return self.on_learned_values, FITS
         exact = [self.statistics(data, self.tape) for data in self.data]
@@ -258,7 +247,7 @@ class _Attack:
         return ratio if side == 0 else -ratio
 
     def on_learned_values(self, side: int, _: int) -> NDArray[np.float64]:
-        """Give all numbers that one fit has learned."""
+        """Return all numbers that one fit has learned."""
         return learned_numbers(fit(clone(self.model), *self.data[side]))
 
 
@@ -273,7 +262,7 @@ def _differ(first: Sequence[Released], second: Sequence[Released]) -> bool:
 
 
 def _on_redrawn(exact: Sequence[Sequence[Released]], side: int, _: int) -> float:
-    """Draw the noise of all releases again and give the log-ratio."""
+    """Draw the noise of all releases again and return the log-ratio."""
     mine = [
         replace(r, output=getattr(r.mechanism, r.method)(r.statistic, ledger=None))
         for r in exact[side]
@@ -300,7 +289,7 @@ class _UpTo(list[Released]):
 
 
 def learned_numbers(fitted: Any) -> NDArray[np.float64]:
-    """Give all learned numbers of a fitted estimator in a row, those of parts included."""
+    """Return all learned numbers of a fitted estimator in a row, those of parts included."""
     learned = {k: v for k, v in vars(fitted).items() if k.endswith("_") and k != "guarantee_"}
     found = [np.ravel(to_numpy(value)) for _, value in leaves(learned)]
     numbers = [each.astype(np.float64) for each in found if each.dtype.kind in "biuf"]
@@ -330,7 +319,7 @@ class Neighbourhood:
     edge: NDArray[Any] | None = None
 
     def members(self) -> list[Data]:
-        """Give the data sets; which of them are neighbours, `pairs` says."""
+        """Return the data sets; which of them are neighbours, `pairs` says."""
         if Unit(self.estimator.unit) is Unit.ENTRY:
             return [self._with(row, None) for row in self._one_entry_moved()]
         rows = self._edge_rows() if self.edge is None else self.edge
@@ -342,7 +331,7 @@ class Neighbourhood:
         return [(self.X[last], None if self.y is None else self.y[last]), *changed]
 
     def pairs(self, n_members: int) -> Iterator[tuple[int, int]]:
-        """Give the numbers of neighbours among `members`."""
+        """Return the numbers of neighbours among `members`."""
         replaced = Relation(self.estimator.relation) is Relation.REPLACE_ONE
         if replaced or Unit(self.estimator.unit) is Unit.ENTRY:
             return combinations(range(n_members), 2)
@@ -377,7 +366,7 @@ class Neighbourhood:
 
 
 def pattern(estimator: Any, n_features: int, n_rows: int = N_ROWS) -> Data:
-    """Give rows inside the bounds and, where the estimator asks for them, labels or targets."""
+    """Return rows inside the bounds and, where the estimator asks for them, labels or targets."""
     n_rows = max(3, n_rows // rows_of_a_person(estimator)) * rows_of_a_person(estimator)
     bounds: Bounds = estimator.array_bounds
     centre, radius = bounds.ball(n_features)
@@ -411,7 +400,7 @@ def log_ratio(here: Sequence[Released], there: Sequence[Released]) -> float:
 
 
 def separation(here: Sequence[Released], there: Sequence[Released]) -> float:
-    """Give the log-ratio of a run whose noise is zero: how far apart the two data sets lie."""
+    """Return the log-ratio of a run whose noise is zero: how far apart the two data sets lie."""
     return sum(
         _gradient_gap(mine, theirs)
         if isinstance(mine.mechanism, ObjectiveMechanism)

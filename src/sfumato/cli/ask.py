@@ -13,8 +13,6 @@ from sfumato.cli.exit_codes import plain_errors
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["ask"]
-
 KINDS = ("fit", "explanation", "search", "fabricate", "density", "curve", "moments")
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from sfumato.audit import AuditReport
-from sfumato.audit import audit as audit_model
+from sfumato.audit import AuditReport, audit as audit_model
 from sfumato.cli.console import (
     console_table,
     print_lines,
@@ -29,8 +28,6 @@ from sfumato.report.words import number
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["audit"]
 
 
 def audit(
@@ -83,7 +80,7 @@ def audit(
 
 
 def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
-    """Give the rows of a table as the model takes them, and its labels where it has them."""
+    """Return the rows of a table as the model takes them, and its labels where it has them."""
     bounds = getattr(model, "bounds", None)
     if isinstance(bounds, TableBounds):
         target = target or (None if bounds.target is None else bounds.target.name)

@@ -18,8 +18,6 @@ from sfumato.ledger.dataset_budget import PastCharge, Statement
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.guarantee import Relation, Unit
 
-__all__ = ["budget_app"]
-
 budget_app = typer.Typer(
     help="Set, read and check privacy budgets. Exit codes: 2 user error, 3 refused or tampered.",
     no_args_is_help=True,

@@ -23,8 +23,6 @@ from sfumato.report.certificate import (
     written,
 )
 
-__all__ = ["certificate", "verify"]
-
 
 def certificate(
     file: Annotated[

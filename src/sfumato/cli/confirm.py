@@ -19,8 +19,6 @@ from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["confirm"]
-
 QUESTION = "Would you know this if you had never seen the table? Type yes, {}, or quit"
 ANSWERS = {
     "range": "the range that you know (such as 0 to 120), out to leave the column out",
@@ -77,7 +75,7 @@ def at_terminal() -> bool:
 
 
 def _groups(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Give columns side by side that say the same, such as the pixels of an image."""
+    """Yield columns side by side that say the same, such as the pixels of an image."""
     for _, group in groupby(columns, key=lambda each: replace(each, name="", note="")):
         yield list(group)
 
@@ -104,7 +102,7 @@ def _asked(group: list[Column], note: str) -> list[Column]:
 
 
 def _answered(column: Column, answer: str, kind: str) -> Column:
-    """Give the column as it was answered; raises where that makes no sense."""
+    """Return the column as it was answered; raises where that makes no sense."""
     if answer == "yes":
         return column
     if answer == "out":
@@ -207,7 +205,7 @@ def _plain(number: Any) -> Any:
 
 
 def _facts(column: Column | Target) -> str:
-    """Say what is declared, and why it was proposed."""
+    """Return what is declared, and why it was proposed."""
     values = getattr(column, "categories", None) or getattr(column, "labels", None)
     if isinstance(values, tuple):
         told = f"one of {', '.join(map(str, values))}"

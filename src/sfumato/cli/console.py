@@ -24,17 +24,7 @@ from rich.table import Table
 from sfumato.cli.exit_codes import expect
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError
 
-__all__ = [
-    "console_table",
-    "print_lines",
-    "printed_json",
-    "progress_bar",
-    "ready_to_write",
-    "remark",
-    "written_somewhere",
-]
-
-LEAST_SPACE = 2**24  # bytes that must be free where something is to be written
+MIN_SPACE = 2**24  # bytes that must be free where something is to be written
 
 
 def printed_json(record: Any) -> None:
@@ -97,15 +87,15 @@ def ready_to_write(path: Path, *suffixes: str) -> None:
         raise InvalidInputError(
             f"The folder '{folder}' of the output cannot be written to: {error.strerror}."
         ) from None
-    if free < LEAST_SPACE:
+    if free < MIN_SPACE:
         raise InvalidInputError(
-            f"The disk of '{folder}' has {free / 1e6:.1f} MB free, and {LEAST_SPACE / 1e6:.0f} MB "
+            f"The disk of '{folder}' has {free / 1e6:.1f} MB free, and {MIN_SPACE / 1e6:.0f} MB "
             "are required before anything is charged. Free some space or choose another "
             "folder."
         )
 
 
-def written_somewhere(write: Callable[[Path], Any], path: Path) -> Any:
+def write_or_rescue(write: Callable[[Path], Any], path: Path) -> Any:
     """Write what was paid for, elsewhere if its own place fails: it cannot be drawn again.
 
     A released file may lie anywhere, because all that is in it is released.

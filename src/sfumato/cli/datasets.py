@@ -15,8 +15,6 @@ from sfumato.datasets.catalogue import CATALOGUE
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import FORMATS, write_table
 
-__all__ = ["datasets_app"]
-
 datasets_app = typer.Typer(
     help="Public data sets to try things on: embedded, from the folder SFUMATO_DATA, or OpenML.",
     no_args_is_help=True,

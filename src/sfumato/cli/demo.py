@@ -15,8 +15,6 @@ from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.jobs.demo import BUDGETS, RUNS, demonstrate
 from sfumato.report import Report
 
-__all__ = ["demo"]
-
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(

@@ -21,8 +21,6 @@ from sfumato.tables.facts import Column
 from sfumato.tables.files import TableFile
 from sfumato.tables.proposal import ColumnSummary, Description, describe_table
 
-__all__ = ["describe"]
-
 
 def describe(
     table: TablePath,
@@ -83,7 +81,7 @@ def _rows(found: Description) -> list[list[str]]:
 
 
 def _proposal(seen: ColumnSummary, proposed: dict[str, Column], found: Description) -> str:
-    """Say what is proposed for a column, and why."""
+    """Return what is proposed for a column, and why."""
     target = found.bounds.target
     if target is not None and seen.name == target.name:
         if target.labels is None:

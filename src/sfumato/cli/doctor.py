@@ -19,12 +19,10 @@ from typing import Annotated
 import typer
 
 import sfumato
-from sfumato.cli.console import LEAST_SPACE, console_table, print_lines, printed_json
+from sfumato.cli.console import MIN_SPACE, console_table, print_lines, printed_json
 from sfumato.cli.exit_codes import USER_ERROR, plain_errors
 from sfumato.cli.options import Json
 from sfumato.mechanisms import fault_of_entropy
-
-__all__ = ["doctor"]
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "dp-accounting", "typer")
 # Packages of extras, and what they are for.
@@ -144,7 +142,7 @@ def _rename(place: Path) -> str:
 
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    state = "ok" if free >= LEAST_SPACE else "wrong"
+    state = "ok" if free >= MIN_SPACE else "wrong"
     return Finding("disk", state, f"{free / 1e9:.1f} GB free in '{folder.resolve()}'")
 
 

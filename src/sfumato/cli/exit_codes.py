@@ -30,19 +30,6 @@ from sfumato.exceptions import (
     SfumatoError,
 )
 
-__all__ = [
-    "INTERRUPTED",
-    "REFUSED",
-    "USER_ERROR",
-    "allow_replacing",
-    "expect",
-    "leave",
-    "note_parameters",
-    "plain_errors",
-    "plain_interrupts",
-    "watch",
-]
-
 USER_ERROR = 2
 REFUSED = 3
 INTERRUPTED = 130
@@ -149,7 +136,7 @@ def _written_at(path: Path) -> int | None:
 
 
 def _charged() -> str:
-    """Say what a run has charged before it was interrupted; it stays charged."""
+    """Return what a run has charged before it was interrupted; it stays charged."""
     told = []
     for budget, before in _budgets:
         past = [each for each in budget.history() if each.position > before]
@@ -160,7 +147,7 @@ def _charged() -> str:
 
 
 def _existing() -> str:
-    """Say which outputs were written."""
+    """Return which outputs were written."""
     written = [str(path) for path, before in _outputs.items() if _written_at(path) != before]
     return f"Written: {', '.join(written)}." if written else "No output was written."
 

@@ -24,8 +24,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive import Explanation, plot_explanation
 from sfumato.models.saving import load
 
-__all__ = ["explain"]
-
 PICTURES = (".png", ".svg", ".pdf")
 
 

@@ -13,17 +13,15 @@ from sfumato.cli.console import (
     print_lines,
     progress_bar,
     ready_to_write,
-    written_somewhere,
+    write_or_rescue,
 )
 from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.fit import stated
+from sfumato.cli.fit import print_result
 from sfumato.cli.jobs.partitioned import opened
 from sfumato.cli.jobs.pipeline import fabricate_table
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS, write_table
-
-__all__ = ["fabricate"]
 
 
 def fabricate(
@@ -89,8 +87,8 @@ def fabricate(
                 )
                 record = {"class": "Fabricator", "guarantee": fabricator.guarantee_.to_dict()}
                 if model is not None:
-                    written_somewhere(partial(save, fabricator), model)
-                beside = written_somewhere(lambda path: write_table(made, path, record), output)
-    stated(fabricator, output, promise, as_json=as_json)
+                    write_or_rescue(partial(save, fabricator), model)
+                beside = write_or_rescue(lambda path: write_table(made, path, record), output)
+    print_result(fabricator, output, promise, as_json=as_json)
     if beside is not None and not as_json:
         print_lines(f"Its guarantee: {beside}")

@@ -37,8 +37,6 @@ from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["federate_app"]
-
 federate_app = typer.Typer(
     help="Learn among parties that share no rows, with Flower.",
     no_args_is_help=True,
@@ -247,7 +245,7 @@ def _sums(
     how: tuple[str, int, int],
     settings: list[str] | None,
 ) -> SumsTask:
-    """Give the task that fits a model to sums over the parties' tables."""
+    """Return the task that fits a model to sums over the parties' tables."""
     known.require_target(target)
     chosen = options.settings_from(settings)
     kind = class_of(model)
@@ -257,7 +255,7 @@ def _sums(
 
 
 def _unit(unit: Unit | None, known: TableBounds) -> str:
-    """Give what is protected; that it is no person must be said where the bounds name one."""
+    """Return what is protected; that it is no person must be said where the bounds name one."""
     if unit is None and known.person is not None:
         raise InvalidInputError(
             "The bounds name persons, but parties protect records. Add '--unit record' if that "

@@ -15,7 +15,7 @@ from sfumato.cli.console import (
     progress_bar,
     ready_to_write,
     remark,
-    written_somewhere,
+    write_or_rescue,
 )
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.jobs.images import are_images, fit_images, read_images
@@ -25,8 +25,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.linear.images import IMAGE_FEATURES
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
-
-__all__ = ["fit", "stated"]
 
 ModelName = Annotated[
     str | None,
@@ -112,8 +110,8 @@ def fit(
                         progress=advance,
                         probabilities=probabilities,
                     )
-        written_somewhere(partial(save, fitted), output)
-    stated(fitted, output, promise, as_json=as_json)
+        write_or_rescue(partial(save, fitted), output)
+    print_result(fitted, output, promise, as_json=as_json)
 
 
 def _given(bounds: Path | None) -> Path:
@@ -141,7 +139,7 @@ def _fit_images(
     return fit_images(images, promise, image_features=features, labels=listed)
 
 
-def stated(
+def print_result(
     fitted: Any,
     output: Path,
     promise: PrivacyRequest,
@@ -149,7 +147,7 @@ def stated(
     *,
     as_json: bool,
 ) -> None:
-    """Say what was released, under which guarantee, and who paid; also for a protected target."""
+    """Print what was released, under which guarantee, and who paid; also for a protected target."""
     names = () if target is None else ("source", "target")
     parts = {name: getattr(fitted, f"{name}_guarantee_") for name in names}
     if as_json:
@@ -159,25 +157,25 @@ def stated(
         return
     print_lines(f"{output}: {type(fitted).__name__}", str(fitted.guarantee_))
     print_lines(*(f"For a record of the {name}: {each}" for name, each in parts.items()))
-    _tell_who_paid(promise, "this release")
+    _print_ledger_line(promise, "this release")
     if target is not None:
-        _tell_who_paid(target, "the release of the target")
+        _print_ledger_line(target, "the release of the target")
 
 
-def _tell_who_paid(promise: PrivacyRequest, release: str) -> None:
+def _print_ledger_line(promise: PrivacyRequest, release: str) -> None:
     if promise.ledger is None:
         remark(f"No ledger was given: {release} is not recorded.")
         return
     statement = promise.ledger.statement()
-    print_lines(*_at_the_budgets_delta(promise, statement.budget.delta))
+    print_lines(*_delta_note(promise, statement.budget.delta))
     print_lines(
         f"Ledger '{promise.ledger.name}': spent {statement.spent:.4g} of epsilon "
         f"{statement.budget.epsilon:g} at delta {statement.budget.delta:g}."
     )
 
 
-def _at_the_budgets_delta(promise: PrivacyRequest, delta: float) -> list[str]:
-    """Say what a release counts as where its delta is not that of the budget."""
+def _delta_note(promise: PrivacyRequest, delta: float) -> list[str]:
+    """Return what a release counts as where its delta is not that of the budget."""
     past = promise.ledger.history()
     if promise.delta == delta or not past:
         return []

@@ -20,8 +20,6 @@ from sfumato.report.words import event_rows, loss_facts
 from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.notes import metadata_beside, read_note
 
-__all__ = ["guarantee", "promised_by"]
-
 
 def guarantee(
     file: Annotated[
@@ -49,7 +47,7 @@ def guarantee(
 
 
 def promised_by(file: Path) -> dict[str, Any]:
-    """Give class, guarantee, proof sheet and, for a model of a table, its columns."""
+    """Return class, guarantee, proof sheet and, for a model of a table, its columns."""
     if not file.is_file():
         raise InvalidInputError(f"There is no file '{file}'.")
     record = _of_table(file) if file.suffix.lower() in FORMATS else _of_model(file)

@@ -12,8 +12,6 @@ from typer.core import TyperGroup
 import sfumato
 from sfumato.cli.exit_codes import allow_replacing, note_parameters, plain_interrupts
 
-__all__ = ["app"]
-
 # Name on the command line, and the function or the group of commands that it stands for.
 COMMANDS = {
     "demo": "demo:demo",
@@ -47,7 +45,7 @@ class LateCommands(TyperGroup):
     """A group whose commands are imported one by one: ``--version`` needs none of them."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - Click's
-        """Give the names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - Click's

@@ -22,37 +22,6 @@ from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import TextFormat
 
-__all__ = [
-    "Bounds",
-    "By",
-    "Dataset",
-    "DeclaredUnit",
-    "Delta",
-    "Epsilon",
-    "ImageSize",
-    "Json",
-    "LedgerPath",
-    "NeighbourRelation",
-    "PersonName",
-    "PersonRows",
-    "Purpose",
-    "Reading",
-    "Settings",
-    "TablePath",
-    "TargetName",
-    "bounded_table",
-    "completing",
-    "known_bounds",
-    "names_from",
-    "payer",
-    "promise_of",
-    "reading_from",
-    "settings_from",
-    "size_from",
-    "warn_of_few",
-    "written_as",
-]
-
 LARGE = 8.0  # above it a promise is weak, whatever the table
 FEW = 500.0  # records times epsilon below which noise outweighs most of what a table says
 
@@ -156,7 +125,7 @@ def known_bounds(
 
 
 def written_as(known: TableBounds, reading: list[str] | None) -> TableBounds:
-    """Give the bounds with what '--read' says of the text."""
+    """Return the bounds with what '--read' says of the text."""
     if not reading:
         return known
     declared = {} if known.text is None else known.text.to_record()
@@ -178,7 +147,7 @@ def reading_from(pairs: list[str] | None) -> dict[str, Any]:
 
 
 def warn_of_few(source: TableFile | Partitions, promise: PrivacyRequest) -> None:
-    """Say where a table is small for its budget; only where the number of records is public."""
+    """Warn where a table is small for its budget; only where the number of records is public."""
     is_public = promise.relation == Relation.REPLACE_ONE and promise.unit != Unit.PERSON
     if not is_public or math.isinf(promise.epsilon):
         return
@@ -240,7 +209,7 @@ def payer(ledger: str, dataset: str | None) -> Any:
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """Give what a shell asks: the names that begin as typed."""
+    """Return what a shell asks: the names that begin as typed."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]

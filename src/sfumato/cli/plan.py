@@ -12,8 +12,7 @@ from sfumato.cli.console import console_table, print_lines, printed_json
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.privacy.attacker import FALSE_ALARMS, percent
 from sfumato.privacy.guarantee import Relation
-from sfumato.report import epsilon_needed, rows_needed
-from sfumato.report import plan as make_plan
+from sfumato.report import epsilon_needed, plan as make_plan, rows_needed
 from sfumato.tables.schema import TableBounds
 
 

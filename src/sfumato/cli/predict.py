@@ -23,8 +23,6 @@ from sfumato.models.linear.images import PrivateImageClassifier
 from sfumato.models.saving import load
 from sfumato.tables.files import FORMATS, write_table
 
-__all__ = ["ModelPath", "predict"]
-
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file (.sfumato) of `sfumato fit`.")
 ]

@@ -13,7 +13,7 @@ from sfumato.cli.console import (
     print_lines,
     printed_json,
     ready_to_write,
-    written_somewhere,
+    write_or_rescue,
 )
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.jobs.pipeline import table_for
@@ -22,8 +22,6 @@ from sfumato.models.saving import load
 from sfumato.synthetic.fabricator import Fabricator
 from sfumato.synthetic.quality import SENSITIVE, measured_quality
 from sfumato.tables.files import TableFile
-
-__all__ = ["quality"]
 
 
 def quality(
@@ -55,7 +53,7 @@ def quality(
         raw = None if sensitive is None else table_for(fabricator, sensitive).read(names)
         found = measured_quality(fabricator, made, raw)
         if output is not None:
-            written_somewhere(found.write, output)
+            write_or_rescue(found.write, output)
     if as_json:
         printed_json(found.to_dict())
         return

@@ -14,8 +14,6 @@ from sfumato.cli.options import Json
 from sfumato.models.saving import load
 from sfumato.tables.files import FORMATS, TableFile, write_table
 
-__all__ = ["query"]
-
 
 def query(
     release: Annotated[

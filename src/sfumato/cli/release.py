@@ -14,10 +14,10 @@ from sfumato.cli.console import (
     print_lines,
     progress_bar,
     ready_to_write,
-    written_somewhere,
+    write_or_rescue,
 )
 from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.fit import stated
+from sfumato.cli.fit import print_result
 from sfumato.cli.jobs.partitioned import opened
 from sfumato.cli.jobs.publishing import grid_table, offered_functions, release_table
 from sfumato.exceptions import InvalidInputError
@@ -25,8 +25,6 @@ from sfumato.models.functions.plotting import can_draw, draw_function
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS, write_table
-
-__all__ = ["release_app"]
 
 release_app = typer.Typer(
     help="Release a private function of a table: a density, or the mean of curves.",
@@ -100,9 +98,9 @@ def _command(function: str, text: str) -> Callable[..., None]:
                     options=options.settings_from(settings),
                     progress=advance,
                 )
-                written_somewhere(partial(save, released), output)
+                write_or_rescue(partial(save, released), output)
                 beside = _written_beside(released, grid, grid_size, picture)
-        stated(released, output, promise, as_json=as_json)
+        print_result(released, output, promise, as_json=as_json)
         if not as_json:
             print_lines(*beside)
 
@@ -113,7 +111,7 @@ def _command(function: str, text: str) -> Callable[..., None]:
 def _written_beside(
     released: Any, grid: Path | None, grid_size: int, picture: Path | None
 ) -> list[str]:
-    """Write the values on a grid and the picture that were asked for; give a line on each."""
+    """Write the values on a grid and the picture that were asked for; return a line on each."""
     lines = []
     if grid is not None:
         write_table(grid_table(released, grid_size), grid, _record(released))

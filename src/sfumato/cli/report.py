@@ -18,12 +18,10 @@ from sfumato.cli.jobs.pipeline import table_for
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.report import Audit, LedgerExtract, Office, Report, Result
+from sfumato.report import Audit, LedgerExtract, Report, Result, SignatureBlock
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.files import FORMATS, TableFile
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["report"]
 
 
 def report(
@@ -78,7 +76,7 @@ def report(
         found = _report(files, title, test=test, train=train)
         found["ledger"] = _extract(ledger, dataset)
         found["audit"] = None if audit is None else Audit.from_dict(_json(audit))
-        found["office"] = Office(controller, by, confirmed_by, retention, records)
+        found["office"] = SignatureBlock(controller, by, confirmed_by, retention, records)
         Report(**found, sensitive_metrics=True).write(output)
     if as_json:
         printed_json(
@@ -114,7 +112,7 @@ def _report(
 
 
 def _declared(file: Path) -> dict[str, str]:
-    """Give what a model knows of its columns, with values."""
+    """Return what a model knows of its columns, with values."""
     bounds = None if file.suffix.lower() in FORMATS else getattr(load(file), "bounds", None)
     if isinstance(bounds, TableBounds):
         columns = {each.name: each.to_record() for each in bounds.used}
@@ -151,7 +149,7 @@ def _short(value: Any) -> str:
 
 
 def _explained(file: Path) -> Any:
-    """Give what a model says about its columns, where it says anything."""
+    """Return what a model says about its columns, where it says anything."""
     if file.suffix.lower() in FORMATS:
         return None
     model = load(file)

@@ -24,14 +24,12 @@ from sfumato.papers import (
     entries_of,
     entry_of,
     keep,
+    reproduce as run_entry,
     unrun_of,
 )
-from sfumato.papers import reproduce as run_entry
 from sfumato.papers.catalogue import ALL
 from sfumato.papers.pictures import can_draw
 from sfumato.papers.running import NO_PICTURE, result_file
-
-__all__ = ["reproduce"]
 
 
 def reproduce(
@@ -123,7 +121,7 @@ def _list(paper: str, *, as_json: bool) -> None:
 
 @contextmanager
 def _progress(entry: Entry) -> Iterator[Callable[[str], None]]:
-    """Tell what is being done: one changing line on a terminal, lines elsewhere."""
+    """Show what is being done: one changing line on a terminal, lines elsewhere."""
     name, console = f"{entry.paper} {entry.name}", Console(stderr=True)
     if not console.is_terminal:
         remark(f"{name} ...")

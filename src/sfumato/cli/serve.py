@@ -11,8 +11,6 @@ from sfumato.cli.console import print_lines
 from sfumato.cli.exit_codes import plain_errors
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["serve"]
-
 NEEDED = ("cryptography", "fastapi", "jinja2", "jwt", "multipart", "uvicorn")
 
 

@@ -9,16 +9,14 @@ from typing import Annotated
 import typer
 
 from sfumato.cli import options
-from sfumato.cli.console import progress_bar, ready_to_write, written_somewhere
+from sfumato.cli.console import progress_bar, ready_to_write, write_or_rescue
 from sfumato.cli.exit_codes import plain_errors
-from sfumato.cli.fit import ModelOutput, stated
+from sfumato.cli.fit import ModelOutput, print_result
 from sfumato.cli.jobs.pipeline import PrivacyRequest, transfer_table
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.files import TableFile
-
-__all__ = ["transfer"]
 
 NOBODY = "none"
 
@@ -90,8 +88,8 @@ def transfer(
             fitted = transfer_table(
                 private, labelled, known, promise, target_promise=of_target, options=chosen
             )
-            written_somewhere(partial(save, fitted), output)
-    stated(fitted, output, promise, of_target, as_json=as_json)
+            write_or_rescue(partial(save, fitted), output)
+    print_result(fitted, output, promise, of_target, as_json=as_json)
 
 
 def _target_promise(

@@ -16,22 +16,6 @@ import numpy as np
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = [
-    "Array",
-    "by_columns",
-    "cast",
-    "inverse_of_lower",
-    "is_accelerated",
-    "is_from_another_library",
-    "like",
-    "moderate",
-    "namespace_of",
-    "on_the_host",
-    "packed",
-    "regularized_solver",
-    "to_numpy",
-]
-
 NUMPY = array_api_compat.array_namespace(np.empty(0))
 Array = Any  # an array of any array-API library; the standard gives no common class
 Cuts = list[tuple[int, int]]
@@ -44,32 +28,32 @@ NOT_POSITIVE = (
     "scale the features to about [0, 1]."
 )
 # Numbers whose squares can be added up and squared again without overflow.
-LARGEST, LARGEST_SINGLE = 2.0**200, 2.0**24
+MAX_MAGNITUDE, MAX_FLOAT32 = 2.0**200, 2.0**24
 
 
-def is_from_another_library(x: object) -> bool:
-    """Tell whether `x` is an array of a library other than NumPy, say a PyTorch tensor."""
+def is_foreign_array(x: object) -> bool:
+    """Return whether `x` is an array of a library other than NumPy, say a PyTorch tensor."""
     return not isinstance(x, np.ndarray | np.generic) and array_api_compat.is_array_api_obj(x)
 
 
 def namespace_of(x: object) -> Any:
-    """Give the array-API namespace of `x`; anything that is no foreign array counts as NumPy."""
-    return array_api_compat.array_namespace(x) if is_from_another_library(x) else NUMPY
+    """Return the array-API namespace of `x`; anything that is no foreign array counts as NumPy."""
+    return array_api_compat.array_namespace(x) if is_foreign_array(x) else NUMPY
 
 
 def is_accelerated(x: object) -> bool:
-    """Tell whether `x` lives on a device where many small problems should go in one batch."""
+    """Return whether `x` lives on a device where many small problems should go in one batch."""
     return array_api_compat.is_torch_array(x) and array_api_compat.device(x).type != "cpu"
 
 
 def cast(x: Array, dtype: str) -> Array:
-    """Give `x` with the floating type named "float32" or "float64"; no copy when it has it."""
+    """Return `x` with the floating type named "float32" or "float64"; no copy when it has it."""
     xp = namespace_of(x)
     return xp.astype(x, getattr(xp, dtype), copy=False)
 
 
 def packed(x: Array, dtype: str) -> Array:
-    """Give `x` of a floating type in one block of memory, as it will come back from a file.
+    """Return `x` of a floating type in one block of memory, as it will come back from a file.
 
     Matrix products of a view and of a packed copy may differ in their last bits.
     """
@@ -79,13 +63,13 @@ def packed(x: Array, dtype: str) -> Array:
     return x
 
 
-def moderate(x: Array, dtype: str = "float64") -> Array:
+def clip_to_finite(x: Array, dtype: str = "float64") -> Array:
     """Move numbers beyond 2**200 (2**24 for "float32") to it; no copy where there are none.
 
     A query so far away is answered like one a little nearer, and without overflow.
     """
     xp = namespace_of(x)
-    largest = LARGEST_SINGLE if "float32" in (dtype, str(x.dtype).split(".")[-1]) else LARGEST
+    largest = MAX_FLOAT32 if "float32" in (dtype, str(x.dtype).split(".")[-1]) else MAX_MAGNITUDE
     return xp.clip(x, -largest, largest) if bool(xp.any(xp.abs(x) > largest)) else x
 
 
@@ -102,30 +86,30 @@ def to_numpy(x: Any) -> np.ndarray:
 
 
 def by_columns(x: Array) -> Array:
-    """Give a matrix with its columns one after the other in memory, where a library lets choose.
+    """Return a matrix with its columns one after the other in memory, where a library lets choose.
 
     An accelerator multiplies a long one by few vectors in two thirds of the time then.
     """
     return x.T.contiguous().T if array_api_compat.is_torch_array(x) else x
 
 
-def on_the_host(x: Any) -> Any:
-    """Copy a tensor of another library to the host; give anything else as it is."""
-    return to_numpy(x) if is_from_another_library(x) else x
+def to_host(x: Any) -> Any:
+    """Copy a tensor of another library to the host; return anything else as it is."""
+    return to_numpy(x) if is_foreign_array(x) else x
 
 
 def like(reference: object, x: Any) -> Array:
-    """Give `x` as an array of the library and on the device of `reference`."""
-    if not is_from_another_library(reference):
+    """Return `x` as an array of the library and on the device of `reference`."""
+    if not is_foreign_array(reference):
         return to_numpy(x)
     xp = namespace_of(reference)
-    if not is_from_another_library(x) or namespace_of(x) is not xp:
+    if not is_foreign_array(x) or namespace_of(x) is not xp:
         return xp.asarray(to_numpy(x), device=array_api_compat.device(reference))
     return array_api_compat.to_device(x, array_api_compat.device(reference))
 
 
 def regularized_solver(matrix: Array, shift: Array) -> Callable[[Array], Array]:
-    """Factor ``A + shift·I`` once and give the map ``C -> (A + shift·I)⁻¹ C``.
+    """Factor ``A + shift·I`` once and return the map ``C -> (A + shift·I)⁻¹ C``.
 
     A is symmetric and the sum positive definite. Leading dimensions are a batch: `matrix` is
     (..., N, N) and `shift` is (...,).
@@ -149,7 +133,7 @@ def _block_rows(matrix: Array) -> int:
 
 
 def _block_cholesky(matrix: Array, shift: Array, cuts: Cuts) -> tuple[Array, list[Array]]:
-    """Give L below its diagonal blocks (the rest is not used), and the inverses of those blocks."""
+    """Return L below its diagonal blocks (the rest is unused), and their inverses."""
     xp = namespace_of(matrix)
     lower, inverses, failures = xp.asarray(matrix, copy=True), [], []
     for a, b in cuts:
@@ -178,7 +162,7 @@ def inverse_of_lower(factor: Array) -> Array:
 
 
 def _cholesky(block: Array) -> tuple[Array, list[Array]]:
-    """Give the factor, and for PyTorch what says whether it failed: to ask is to wait for it."""
+    """Return the factor, and for PyTorch what says whether it failed: to ask is to wait for it."""
     if array_api_compat.is_torch_array(block):
         factor, failed = import_module("torch").linalg.cholesky_ex(block)
         return factor, [failed]

@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from sfumato.exceptions import FileNotWrittenError, InvalidInputError, SfumatoError
 
-__all__ = ["atomic_write", "not_written", "sync_folder"]
-
 ASIDE = ".sfumato-{}.part"
 
 
@@ -54,7 +52,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def not_written(path: str | os.PathLike[str], error: OSError) -> FileNotWrittenError:
-    """Give the error to raise where the system refused to write a file."""
+    """Return the error to raise where the system refused to write a file."""
     return _failed(
         f"'{path}' could not be written: {_reason(error)}. An older file of that name is as it "
         "was. Free some space or choose another folder, and write again.",

@@ -22,40 +22,13 @@ import numpy as np
 from sfumato.exceptions import InvalidInputError, SfumatoError, StoredModelError
 from sfumato.privacy.guarantee import Guarantee
 
-__all__ = [
-    "LARGEST_SINGLE",
-    "Form",
-    "UnfitValueError",
-    "check_parameters",
-    "check_stored",
-    "flag",
-    "integers",
-    "known_bounds",
-    "labels",
-    "listed",
-    "local",
-    "model_of",
-    "numbers",
-    "one_of",
-    "one_score_for_two",
-    "optional",
-    "or_none",
-    "real",
-    "record",
-    "refuse",
-    "seed",
-    "size_of",
-    "whole",
-    "words",
-]
-
 Sizes = dict[str, int]
 Check = Callable[[Any, str, Sizes], None]
 Form = Mapping[str, Check]
 Size = str | int | None  # the name of a size, perhaps with "+1"; a number; or any
 
-LARGEST = 1e150  # squares of larger numbers overflow; `Bounds` allows no larger norm
-LARGEST_SINGLE = 1e18  # the same in single precision
+MAX_MAGNITUDE = 1e150  # squares of larger numbers overflow; `Bounds` allows no larger norm
+MAX_FLOAT32 = 1e18  # the same in single precision
 _SIZE = re.compile(r"(\w+)(?:\+(\d+))?")
 
 
@@ -105,7 +78,7 @@ refuse = UnfitValueError  # as in `raise refuse(place, wanted)`
 
 
 def size_of(size: str, sizes: Sizes) -> int:
-    """Give a size that has been met, as in "k" or "k+1"."""
+    """Return a size that has been met, as in "k" or "k+1"."""
     match = _SIZE.fullmatch(size)
     assert match is not None  # noqa: S101 - a declaration of ours
     return sizes[match[1]] + int(match[2] or 0)
@@ -115,7 +88,10 @@ def size_of(size: str, sizes: Sizes) -> int:
 
 
 def numbers(
-    *shape: Size, least: float = -LARGEST, above: float = -math.inf, most: float = LARGEST
+    *shape: Size,
+    least: float = -MAX_MAGNITUDE,
+    above: float = -math.inf,
+    most: float = MAX_MAGNITUDE,
 ) -> Check:
     """Ask for an array of finite real numbers of this shape, between `least` and `most`."""
 
@@ -132,7 +108,7 @@ def numbers(
 
 def _has_squares(value: np.ndarray, low: float, high: float) -> bool:
     single = value.dtype == np.float32
-    return not single or math.isinf(high) or max(-low, high) <= LARGEST_SINGLE
+    return not single or math.isinf(high) or max(-low, high) <= MAX_FLOAT32
 
 
 def integers(*shape: Size, below: Size = None, all_of_them: bool = False) -> Check:
@@ -198,9 +174,9 @@ def _meet(wanted: Size, found: int, place: str, sizes: Sizes) -> None:
 
 def real(
     *,
-    least: float = -LARGEST,
+    least: float = -MAX_MAGNITUDE,
     above: float = -math.inf,
-    most: float = LARGEST,
+    most: float = MAX_MAGNITUDE,
     below: float = math.inf,
 ) -> Check:
     """Ask for one real number; finite, unless `most` is infinite."""
@@ -257,7 +233,7 @@ def _range(least: float, above: float, most: float) -> str:
     return f"{low} to {most:g}"
 
 
-def one_score_for_two(sizes: Sizes) -> None:
+def check_n_scores(sizes: Sizes) -> None:
     """Ask for s scores of c classes: one for two classes, else one per class."""
     if sizes["c"] < 2 or sizes["s"] != (1 if sizes["c"] == 2 else sizes["c"]):
         raise StoredModelError("Its scores are not as many as its classes ask for.")
@@ -296,7 +272,7 @@ def record(**checks: Check) -> Check:
 
 
 def local(check: Check, **renamed: str) -> Check:
-    """Give names of sizes inside a value meanings of their own; `renamed` says which are known."""
+    """Rename the sizes inside a value; `renamed` says which are known."""
 
     def checked(value: Any, place: str, sizes: Sizes) -> None:
         check(value, place, {inside: sizes[outside] for inside, outside in renamed.items()})

@@ -27,16 +27,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from sfumato.core.waiting import take_turn
+from sfumato.core.waiting import acquire_write_lock
 from sfumato.exceptions import InvalidInputError, SfumatoError
-
-__all__ = ["Database", "Transaction", "Words", "fork_safe_lock"]
 
 T = TypeVar("T")
 
 _MEMORY = ":memory:"
 GRACE = 2.0  # seconds beyond the timeout after which a silent server is given up
-MOST_KEPT = 4  # connections to a server that wait for the next transaction
+MAX_CACHED = 4  # connections to a server that wait for the next transaction
 
 # SQLite's locks belong to the process, and a fork in the midst of a transaction of another thread
 # would hand the child a connection that believes it holds them. So a fork waits for this lock.
@@ -66,7 +64,7 @@ os.register_at_fork(
 
 
 @dataclass(frozen=True)
-class Words:
+class ErrorTexts:
     """How trouble is reported: the `thing` that is kept, what was `undone`, and the errors raised.
 
     `creation` says how to make such a thing, `retry` what to do where a commit was sent and no
@@ -94,7 +92,7 @@ class Transaction:
         self.was_cut = False
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement and give its rows."""
+        """Run one statement and return its rows."""
         if not self.is_server:
             return list(self._connection.execute(statement, values))
         with self._watched():
@@ -159,7 +157,7 @@ class Database:
         self,
         path_or_url: str | os.PathLike[str] | None,
         timeout: float,
-        words: Words,
+        words: ErrorTexts,
         *,
         keep_open: bool = False,
     ) -> None:
@@ -185,8 +183,8 @@ class Database:
         _databases.add(self)
         weakref.finalize(self, _close_all, self._kept)
 
-    def ticket(self) -> tuple[str, float]:
-        """Give what another process needs to open the same place."""
+    def connection_args(self) -> tuple[str, float]:
+        """Return what another process needs to open the same place."""
         if self.in_memory:
             raise self._words.error(
                 f"An in-memory {self._words.thing} cannot be pickled or sent to another process, "
@@ -239,7 +237,7 @@ class Database:
         # Inside of a transaction of this thread others may not be waited for.
         is_inside = fork_safe_lock._is_owned()  # type: ignore[attr-defined]
         with contextlib.nullcontext() if is_inside else _line:
-            turn = take_turn(self.path, deadline)
+            turn = acquire_write_lock(self.path, deadline)
             try:
                 return self._in_file(work, begin, mode, deadline)
             finally:
@@ -273,10 +271,10 @@ class Database:
 
     def _file(self, mode: str, timeout: float) -> sqlite3.Connection:
         assert self.path is not None  # noqa: S101 - a database in memory is always open
-        self._refuse_second_name(self.path)
+        self._reject_hard_links(self.path)
         return _sqlite(f"{self.path.as_uri()}?mode={mode}", timeout)
 
-    def _refuse_second_name(self, path: Path) -> None:
+    def _reject_hard_links(self, path: Path) -> None:
         """Refuse a hard link: SQLite looks for a journal beside the name that it was given."""
         with contextlib.suppress(OSError):  # no file yet, or one that SQLite will complain about
             if path.is_file() and path.stat().st_nlink > 1:
@@ -339,7 +337,7 @@ class Database:
     def _give_back(self, connection: Any, is_done: bool) -> None:
         if is_done and self._keep_open:
             with fork_safe_lock:
-                if len(self._kept) < MOST_KEPT:
+                if len(self._kept) < MAX_CACHED:
                     self._kept.append(connection)
                     return
         connection.close()

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from sfumato.exceptions import NotEnoughMemoryError
 
-__all__ = ["RELEASED_COPIES", "WORKING_SET", "fits_in_memory", "free_memory", "require_memory"]
-
 NUMBER = 8  # bytes of a double
 # Copies of a statistic that exist at once while it is summed, released and taken apart: 5.5 were
 # measured for matrices and 4.2 for vectors (tests/test_memory.py).
@@ -40,7 +38,7 @@ def require_memory(n_numbers: float, what: str) -> None:
 
 
 def fits_in_memory(n_bytes: float) -> bool:
-    """Tell whether so much may be kept to save time; the answer changes no number and no error.
+    """Return whether so much may be kept to save time; the answer changes no number and no error.
 
     n_bytes: What would be kept; a secret number of rows may be part of it.
     """
@@ -48,7 +46,7 @@ def fits_in_memory(n_bytes: float) -> bool:
 
 
 def free_memory() -> float:
-    """Give the bytes that this process may still take: of the system, its group and its limit."""
+    """Return the bytes that this process may still take: of the system, its group and its limit."""
     free = [float("inf")]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = MEMORY_OF_SYSTEM.read_text().splitlines()

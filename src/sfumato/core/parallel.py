@@ -12,8 +12,6 @@ from rich.progress import track
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-__all__ = ["map_in_parallel"]
-
 
 def map_in_parallel(
     task: Callable[..., Any],
@@ -23,7 +21,7 @@ def map_in_parallel(
     progress: str | None = None,
     costs: Sequence[float] | None = None,
 ) -> list[Any]:
-    """Give ``[task(item) for item in items]``, computed by `n_jobs` workers.
+    """Return ``[task(item) for item in items]``, computed by `n_jobs` workers.
 
     Threads are preferred, since the work is in BLAS; `joblib.parallel_config` chooses another
     backend. Several workers share the cores instead of each starting a BLAS thread per core.

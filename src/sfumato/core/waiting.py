@@ -16,8 +16,6 @@ import time
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["SUFFIX", "Turn", "take_turn"]
-
 SUFFIX = "-queue"
 PATIENCE = 10.0  # seconds behind somebody who does not move, stopped by a debugger say
 POLLS = (0.001,) * 8 + (0.004,)  # seconds between two looks, the last again and again
@@ -30,7 +28,7 @@ class Turn(FileIO):
         self.close()
 
 
-def take_turn(database: Path, deadline: float) -> Turn | None:
+def acquire_write_lock(database: Path, deadline: float) -> Turn | None:
     """Wait for those who came before, at the longest until `deadline` of the monotonic clock.
 
     database: The file that is to be written.
@@ -79,9 +77,9 @@ def _draw_ticket(queue: FileIO) -> int:
         return ticket
 
 
-def _is_first(queue: FileIO, ticket: int) -> bool:
+def _is_first(queue: FileIO, connection_args: int) -> bool:
     try:
-        fcntl.lockf(queue, fcntl.LOCK_SH | fcntl.LOCK_NB, ticket, 0)
+        fcntl.lockf(queue, fcntl.LOCK_SH | fcntl.LOCK_NB, connection_args, 0)
     except BlockingIOError:
         return False
     return True

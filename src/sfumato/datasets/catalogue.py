@@ -17,8 +17,6 @@ from sfumato.datasets import local, openml
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile
 
-__all__ = ["FOLDER_VARIABLE", "CatalogueItem", "Dataset", "available", "load"]
-
 FOLDER_VARIABLE = "SFUMATO_DATA"
 HOLDOUT = 0.3
 
@@ -58,7 +56,7 @@ class Dataset:
         return self.labels
 
     def parts(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Give the rows to learn from and those held out: 30 % of each label, or as published.
+        """Return the rows to learn from and those held out: 30 % of each label, or as published.
 
         Returns
         -------
@@ -74,7 +72,7 @@ class Dataset:
         return np.sort(train), np.sort(held_out)
 
     def table(self, rows: NDArray[np.intp] | None = None) -> dict[str, NDArray[Any]]:
-        """Give all columns, the target last, of all rows or of some.
+        """Return all columns, the target last, of all rows or of some.
 
         Parameters
         ----------
@@ -103,7 +101,7 @@ class CatalogueItem:
 
 
 def available(folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """Tell of each data set where it would come from: "embedded", "folder" or "OpenML".
+    """Return for each data set where it would come from: "embedded", "folder" or "OpenML".
 
     Parameters
     ----------
@@ -166,7 +164,7 @@ def _origin(entry: CatalogueItem, place: Path | None) -> str:
 
 
 def _hospital() -> Dataset:
-    """Give the patients that nobody is; see tools/hospital_table.py."""
+    """Return the patients that nobody is; see tools/hospital_table.py."""
     table = TableFile(Path(__file__).with_name("hospital.csv.gz")).read()
     columns = {name: table[name].to_numpy() for name in table.column_names}
     return Dataset("hospital", columns, columns.pop("readmitted"), "readmitted")

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["READERS", "has"]
-
 Rows = tuple[dict[str, NDArray[Any]], NDArray[Any], int | None]
 
 # SHA-256 of the content, unpacked where the file is packed by gzip.
@@ -74,7 +72,7 @@ ADULT_NUMBERS = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss
 
 
 def has(name: str, folder: Path) -> bool:
-    """Tell whether all files of a data set are there."""
+    """Return whether all files of a data set are there."""
     start = "tabular/adult." if name == "adult" else f"{name}/"
     return all((folder / file).is_file() for file in CHECKSUMS if file.startswith(start))
 

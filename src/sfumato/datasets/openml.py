@@ -10,8 +10,6 @@ from sklearn.datasets import fetch_openml
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["fetch"]
-
 # Number of the data set, and the rows to learn from where OpenML keeps the published order.
 NUMBERS = {
     "mnist": (554, 60000),
@@ -23,7 +21,7 @@ NUMBERS = {
 
 
 def fetch(name: str) -> tuple[dict[str, NDArray[Any]], NDArray[Any], int | None]:
-    """Give columns, labels and the number of rows to learn from."""
+    """Return columns, labels and the number of rows to learn from."""
     number, n_train = NUMBERS[name]
     mixed = name == "adult"
     try:

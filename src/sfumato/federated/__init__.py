@@ -7,22 +7,10 @@ from sfumato.federated.party import Party
 from sfumato.federated.party_file import read_party
 from sfumato.federated.records import Federation
 from sfumato.federated.scenarios import spread
-from sfumato.federated.simulation import make_parties, make_table_parties, simulate
+from sfumato.federated.simulation import (
+    make_parties,
+    make_table_parties,
+    simulate,
+)
 from sfumato.federated.sums_task import SumsTask
 from sfumato.federated.terms import Terms
-
-__all__ = [
-    "FederatedResult",
-    "Federation",
-    "HullTask",
-    "Party",
-    "RemoteHulls",
-    "SumRound",
-    "SumsTask",
-    "Terms",
-    "make_parties",
-    "make_table_parties",
-    "read_party",
-    "simulate",
-    "spread",
-]

@@ -18,8 +18,6 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["Carrier", "InThisProcess", "SumRound", "Traffic", "described"]
-
 
 @runtime_checkable
 class Carrier(Protocol):
@@ -110,7 +108,7 @@ class Traffic:
             self.sent[name] = self.sent.get(name, 0) + size
 
     def most(self) -> dict[str, Any]:
-        """Give the figures of a `SumRound`."""
+        """Return the figures of a `SumRound`."""
         return {
             "sent": max(self.sent.values(), default=0),
             "received": max(self.received.values(), default=0),
@@ -123,7 +121,7 @@ def _bytes_of(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> i
 
 
 def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:
-    """Give the first request to a party: who is there, and what is public about its rows.
+    """Return the first request to a party: who is there, and what is public about its rows.
 
     task: Name of the work.
     relation: The neighbours.

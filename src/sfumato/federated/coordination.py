@@ -17,8 +17,6 @@ from sfumato.federated.messages import Reply, Request, promised_in
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.parallel import parallel
 
-__all__ = ["ONE_PARTY_EACH", "FederatedResult", "Round", "run_task"]
-
 Ask = Callable[[Request], list[Reply]]
 ONE_PARTY_EACH = "each person has records at one party only"
 

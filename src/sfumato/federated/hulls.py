@@ -128,7 +128,7 @@ class RemoteHulls:
         queries = np.asarray(X, dtype=np.float64)
         request = Request(self.task, DISTANCES, {"queries": "queries"}, {"queries": queries})
         replies = self._ask(request)
-        return smallest_distances(replies, self.classes_, len(queries))
+        return min_distances(replies, self.classes_, len(queries))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the label of the nearest hull of all parties.
@@ -202,7 +202,7 @@ def received_model(
     return model
 
 
-def smallest_distances(
+def min_distances(
     replies: Sequence[Reply], classes: NDArray[Any], n_queries: int
 ) -> NDArray[np.float64]:
     """``min_q`` of the parties' distances, class by class; infinite where a party has no hull."""

@@ -35,7 +35,7 @@ class Party:
     name : str
         How the others know it.
     load : callable
-        Gives rows and labels; called only when a release is made.
+        Returns rows and labels; called only when a release is made.
     store : path-like
         Folder of the party's releases and of its log of messages.
     ledger : DatasetBudget, optional
@@ -52,7 +52,7 @@ class Party:
         Public keys of the other parties, by name; by default those that a coordinator sends are
         believed, for simulations.
     table : callable, optional
-        Gives the table itself, for sums over tables; see `of_table`.
+        Returns the table itself, for sums over tables; see `of_table`.
     """
 
     def __init__(

@@ -46,8 +46,6 @@ from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["party_of_context", "read_party"]
-
 NEEDED = {"name", "data", "store", "ledger", "bounds", "max_epsilon", "max_delta"}
 OPTIONAL = {"dataset", "target", "unit", "relation", "entry_bound", "execution"}
 OPTIONAL |= {"key", "keys", "colluding"}  # for secure sums
@@ -94,7 +92,7 @@ def read_party(path: str | os.PathLike[str]) -> Party:
 
 
 def party_of_context(node: Mapping[str, Any], run: Mapping[str, Any]) -> Party:
-    """Give the party of a Flower node.
+    """Return the party of a Flower node.
 
     A deployed node names its own file (``party``); in a simulation the run names a folder with
     one file a partition.
@@ -108,7 +106,7 @@ def party_of_context(node: Mapping[str, Any], run: Mapping[str, Any]) -> Party:
 
 
 def _keys(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the party's key and those that it has of the others."""
+    """Return the party's key and those that it has of the others."""
     if ("key" in record) != ("keys" in record):
         raise FederationError("Secure sums need both 'key' and the table [keys] of all parties.")
     if "key" not in record:
@@ -155,7 +153,7 @@ def _loader(
 
 
 def _table_of(path: Path, bounds: TableBounds | None) -> Callable[[], Any] | None:
-    """Give what reads the table itself, where there is one."""
+    """Return what reads the table itself, where there is one."""
     if bounds is None or path.suffix == ".npz":
         return None
     return lambda: TableFile(path, bounds.types(), bounds.text).read()

@@ -27,7 +27,7 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.sums.elsewhere import RecordsElsewhere
+from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.maps import RowMap
 from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import Block, Records
@@ -74,7 +74,7 @@ class _Shared:
     traffic: Traffic = field(default_factory=Traffic)
 
 
-class Federation(RecordsElsewhere):
+class Federation(RemoteRecords):
     """Records at parties that share no rows: any estimator that learns from sums can be fitted.
 
     Each party adds up its own rows. With trust "noisy" it adds all of the noise and sends the sum,
@@ -235,18 +235,18 @@ class Federation(RecordsElsewhere):
         return self._seen(reader=given, width=width)
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, which is computed at the parties."""
+        """Return the records seen through a public map, which is computed at the parties."""
         return self._seen(maps=(*self._maps, row_map), held="", width=row_map.width)
 
-    def kept(self) -> Records:
-        """Give the records with their maps computed once and kept at the parties.
+    def cache(self) -> Records:
+        """Return the records with their maps computed once and kept at the parties.
 
         Returns: The same records.
         """
         return self._seen(held="rows")
 
-    def kept_in_singles(self) -> Records:
-        """Do the same on the grid of `SingleRows`.
+    def cache_float32(self) -> Records:
+        """Do the same on the grid of `Float32Rows`.
 
         Returns: The same records.
         """
@@ -255,7 +255,7 @@ class Federation(RecordsElsewhere):
     def release(
         self, statistic: Statistic, mechanism: Any, receipt: Receipt
     ) -> NDArray[np.float64]:
-        """Let the parties add up a statistic, and give the noisy total.
+        """Let the parties add up a statistic, and return the noisy total.
 
         statistic: What is added up.
         mechanism (GaussianMechanism): Whose noise the total carries, at least.
@@ -291,7 +291,7 @@ class Federation(RecordsElsewhere):
     def _released_before(
         self, asked: Sequence[Any], statistic: Statistic
     ) -> NDArray[np.float64] | None:
-        """Give the total of a fit that was interrupted: it is the release, and no second one."""
+        """Return the total of a fit that was interrupted: it is the release, and no second one."""
         found = None if self._totals is None else self._totals.find(asked, statistic.shape)
         if found is None:
             return None
@@ -307,7 +307,7 @@ class Federation(RecordsElsewhere):
         return [total.copy() for total in self._shared.released]
 
     def to_dict(self, guarantee: Guarantee) -> dict[str, Any]:
-        """Give what happened as plain JSON: who took part, what was seen, who paid what.
+        """Return what happened as plain JSON: who took part, what was seen, who paid what.
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class Federation(RecordsElsewhere):
         return {name: replies[name] for name in names if name in replies}
 
     def _run(self, receipt: Receipt) -> _Run:
-        """Give what is known of a fit; its first sum lets every party agree and pay."""
+        """Return what is known of a fit; its first sum lets every party agree and pay."""
         shared = self._shared
         run = shared.runs.get(receipt)
         if run is None:
@@ -394,7 +394,7 @@ class Federation(RecordsElsewhere):
             "mechanism": mechanism,
             "bounds": self.bounds,
             "relation": self.relation,
-            "most_rows": self.most_rows,
+            "most_rows": self.max_rows,
             "kept": self._held,
             "reader": self._reader,
         }
@@ -439,7 +439,7 @@ class Federation(RecordsElsewhere):
     ) -> NDArray[np.float64]:
         share = GaussianShareMechanism(mechanism, self._n_shares)
         size = sent_size(statistic)
-        largest = share.largest(statistic.size, statistic.largest_term * self.most_rows)
+        largest = share.largest(statistic.size, statistic.max_term * self.max_rows)
         about = sum_digest(settings, arrays)
         for _ in range(self.dropouts + 1):
             agreement = self._agreement(run.name, run.number, size, largest, about)

@@ -40,7 +40,7 @@ class ReleaseStore:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def released(self, request: Request, make: Callable[[], Reply]) -> Reply:
-        """Return the stored reply to `request`, or `make` it, store it and give it."""
+        """Return the stored reply to `request`, or `make` it, store it and return it."""
         with self._one_round_at_a_time(request.task):
             stored = self.find(request)
             if stored is not None:

@@ -15,8 +15,6 @@ from sfumato.federated.hulls import RemoteHulls
 from sfumato.federated.records import Federation
 from sfumato.models.saving import save
 
-__all__ = ["summary", "write_failure", "write_result", "write_sums"]
-
 FAILED = "failed.json"
 
 
@@ -58,7 +56,7 @@ def write_failure(error: FederationError, config: dict[str, Any]) -> None:
 
 
 def summary(federation: FederatedResult) -> dict[str, Any]:
-    """Give guarantees and rounds as JSON."""
+    """Return guarantees and rounds as JSON."""
     return {
         "total": federation.total.to_dict(),
         "sentence": str(federation.total),

@@ -17,8 +17,6 @@ from sklearn.utils import check_random_state
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import as_rows
 
-__all__ = ["BY_LABEL", "SCENARIOS", "spread"]
-
 BY_LABEL = ("one-class-each", "two-per-class")
 SCENARIOS = (*BY_LABEL, "random", "uneven")
 # Shares of the uneven scenario: the sizes 100, 500, 1000, 5000, 10000 of the paper's Figure 5.
@@ -36,7 +34,7 @@ def spread(
     labels: ArrayLike | None = None,
     random_state: Any = None,
 ) -> list[Places]:
-    """Give the rows of every party, as positions.
+    """Return the rows of every party, as positions.
 
     Parameters
     ----------
@@ -80,7 +78,7 @@ def spread(
 
 
 def _shares(scenario: str, n_parties: int) -> NDArray[np.float64]:
-    """Give where the share of each party ends; of a class where parties follow from labels."""
+    """Return where the share of each party ends; of a class where parties follow from labels."""
     if scenario in BY_LABEL:
         sizes = np.ones(1 + BY_LABEL.index(scenario))
     elif n_parties < 1:
@@ -103,7 +101,7 @@ def _by_chance(
 
 
 def _chances(rows: ArrayLike, key: bytes) -> NDArray[np.float64]:
-    """Give each row a number in [0, 1) that depends on the key and on this row alone."""
+    """Assign each row a number in [0, 1) that depends on the key and on this row alone."""
     # In doubles, whatever the others are: one missing number makes a whole table of integers
     # doubles. The label is left out for the same reason.
     table = np.ascontiguousarray(as_rows(rows), dtype=np.float64)

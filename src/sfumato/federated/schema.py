@@ -28,7 +28,7 @@ from sfumato.federated.secure.agreement import Agreement, digest
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.additive.calibration import ScoreAndTarget, ScorePlaces
 from sfumato.models.additive.columns import PublicColumns
-from sfumato.models.additive.fit import AdditiveScores, First, Places
+from sfumato.models.additive.fit import AdditiveScores, LeadingColumns, Places
 from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import PlaceTree
 from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans, Sides
@@ -38,11 +38,11 @@ from sfumato.models.linear.target_moments import WithTarget
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.counts import CountTables
-from sfumato.sums.gradients import LARGEST_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
-from sfumato.sums.grid import MOST_PUBLIC_ROWS, ROW_BITS, cut
+from sfumato.sums.gradients import MAX_WEIGHTS, GradientSum, ResidualSum, on_weight_grid
+from sfumato.sums.grid import MAX_ROWS, ROW_BITS, truncate_to_grid
 from sfumato.sums.losses import HuberLoss, SoftmaxLoss
 from sfumato.sums.maps import (
-    Beside,
+    BesideTarget,
     Centred,
     Clipped,
     Encoded,
@@ -62,8 +62,8 @@ from sfumato.tables.schema import TableBounds
 MAX_NUMBERS = 2**26  # of an array or a sum
 MAX_WIDTH = 2**20
 MAX_LISTED = 2**14
-LARGEST = 1e150  # as for bounds: squares do not overflow
-LARGEST_SCORE_WEIGHT = 1e9
+MAX_MAGNITUDE = 1e150  # as for bounds: squares do not overflow
+MAX_SCORE_WEIGHT = 1e9
 ROUNDING = 1e-9
 SURROGATE = re.compile("[\ud800-\udfff]")  # which no file can hold
 
@@ -134,7 +134,9 @@ def _scalar(value: Any, brought: _Brought) -> Any:
         return value
     if type(value) is int:
         return _whole(-(2**63), 2**63)(value, brought)
-    return (_number(-LARGEST, LARGEST) if type(value) is float else _text)(value, brought)
+    return (_number(-MAX_MAGNITUDE, MAX_MAGNITUDE) if type(value) is float else _text)(
+        value, brought
+    )
 
 
 def _maybe(kind: Kind) -> Kind:
@@ -256,7 +258,7 @@ def _has_orders(rows: PairRows | Sides) -> str:
     """On this grid, products of hats and orders are exact and no row depends on others."""
     listed = rows.pairs if isinstance(rows, PairRows) else np.array(rows.columns, dtype=np.intp)
     fits = rows.orders.shape == (rows.hats.width,)
-    fits = fits and np.array_equal(cut(rows.orders, ROW_BITS), rows.orders)
+    fits = fits and np.array_equal(truncate_to_grid(rows.orders, ROW_BITS), rows.orders)
     fits = fits and (listed.ndim == 1 or listed.shape[1] == 2)
     inside = fits and ((listed >= 0) & (listed < len(rows.hats.columns))).all()
     return "" if inside else "its orders or pairs do not fit its columns."
@@ -301,7 +303,7 @@ def _has_columns(statistic: CountTables) -> str:
 
 def _has_gradient(statistic: GradientSum | ResidualSum) -> str:
     """Weights must lie on the grid on which scores are exact; single rows round them themselves."""
-    if np.linalg.norm(statistic.weights, axis=1).max(initial=0.0) > LARGEST_WEIGHTS:
+    if np.linalg.norm(statistic.weights, axis=1).max(initial=0.0) > MAX_WEIGHTS:
         return "its weights are longer than scores are exact for."
     is_coarse = isinstance(statistic, GradientSum) and statistic.slope_bits < ROW_BITS
     weights = statistic.weights
@@ -318,7 +320,7 @@ _SIZE = _whole(1, MAX_WIDTH)
 _PLACES = _list(_whole(0, MAX_WIDTH))
 _SIZES = _list(_SIZE)
 _FLAG = _word(True, False)
-_REAL = _number(-LARGEST, LARGEST)
+_REAL = _number(-MAX_MAGNITUDE, MAX_MAGNITUDE)
 _REALS = _list(_REAL)
 _POSITIVE = _number(ROUNDING, 1 / ROUNDING)
 _CLASSES = _whole(2, MAX_WIDTH)
@@ -336,7 +338,7 @@ _SCORES = partial(
     AdditiveScores, **dict.fromkeys(("factor", "means", "covariance", "counts"), np.empty(0))
 )
 _HATS = {"columns": _part(PublicColumns), "knots": _array(2, 1.0)}
-_GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, LARGEST_WEIGHTS)}
+_GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
 
 PARTS: dict[type, _Entry] = {
     # Public facts, and noise
@@ -406,11 +408,11 @@ PARTS: dict[type, _Entry] = {
             "projection": _maybe(_array(2, 1.1)),
             "unit_length": _FLAG,
             "constant": _number(0.0, 2.0**10),
-            "radius": _maybe(_number(ROUNDING, LARGEST)),
+            "radius": _maybe(_number(ROUNDING, MAX_MAGNITUDE)),
         },
         lambda each: _keeps_lengths(each.projection),
     ),
-    First: _Entry({"width": _SIZE}),
+    LeadingColumns: _Entry({"width": _SIZE}),
     HatRows: _Entry(_HATS, _has_knots),
     PairRows: _Entry(
         {"hats": _part(HatRows), "orders": _array(1, 1.0), "pairs": _array(2, MAX_WIDTH, np.int64)},
@@ -428,8 +430,8 @@ PARTS: dict[type, _Entry] = {
     AdditiveScores: _Entry(
         {
             "rows": _part(PairRows),
-            "coef": _array(2, LARGEST_SCORE_WEIGHT),
-            "intercept": _array(1, LARGEST_SCORE_WEIGHT),
+            "coef": _array(2, MAX_SCORE_WEIGHT),
+            "intercept": _array(1, MAX_SCORE_WEIGHT),
         },
         _has_weights,
         _SCORES,
@@ -439,19 +441,19 @@ PARTS: dict[type, _Entry] = {
     ScoreAndTarget: _Entry(
         {
             "scores": _part(AdditiveScores),
-            "middle": _number(-LARGEST_SCORE_WEIGHT, LARGEST_SCORE_WEIGHT),
+            "middle": _number(-MAX_SCORE_WEIGHT, MAX_SCORE_WEIGHT),
             "reach": _POSITIVE,
             "low": _number(0.0, 1.0),
             "high": _number(0.0, 1.0),
         },
         lambda each: "" if each.low + ROUNDING < each.high else "its target has no range.",
     ),
-    Beside: _Entry(
+    BesideTarget: _Entry(
         {
             "row_map": _part(HatRows, PairRows, Places, IntoUnitBall, LinearRows),
             "has_target": _FLAG,
             "centre": _REAL,
-            "scale": _number(ROUNDING, LARGEST),
+            "scale": _number(ROUNDING, MAX_MAGNITUDE),
         }
     ),
     # Statistics
@@ -504,7 +506,7 @@ PARTS: dict[type, _Entry] = {
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
 _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
 MAPS = (*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells)
-MAPS += (Coarse, First, Sides, ScorePlaces, ScoreBins, Beside)
+MAPS += (Coarse, LeadingColumns, Sides, ScorePlaces, ScoreBins, BesideTarget)
 STATISTICS = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum)
 STATISTICS += (ClassCounts, CountTables, PlaceTree, SideMeans)
 
@@ -579,7 +581,7 @@ SUM: dict[str, Kind] = {
     "mechanism": _part(GaussianMechanism),
     "bounds": _bounds,
     "relation": _RELATION,
-    "most_rows": _whole(1, MOST_PUBLIC_ROWS),
+    "most_rows": _whole(1, MAX_ROWS),
     "kept": _word("", "rows", "singles"),
     "reader": _maybe(_reader),
 }
@@ -597,7 +599,7 @@ REQUESTS: dict[str, Kind] = {
             "serve": _word("models", "distances"),
             "estimator": _hulls,
         },
-        "hulls.distances": {"queries": _array(2, LARGEST)},
+        "hulls.distances": {"queries": _array(2, MAX_MAGNITUDE)},
         "sums.describe": {
             "relation": _RELATION,
             "trust": _word("noisy", "secure"),
@@ -713,7 +715,7 @@ def require_safe(
     if statistic.in_ball > _n_in_ball(maps):
         raise FederationError("The rows of a sum must be mapped into the unit ball.")
     last = maps[-1] if maps else None
-    last = last.row_map if isinstance(last, Beside) else last
+    last = last.row_map if isinstance(last, BesideTarget) else last
     if isinstance(statistic, GradientSum | ResidualSum) and not isinstance(last, LinearRows):
         raise FederationError("The rows of a gradient must lie on the grid of linear rows.")
     is_split = isinstance(statistic, HatSums) and statistic.has_target  # below and above 0
@@ -738,11 +740,11 @@ def _n_in_ball(maps: Sequence[Any]) -> int:
     """
     n_first, has_target = 0, False
     for each in maps:
-        inner = each.row_map if isinstance(each, Beside) else each
-        beside = isinstance(each, Beside) and each.has_target
+        inner = each.row_map if isinstance(each, BesideTarget) else each
+        beside = isinstance(each, BesideTarget) and each.has_target
         if isinstance(inner, _INSIDE_BALL) and (not n_first or has_target != beside):
             raise FederationError("Rows must be moved into the unit ball by their bounds first.")
-        if isinstance(inner, First):
+        if isinstance(inner, LeadingColumns):
             n_first = inner.width if inner.width <= n_first else 0
         else:
             n_first = inner.width if isinstance(inner, (*_INTO_BALL, *_INSIDE_BALL)) else 0

@@ -23,8 +23,6 @@ from sfumato.tables.cells import as_cells, as_rows
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["make_parties", "make_table_parties", "simulate"]
-
 DEALT_BY_LABEL = (
     "the label of every record and the number of records of every party are public, since this "
     "simulation deals records by their labels"
@@ -63,7 +61,7 @@ def make_parties(
         What the parties agreed on; any budget is accepted, since nothing leaves this process.
         They list the labels that have a party, in the scenarios that deal by label.
     ledger : callable, optional
-        Gives the budget of the party of a name.
+        Returns the budget of the party of a name.
     random_state : int, RandomState or None
         The deal.
 
@@ -166,14 +164,14 @@ def make_table_parties(
 
 
 def _taken(table: Any, places: NDArray[np.intp]) -> Any:
-    """Give some records of a table of pandas, polars or Arrow."""
+    """Return some records of a table of pandas, polars or Arrow."""
     if hasattr(table, "take") and hasattr(table, "iloc"):
         return table.iloc[places]
     return table.take(places) if hasattr(table, "take") else table[places]
 
 
 def _conditions(scenario: str, *, n_is_public: bool, listed: bool) -> tuple[str, ...]:
-    """Say what must hold for a deal to keep the promise."""
+    """Return what must hold for a deal to keep the promise."""
     if scenario not in BY_LABEL:
         return ()
     if n_is_public:

@@ -31,8 +31,8 @@ from sfumato.mechanisms.shares import GaussianShareMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation, Unit
-from sfumato.sums.grid import MOST_ROWS
-from sfumato.sums.opening import unknown_record
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
+from sfumato.sums.opening import all_missing_record
 from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import Statistic
@@ -105,7 +105,7 @@ class PartySums:
 
     def _describe(self, settings: Mapping[str, Any]) -> Reply:
         is_public = settings["relation"] is Relation.REPLACE_ONE
-        if is_public and self._hides_number:
+        if is_public and self._n_is_secret:
             raise FederationError(f"{self.name} does not reveal the number of its rows.")
         rows = self._table() if settings["table"] else self.load()[0]
         facts: dict[str, Any] = {"width": 0 if settings["table"] else int(rows.shape[1])}
@@ -126,7 +126,7 @@ class PartySums:
         return self.table()
 
     @property
-    def _hides_number(self) -> bool:
+    def _n_is_secret(self) -> bool:
         """Whether its terms, or its ledger, make the number of rows a secret."""
         agreed = self.terms.relation
         if agreed is None and hasattr(self.ledger, "total"):
@@ -195,14 +195,14 @@ class PartySums:
         agreed = self.terms.bounds if reader is None else None
         require_safe(maps, statistic, relation=relation, n_classes=n_classes, agreed=agreed)  # [Y3]
         _rehearse(maps, statistic, row, n_classes)
-        most_rows = MOST_ROWS
+        max_rows = MAX_ROWS_SECRET_N
         if relation is Relation.REPLACE_ONE:
-            most_rows = len(self._table() if is_table else self.load()[0])
-        needed = (statistic.sensitivity(relation, n) for n in (asked["most_rows"], most_rows))
+            max_rows = len(self._table() if is_table else self.load()[0])
+        needed = (statistic.sensitivity(relation, n) for n in (asked["most_rows"], max_rows))
         if mechanism.sensitivity < max(needed):  # [Y4]
             raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
         mechanism.for_size(statistic.size)
-        return reader, most_rows
+        return reader, max_rows
 
     def _mapped(self, task: str, asked: Mapping[str, Any], reader: BatchReader | None) -> Records:
         """Return the rows as maps make them; a descent asks for the same ones again and again."""
@@ -222,7 +222,7 @@ class PartySums:
         for each in asked["maps"]:
             records = records.mapped(each)
         if kept:
-            records = records.kept() if kept == "rows" else records.kept_in_singles()
+            records = records.cache() if kept == "rows" else records.cache_float32()
         self._kept = name, records
         return records
 
@@ -301,12 +301,12 @@ class PartySums:
         def make() -> Reply:
             settings = asked.settings["sum"]
             statistic, mechanism = settings["statistic"], settings["mechanism"]
-            reader, most_rows = self._check_sum(wanted, settings, given)
+            reader, max_rows = self._check_sum(wanted, settings, given)
             if agreement.size != sent_size(statistic):
                 raise FederationError("The sum has another size than was agreed on.")
             share = GaussianShareMechanism(mechanism, agreement.noisy_parties)  # [Y6] enough shares
             # [Y8] a bound that its numbers could pass would be a question about them
-            public = share.largest(statistic.size, statistic.largest_term * most_rows)
+            public = share.largest(statistic.size, statistic.max_term * max_rows)
             if agreement.largest < public:
                 raise FederationError("The agreed bound on numbers is below the public one.")
             receipt, facts = self._paid(wanted, agreement.number, share.event())
@@ -337,7 +337,7 @@ def _made_up(reader: BatchReader | None, bounds: Any, columns: Any) -> tuple[NDA
         labels = bounds.labels
         n_labels = 1 if labels is None else len(bounds.label_set(np.asarray(labels)))
         return np.zeros((1, columns)), n_labels
-    rows, _, *facts = reader.of(reader.at_party(unknown_record(columns)))
+    rows, _, *facts = reader.of(reader.at_party(all_missing_record(columns)))
     return rows[:1], len(facts[0]) if facts and facts[0] is not None else 1
 
 

@@ -16,8 +16,6 @@ from sfumato.models.private import PrivateEstimator
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["SumsTask"]
-
 NO_BOUNDS = "'estimator' must be a private one with bounds=Bounds(...) or TableBounds(...)."
 
 

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import FederationError
 
-__all__ = ["TotalsFolder"]
-
 Found = tuple[NDArray[np.float64], dict[str, Any]]
 
 
@@ -39,7 +37,7 @@ class TotalsFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, asked: Sequence[Any], shape: tuple[int, ...]) -> Found | None:
-        """Give the total that was released for exactly this, and what was written about it.
+        """Return the total that was released for exactly this, and what was written about it.
 
         asked: Task, number and digest of the sum, as plain JSON.
         shape: Of the total.

@@ -28,27 +28,10 @@ from sfumato.ledger.spending import Scale, Spending
 from sfumato.privacy.events import Event, event_from_dict
 from sfumato.privacy.guarantee import Relation, Unit
 
-__all__ = [
-    "EVERY",
-    "FORMAT",
-    "MOST_LINES",
-    "Budget",
-    "Charge",
-    "History",
-    "Note",
-    "check_chain",
-    "check_checkpoint",
-    "decode_event",
-    "encode_event",
-    "now",
-    "read_event",
-    "stamp",
-]
-
 EVERY = 32  # lines from one checkpoint to the next
-MOST_LINES = 8 * EVERY  # that are added one by one
+MAX_LINES = 8 * EVERY  # that are added one by one
 NOTE = "note"  # the key, beside the fields of an event, of what it was charged for
-LONGEST_NOTE = 500
+MAX_NOTE_LENGTH = 500
 FORMAT = 1  # a ledger of a higher format is refused: its lines may mean something else
 
 
@@ -63,7 +46,7 @@ class Budget:
     relation: Relation
 
     def record(self, created: str) -> dict[str, Any]:
-        """Give the fields as stored: figures as the shortest text that reads back the same."""
+        """Return the fields as stored: figures as the shortest text that reads back the same."""
         fields = {
             "name": self.name,
             "epsilon": repr(self.epsilon),
@@ -113,11 +96,11 @@ class Note:
                 continue
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
                 raise InvalidInputError(f"'{name}' must be a text of one line, not empty.")
-            if len(text) > LONGEST_NOTE:
-                raise InvalidInputError(f"'{name}' must have at most {LONGEST_NOTE} characters.")
+            if len(text) > MAX_NOTE_LENGTH:
+                raise InvalidInputError(f"'{name}' must have at most {MAX_NOTE_LENGTH} characters.")
 
     def to_dict(self) -> dict[str, str]:
-        """Give what is known as plain JSON values."""
+        """Return what is known as plain JSON values."""
         return {name: text for name, text in vars(self).items() if text is not None}
 
     @classmethod
@@ -207,7 +190,7 @@ class History:
         """Check the lines that follow and add their cost."""
         head = check_lines(dataset, self.count, self.head, lines)
         history = replace(self, count=self.count + len(lines), head=head)
-        if len(lines) > MOST_LINES:  # written by an older Sfumato: all at once is quicker
+        if len(lines) > MAX_LINES:  # written by an older Sfumato: all at once is quicker
             cost = Spending.of(map(decode_event, lines), self.scale)
             return replace(history, recent=self.recent.plus(cost, self.scale), since=len(lines))
         for _, charge in groupby(lines, key=lambda line: line.time.split(" ")[:2]):
@@ -224,7 +207,7 @@ class History:
         return replace(self, recent=self.recent.plus(cost, self.scale))
 
     def at(self, count: int, head: str, n_lines: int, state: bytes | None) -> History:
-        """Say where the chain ends after `n_lines` more; at a checkpoint, take its figures."""
+        """Return where the chain ends after `n_lines` more; at a checkpoint, take its figures."""
         if state is None:
             return replace(self, count=count, head=head, since=self.since + n_lines)
         base, none = Spending.from_bytes(state), Spending.none(self.scale)
@@ -272,7 +255,7 @@ def check_chain(record: Mapping[str, Any], lines: Sequence[Charge]) -> None:
 
 
 def check_lines(dataset: str, count: int, head: str, lines: Iterable[Charge]) -> str:
-    """Check the lines that follow position `count`, and give the last hash."""
+    """Check the lines that follow position `count`, and return the last hash."""
     for position, line in enumerate(lines, start=count + 1):
         _check_line(dataset, position, head, line)
         head = line.hash
@@ -303,7 +286,7 @@ def check_checkpoint(
 
 
 def encode_event(event: Event, note: Note | None = None) -> str:
-    """Give the text of an event, after checking that it reads back as the same event.
+    """Return the text of an event, after checking that it reads back as the same event.
 
     What cannot be read back would make the ledger unreadable for ever, so it is refused here.
     """
@@ -321,7 +304,7 @@ def encode_event(event: Event, note: Note | None = None) -> str:
 
 
 def read_event(text: str) -> Event:
-    """Give the event of a text."""
+    """Return the event of a text."""
     record = json.loads(text)
     record.pop(NOTE, None)
     return event_from_dict(record)
@@ -339,12 +322,12 @@ def decode_event(charge: Charge) -> Event:
 
 
 def now() -> str:
-    """Give a time: UTC, to the microsecond."""
+    """Return a time: UTC, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def stamp() -> str:
-    """Give the time of a charge with a mark that no other charge has.
+    """Return the time of a charge with a mark that no other charge has.
 
     So the hash of its first line tells a charge from every other one, and whoever was not told
     whether a charge was made can look for that hash.
@@ -371,7 +354,7 @@ def _hash(fields: list[Any]) -> str:
 
 
 def _number(value: object) -> int | float:
-    """Give NumPy's scalars as Python's; anything else has no place in an event."""
+    """Return NumPy's scalars as Python's; anything else has no place in an event."""
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):

@@ -14,12 +14,12 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Self
 
-from sfumato.core.databases import Database, Transaction, Words
+from sfumato.core.databases import Database, ErrorTexts, Transaction
 from sfumato.exceptions import BudgetExceededError, LedgerError, LedgerUncertainError
 from sfumato.ledger import store as ledger_store
 from sfumato.ledger.chain import (
     EVERY,
-    MOST_LINES,
+    MAX_LINES,
     Budget,
     Charge,
     History,
@@ -30,16 +30,14 @@ from sfumato.ledger.chain import (
     read_event,
     stamp,
 )
-from sfumato.ledger.receipt import Receipt, refuse_other_words
+from sfumato.ledger.receipt import Receipt, check_same_unit_and_adjacency
 from sfumato.ledger.spending import Spending
 from sfumato.privacy.composition import epsilon_spent, require_relation
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.group import group_event
 from sfumato.privacy.guarantee import Relation, Unit
 
-__all__ = ["WORDS", "DatasetBudget", "PastCharge", "RecordsOfPersons", "Statement"]
-
-WORDS = Words(
+WORDS = ErrorTexts(
     thing="ledger",
     undone="nothing was charged",
     creation="Ledger.create",
@@ -61,7 +59,7 @@ class Statement:
     head: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the statement as plain JSON values."""
+        """Return the statement as plain JSON values."""
         fields = asdict(self)
         return {**fields.pop("budget"), **fields}
 
@@ -80,7 +78,7 @@ class PastCharge:
     hash: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the charge as plain JSON values."""
+        """Return the charge as plain JSON values."""
         return {**vars(self), "events": [event.to_dict() for event in self.events]}
 
 
@@ -110,14 +108,16 @@ class RecordsOfPersons:
         """
         total = self.budget.total
         words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
-        refuse_other_words("conversion to persons", *words, unit, relation)
-        refuse_other_words(f"budget of '{self.budget.name}'", total.unit, None, Unit.PERSON, None)
+        check_same_unit_and_adjacency("conversion to persons", *words, unit, relation)
+        check_same_unit_and_adjacency(
+            f"budget of '{self.budget.name}'", total.unit, None, Unit.PERSON, None
+        )
         steps = self.person_rows * (2 if total.relation is Relation.REPLACE_ONE else 1)
         self.budget.charge(*(group_event(event, steps) for event in events))
         return Receipt(events, unit=words[0], relation=words[1])
 
     def statement(self) -> Statement:
-        """Give that of the budget."""
+        """Return that of the budget."""
         return self.budget.statement()
 
 
@@ -143,7 +143,7 @@ class DatasetBudget:
         self._unconfirmed: dict[tuple[int, Note, tuple[Event, ...]], Charge] = {}
 
     def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
-        """Give a handle to the same budget whose charges say what they are for, and who asked.
+        """Return a handle to the same budget whose charges say what they are for, and who asked.
 
         purpose: What the releases are for, as an officer would read it.
         by: Who asks for them.
@@ -198,7 +198,7 @@ class DatasetBudget:
         def pay(ledger: Transaction) -> tuple[Budget, History]:
             nonlocal earlier, written
             budget, history = self._read(ledger, lock=True)
-            refuse_other_words(
+            check_same_unit_and_adjacency(
                 f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
             )
             require_relation(flatten(events), budget.relation)
@@ -241,13 +241,15 @@ class DatasetBudget:
         unit, relation: What the release protects.
         """
         budget, history = self._looked_at()
-        refuse_other_words(f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation)
+        check_same_unit_and_adjacency(
+            f"budget of '{self.name}'", budget.unit, budget.relation, unit, relation
+        )
         require_relation(flatten(events), budget.relation)
         asked = Spending.of((read_event(encode_event(event)) for event in events), history.scale)
         _refuse_overspending(budget, history, history.plus(asked), events)
 
     def for_records(self, person_rows: int) -> RecordsOfPersons:
-        """Give a payer for releases that protect records, charged by what they cost a person.
+        """Return a payer for releases that protect records, charged by what they cost a person.
 
         person_rows: The most rows of a person; whoever asks vouches for it.
         Returns: As estimators take it for `ledger`.
@@ -260,7 +262,7 @@ class DatasetBudget:
         return self._looked_at()[0]
 
     def statement(self) -> Statement:
-        """Give budget, spent, left, number of charges and head, all of the same moment."""
+        """Return budget, spent, left, number of charges and head, all of the same moment."""
         budget, history = self._looked_at()
         spent = history.spending.price(budget.delta, budget.epsilon)
         return Statement(budget, spent, _left(budget, spent), history.count, history.head)
@@ -279,7 +281,7 @@ class DatasetBudget:
         return self.statement().left
 
     def head(self) -> str:
-        """Give the last hash of the chain, for an auditor to note elsewhere (`Ledger.verify`)."""
+        """Return the last hash of the chain, for an auditor to note elsewhere (`Ledger.verify`)."""
         return self._looked_at()[1].head
 
     def events(self) -> tuple[Event, ...]:
@@ -310,7 +312,7 @@ class DatasetBudget:
 
         return self._database.read(read)
 
-    def looked_at(self) -> Self:
+    def refresh(self) -> Self:
         """Read the budget and its chain, so that this handle refuses any other from here on."""
         self._looked_at()
         return self
@@ -325,7 +327,7 @@ class DatasetBudget:
         known = self._known  # taken before the first query, or a thread's view may be the older
         record = self._record(ledger, lock=lock)
         budget = Budget.from_record(record)
-        if known is None or _is_far(record, known):
+        if known is None or _needs_checkpoint_read(record, known):
             if known is not None:
                 last = ledger_store.charges(ledger, self.name, known.count, known.count)
                 known.refuse_replaced(record, last)
@@ -370,7 +372,7 @@ class DatasetBudget:
 
     def __reduce__(self) -> tuple[object, ...]:
         # [L4] a copy is the address of the same budget
-        return (_reopened, (*self._database.ticket(), self.name, self._note))
+        return (_reopened, (*self._database.connection_args(), self.name, self._note))
 
     def __repr__(self) -> str:
         place = "" if self._database.in_memory else repr(self._database.shown)
@@ -402,13 +404,13 @@ def _is_there(ledger: Transaction, line: Charge) -> bool:
     return line in ledger_store.charges(ledger, line.dataset, line.position, line.position)
 
 
-def _is_far(record: Mapping[str, Any], known: History) -> bool:
+def _needs_checkpoint_read(record: Mapping[str, Any], known: History) -> bool:
     """Whether so much was written since that it is better to begin at a checkpoint."""
-    return isinstance(record["count"], int) and record["count"] - known.count > MOST_LINES
+    return isinstance(record["count"], int) and record["count"] - known.count > MAX_LINES
 
 
 def _checkpoint(ledger: Transaction, after: History, n_lines: int) -> bytes | None:
-    """Give the state to be sealed by this charge, if it is time for one."""
+    """Return the state to be sealed by this charge, if it is time for one."""
     if after.since + n_lines < EVERY or not ledger_store.keeps_checkpoints(ledger):
         return None
     return after.spending.to_bytes()

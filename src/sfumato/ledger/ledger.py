@@ -25,8 +25,6 @@ from sfumato.ledger.chain import (
 from sfumato.ledger.dataset_budget import WORDS, DatasetBudget
 from sfumato.privacy.guarantee import Relation, Unit
 
-__all__ = ["Ledger", "Verification"]
-
 
 @dataclass(frozen=True)
 class Verification:
@@ -130,7 +128,7 @@ class Ledger:
         return self._handles[name]
 
     def dataset(self, name: str) -> DatasetBudget:
-        """Give the budget of a dataset, as estimators take it for `ledger`.
+        """Return the budget of a dataset, as estimators take it for `ledger`.
 
         Parameters
         ----------
@@ -150,7 +148,7 @@ class Ledger:
                 "Ledger.create or `sfumato budget create` makes one."
             )
         handle = self._handles.get(name) or DatasetBudget(self._database, name)
-        return self._handles.setdefault(name, handle.looked_at())
+        return self._handles.setdefault(name, handle.refresh())
 
     def datasets(self) -> list[str]:
         """List the names of the datasets that have a budget.
@@ -235,7 +233,7 @@ class Ledger:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopened, self._database.ticket())
+        return (_reopened, self._database.connection_args())
 
     def __repr__(self) -> str:
         return "Ledger()" if self._database.in_memory else f"Ledger({self._database.shown!r})"

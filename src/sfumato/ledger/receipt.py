@@ -16,8 +16,6 @@ from sfumato.exceptions import InvalidInputError, LedgerError, UnsupportedModeEr
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Relation, Unit
 
-__all__ = ["Chargeable", "Receipt", "prepay", "refuse_other_words"]
-
 
 @runtime_checkable
 class Chargeable(Protocol):
@@ -84,7 +82,7 @@ class Receipt:
         """
         # [L2] only what was charged can be drawn
         self._refuse_other_process()
-        refuse_other_words("receipt", self.unit, self.relation, unit, relation)
+        check_same_unit_and_adjacency("receipt", self.unit, self.relation, unit, relation)
         with self._lock:
             left = dict(self._unused)
             for event, times in flatten(events).items():
@@ -159,7 +157,7 @@ def prepay(
     return ledger.charge(*events, unit=unit, relation=relation)
 
 
-def refuse_other_words(
+def check_same_unit_and_adjacency(
     holder: str,
     unit: str | None,
     relation: str | None,

@@ -23,8 +23,6 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.events import Event
 from sfumato.privacy.filters import Cost, PrivacyFilter
 
-__all__ = ["Holding", "Payer", "SharedBudget"]
-
 TOTAL = ""  # the holder of the whole budget
 _TABLE = """CREATE TABLE IF NOT EXISTS sfumato_filters (
     budget TEXT NOT NULL, holder TEXT NOT NULL, kind TEXT NOT NULL, epsilon TEXT NOT NULL,
@@ -35,7 +33,7 @@ _FIELDS = "holder, kind, epsilon, delta, renyi_order, until, position, amount, f
 
 
 @dataclass(frozen=True)
-class Holding:
+class QuotaBalance:
     """What one holder may spend, and has spent up to a line of the ledger."""
 
     holder: str
@@ -60,7 +58,7 @@ class Holding:
         return self.until is not None and datetime.now(UTC) > _moment(self.until)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the holding as plain JSON values."""
+        """Return the holding as plain JSON values."""
         return {
             "holder": self.holder or None,
             "kind": self.filter.kind,
@@ -72,7 +70,7 @@ class Holding:
             "share": self.filter.share(self.cost),
         }
 
-    def after(self, lines: Sequence[Charge]) -> Holding:
+    def after(self, lines: Sequence[Charge]) -> QuotaBalance:
         """Add the lines that follow, those of this holder."""
         cost = self.cost
         for line in lines:
@@ -123,7 +121,7 @@ class Payer:
         )
 
     def statement(self) -> Statement:
-        """Give that of the ledger."""
+        """Return that of the ledger."""
         return self.budget.dataset.statement()
 
 
@@ -193,11 +191,11 @@ class SharedBudget:
         rule = usual if kind is None else PrivacyFilter(kind, float(epsilon), float(delta))
         ledger.create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
         budget = cls(ledger, name)
-        budget._keep_new(Holding(TOTAL, rule, None, 0, Cost()))
+        budget._keep_new(QuotaBalance(TOTAL, rule, None, 0, Cost()))
         return budget
 
     def set_quota(self, analyst: str, *, epsilon: float, until: str | None = None) -> None:
-        """Say what one analyst may spend, at the budget's delta; what she has spent stays counted.
+        """Set what one analyst may spend, at the budget's delta; what was spent stays counted.
 
         Parameters
         ----------
@@ -214,7 +212,7 @@ class SharedBudget:
             _moment(until)
         total = self._database.read(self._total)
         rule = PrivacyFilter(total.filter.kind, float(epsilon), total.filter.delta)
-        self._keep_new(Holding(analyst, rule, until, 0, Cost()))
+        self._keep_new(QuotaBalance(analyst, rule, until, 0, Cost()))
 
     def charge(
         self,
@@ -264,7 +262,7 @@ class SharedBudget:
         )
 
     def payer(self, by: str, purpose: str, reference: str | None = None) -> Payer:
-        """Give the budget as estimators take it for `ledger`.
+        """Return the budget as estimators take it for `ledger`.
 
         Parameters
         ----------
@@ -280,10 +278,10 @@ class SharedBudget:
         """
         return Payer(self, by, purpose, reference)
 
-    def holdings(self) -> list[Holding]:
-        """Give what is spent and left: the total first, then every analyst by name."""
+    def holdings(self) -> list[QuotaBalance]:
+        """Return what is spent and left: the total first, then every analyst by name."""
 
-        def read(ledger: Transaction) -> list[Holding]:
+        def read(ledger: Transaction) -> list[QuotaBalance]:
             stored = self._stored(ledger)
             if not stored:
                 return []
@@ -348,10 +346,10 @@ class SharedBudget:
         self.dataset.lines()  # the chain itself
         self._database.read(check)
 
-    def _total(self, ledger: Transaction) -> Holding:
+    def _total(self, ledger: Transaction) -> QuotaBalance:
         return self._holding(ledger, TOTAL)
 
-    def _holding(self, ledger: Transaction, holder: str) -> Holding:
+    def _holding(self, ledger: Transaction, holder: str) -> QuotaBalance:
         """Read a holding and add the lines that were written since, by whomever."""
         found = self._stored(ledger, holder)
         if not found:
@@ -366,14 +364,14 @@ class SharedBudget:
         held = found[0]
         return held.after(ledger_store.charges(ledger, self.name, held.position + 1))
 
-    def _stored(self, ledger: Transaction, holder: str | None = None) -> list[Holding]:
+    def _stored(self, ledger: Transaction, holder: str | None = None) -> list[QuotaBalance]:
         where, values = "budget = ?", [self.name]
         if holder is not None:
             where, values = f"{where} AND holder = ?", [self.name, holder]
         rows = ledger.run(f"SELECT {_FIELDS} FROM sfumato_filters WHERE {where}", values)  # noqa: S608
         return [_holding_of(row) for row in rows]
 
-    def _keep_new(self, held: Holding) -> None:
+    def _keep_new(self, held: QuotaBalance) -> None:
         def keep(ledger: Transaction) -> None:
             if ledger.is_server:
                 ledger.run("SELECT pg_advisory_xact_lock(7315821)")
@@ -383,7 +381,7 @@ class SharedBudget:
 
         self._database.write(keep)
 
-    def _write(self, ledger: Transaction, held: Holding) -> None:
+    def _write(self, ledger: Transaction, held: QuotaBalance) -> None:
         key = self.name, held.holder
         ledger.run("DELETE FROM sfumato_filters WHERE budget = ? AND holder = ?", key)
         ledger.run(
@@ -393,15 +391,15 @@ class SharedBudget:
         )
 
 
-def _holding_of(row: tuple[Any, ...]) -> Holding:
+def _holding_of(row: tuple[Any, ...]) -> QuotaBalance:
     holder, kind, epsilon, delta, order, until, position, amount, failure = row
     rule = PrivacyFilter(
         kind, float(epsilon), float(delta), None if order is None else float(order)
     )
-    return Holding(holder, rule, until, position, Cost(Fraction(amount), Fraction(failure)))
+    return QuotaBalance(holder, rule, until, position, Cost(Fraction(amount), Fraction(failure)))
 
 
-def _refuse(name: str, held: Holding, asked: Cost) -> None:
+def _refuse(name: str, held: QuotaBalance, asked: Cost) -> None:
     if held.has_ended:
         raise BudgetExceededError(
             f"The quota of '{held.holder}' of the budget '{name}' ended on {held.until}. Nothing "

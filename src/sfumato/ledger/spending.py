@@ -23,8 +23,8 @@ from sfumato.privacy.composition import (
     EVENTS_WITH_CURVES,
     EVENTS_WITH_EPSILON,
     added_epsilon,
-    as_written,
     epsilon_spent,
+    exact_fraction,
     require_one_entry_bound,
 )
 from sfumato.privacy.events import (
@@ -42,10 +42,8 @@ from sfumato.privacy.events import (
 from sfumato.privacy.guarantee import Relation
 from sfumato.privacy.losses import Losses, losses_of
 
-__all__ = ["Scale", "Spending"]
-
 FINEST = 2.0**-14  # of the budget's epsilon: the distance of two losses
-LARGEST_INTERVAL = 2.0**-13
+MAX_INTERVAL = 2.0**-13
 TAIL_SHARE = 1e-9  # of the budget's delta, given up at each composition
 FEW = 16  # different events that are also composed anew, as estimators do when they calibrate
 SCALE_BITS = 200  # unit of mu² and rho: 2^-200
@@ -64,7 +62,7 @@ class Scale:
 
         epsilon, delta: The budget.
         """
-        finest = min(LARGEST_INTERVAL, 2.0 ** math.floor(math.log2(epsilon)) * FINEST)
+        finest = min(MAX_INTERVAL, 2.0 ** math.floor(math.log2(epsilon)) * FINEST)
         return cls(max(finest, 2.0**-60), TAIL_SHARE * delta)
 
 
@@ -83,13 +81,13 @@ class Spending:
 
     @classmethod
     def none(cls, scale: Scale) -> Spending:
-        """Give the cost of no charge."""
+        """Return the cost of no charge."""
         losses = Losses.none(scale.interval) if scale.tail else None
         return cls(Fraction(0), Fraction(0), 0, 0, frozenset(), frozenset(), losses, {})
 
     @classmethod
     def of(cls, events: Iterable[Event], scale: Scale) -> Spending:
-        """Give the cost of some releases, the order aside."""
+        """Return the cost of some releases, the order aside."""
         parts = [cls._one(event, count, scale) for event, count in flatten(events).items()]
         while len(parts) > 1:  # neighbours first: narrow measures are convolved quickly
             pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -104,8 +102,8 @@ class Spending:
         if isinstance(event, GaussianEvent):
             mu_squared = count * _in_units(1 / Fraction(event.noise_multiplier) ** 2)
         elif isinstance(event, EVENTS_WITH_EPSILON):
-            epsilon = count * as_written(event.epsilon)
-            delta = count * as_written(getattr(event, "delta", 0.0))
+            epsilon = count * exact_fraction(event.epsilon)
+            delta = count * exact_fraction(getattr(event, "delta", 0.0))
         elif not isinstance(event, (*EVENTS_WITH_CURVES, NonPrivateEvent)):
             raise UnsupportedEventError(f"No accountant supports a {event.kind!r} event.")
         if scale.tail and not isinstance(event, GaussianEvent | NonPrivateEvent):
@@ -126,7 +124,7 @@ class Spending:
         )
 
     def plus(self, other: Spending, scale: Scale) -> Spending:
-        """Give the cost of both together."""
+        """Return the cost of both together."""
         if not (self.kinds and other.kinds):
             return self if self.kinds else other
         bounds = self.entry_bounds | other.entry_bounds
@@ -158,7 +156,7 @@ class Spending:
         return is_near and self._anew(delta) <= epsilon
 
     def price(self, delta: float, guess: float) -> float:
-        """Give the smallest epsilon that is proved at `delta`; if `guess` is one, not above it."""
+        """Return the smallest epsilon proved at `delta`; if `guess` is one, not above it."""
         simple = min(self._simple_epsilon(delta), self._anew(delta))
         if self._is_settled or self.losses is None:
             return simple
@@ -237,7 +235,7 @@ class Spending:
         return min(root, high)
 
     def to_bytes(self) -> bytes:
-        """Give the sum as stored: a line of JSON, then the masses, rounded up."""
+        """Return the sum as stored: a line of JSON, then the masses, rounded up."""
         losses = self.losses
         header = {
             "epsilon": str(self.epsilon),

@@ -10,20 +10,6 @@ from sfumato.core.databases import Transaction
 from sfumato.exceptions import LedgerError
 from sfumato.ledger.chain import Charge
 
-__all__ = [
-    "add_budget",
-    "append",
-    "budget",
-    "budgets",
-    "charged_names",
-    "charges",
-    "check_pages",
-    "checkpoint",
-    "create_tables",
-    "keep_checkpoint",
-    "keeps_checkpoints",
-]
-
 _FIELDS = (
     *("name", "epsilon", "delta", "unit", "relation", "created"),
     *("format", "genesis", "count", "head"),

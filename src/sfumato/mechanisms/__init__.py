@@ -5,7 +5,10 @@ operating system's entropy the rounding of exact real noise (see `sfumato.mechan
 """
 
 from sfumato.mechanisms.base import Mechanism
-from sfumato.mechanisms.column_pairs import SecondParentsMechanism, SpanningTreeMechanism
+from sfumato.mechanisms.column_pairs import (
+    SecondParentsMechanism,
+    SpanningTreeMechanism,
+)
 from sfumato.mechanisms.entropy import fault_of_entropy
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
@@ -16,19 +19,3 @@ from sfumato.mechanisms.process import GaussianProcessMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
-
-__all__ = [
-    "EntryMechanism",
-    "ExponentialMechanism",
-    "GammaMechanism",
-    "GaussianMechanism",
-    "GaussianProcessMechanism",
-    "GaussianShareMechanism",
-    "LaplaceMechanism",
-    "Mechanism",
-    "QuantileMechanism",
-    "RandomizedResponseMechanism",
-    "SecondParentsMechanism",
-    "SpanningTreeMechanism",
-    "fault_of_entropy",
-]

@@ -29,29 +29,9 @@ from sfumato.mechanisms.entropy import is_seeded
 from sfumato.privacy.events import Event, RepeatedEvent
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
-__all__ = [
-    "Mechanism",
-    "Released",
-    "Repeated",
-    "Tape",
-    "add_on_grid",
-    "as_statistic",
-    "enlarged",
-    "grid_step",
-    "is_taped",
-    "noise_status",
-    "on_tape",
-    "require_epsilon",
-    "require_range",
-    "require_room",
-    "require_sensitivity",
-    "taped",
-    "to_grid",
-]
-
-FEWEST_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
-MOST_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
-LARGEST_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
+MIN_CELLS = 2.0**27  # a noise scale spans at least so many cells ...
+MAX_CELLS = 2.0**40  # ... and no more than so many, or draws get slow
+MAX_ENLARGEMENT = 2.0**-7  # the share of the sensitivity that rounding should cost at most
 ROUNDED_UP = 1 + 2.0**-50  # more than the arithmetic of a scale takes away
 
 
@@ -90,7 +70,7 @@ class Mechanism(ABC):
         that nothing is refused.
         """
         if size and not isinstance(ledger, Receipt):
-            require_room(size)
+            check_memory(size)
         prepay(ledger, self.event(), unit=self.unit, relation=self.relation)
 
 
@@ -111,11 +91,11 @@ class Repeated(Mechanism):
 
 
 def noise_status() -> Status:
-    """Give the status of a release made now: "testing" while noise is seeded or on tape."""
+    """Return the status of a release made now: "testing" while noise is seeded or on tape."""
     return Status.TESTING if is_seeded() or is_taped() else Status.PROVED
 
 
-def require_room(size: int) -> None:
+def check_memory(size: int) -> None:
     """Refuse a release of so many numbers that memory would run out after the charge."""
     require_memory(RELEASED_COPIES * float(size), f"A release of {size:,} numbers")
 
@@ -150,8 +130,8 @@ def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
         the sensitivity.
     """
     require_range(scale)
-    wanted = min(scale / FEWEST_CELLS, LARGEST_ENLARGEMENT * sensitivity / max(spread, 1.0))
-    return 2.0 ** math.floor(math.log2(max(wanted, scale / MOST_CELLS)))
+    wanted = min(scale / MIN_CELLS, MAX_ENLARGEMENT * sensitivity / max(spread, 1.0))
+    return 2.0 ** math.floor(math.log2(max(wanted, scale / MAX_CELLS)))
 
 
 def require_range(scale: float) -> None:
@@ -163,12 +143,12 @@ def require_range(scale: float) -> None:
 
 
 def enlarged(sensitivity: float, *, step: float, spread: float) -> float:
-    """Give the sensitivity of a statistic that was rounded to the grid, rounded up."""
+    """Return the sensitivity of a statistic that was rounded to the grid, rounded up."""
     return (sensitivity + step * spread) * ROUNDED_UP
 
 
 def as_statistic(value: ArrayLike) -> NDArray[np.float64]:
-    """Give the statistic as a new array of doubles, in one order of memory: what is released is so.
+    """Return the statistic as a new array of doubles, in one order of memory, as it is released.
 
     The order of a table of rows can be changed by the type that one odd cell gives it.
     """

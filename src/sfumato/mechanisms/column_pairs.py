@@ -16,8 +16,6 @@ from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.privacy.events import Event, RepeatedEvent
 
-__all__ = ["ColumnPairsMechanism", "SecondParentsMechanism", "SpanningTreeMechanism"]
-
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 Pairs = tuple[tuple[int, int], ...]
@@ -118,7 +116,7 @@ class ColumnPairsMechanism(Mechanism):
 
     @classmethod
     def best(cls, scores: Array, n_choices: int, pairs: Pairs) -> Places:
-        """Give the pairs of the largest scores, which are released: nothing is drawn.
+        """Return the pairs of the largest scores, which are released: nothing is drawn.
 
         Parameters
         ----------
@@ -151,7 +149,7 @@ class ColumnPairsMechanism(Mechanism):
     @staticmethod
     @abstractmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Give the candidates that may be chosen next.
+        """Return the candidates that may be chosen next.
 
         Parameters
         ----------
@@ -204,7 +202,7 @@ class SpanningTreeMechanism(ColumnPairsMechanism):
 
     @staticmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Give the pairs whose columns are not joined yet."""
+        """Return the pairs whose columns are not joined yet."""
         ends = np.array(pairs)
         part = np.arange(ends.max() + 1)
         for first, second in ends[list(chosen)]:
@@ -239,6 +237,6 @@ class SecondParentsMechanism(ColumnPairsMechanism):
 
     @staticmethod
     def allowed(pairs: Pairs, chosen: Sequence[int]) -> Places:
-        """Give the pairs whose first column has no second parent yet."""
+        """Return the pairs whose first column has no second parent yet."""
         columns = np.array(pairs)[:, 0]
         return np.flatnonzero(~np.isin(columns, columns[list(chosen)]))

@@ -14,8 +14,6 @@ from contextvars import ContextVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["drawing_from", "fault_of_entropy", "is_seeded", "random_words", "seeded"]
-
 Words = NDArray[np.uint64]
 N_CHECKED = 4096
 

@@ -15,19 +15,17 @@ from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
     as_statistic,
+    check_memory,
     enlarged,
     grid_step,
     noise_status,
     require_epsilon,
-    require_room,
     to_grid,
 )
 from sfumato.mechanisms.sampling import LAPLACE, bernoulli, require_scale, rounded_noise
-from sfumato.privacy.entry import record_reading
+from sfumato.privacy.entry import record_level_guarantee
 from sfumato.privacy.events import EntryEvent, Event, NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
-
-__all__ = ["EntryMechanism"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class EntryMechanism(Mechanism):
     def calibrate(
         cls, *, entry_bound: float, epsilon: float, delta: float = 0.0, rounding: float = 0.0
     ) -> EntryMechanism:
-        """Give the noise that keeps ``(epsilon, delta)`` for one entry.
+        """Return the noise that keeps ``(epsilon, delta)`` for one entry.
 
         Parameters
         ----------
@@ -144,7 +142,7 @@ class EntryMechanism(Mechanism):
             status=noise_status(),
             entry_bound=self.entry_bound,
             record_reading=(
-                record_reading(event, n_entries, delta=delta)
+                record_level_guarantee(event, n_entries, delta=delta)
                 if isinstance(event, EntryEvent)
                 else None
             ),
@@ -178,7 +176,7 @@ class EntryMechanism(Mechanism):
         return add_on_grid(to_grid(table, step), noise.reshape(table.shape), step)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what memory cannot hold.
+        """Return this mechanism, or refuse by public numbers what memory cannot hold.
 
         Parameters
         ----------
@@ -190,7 +188,7 @@ class EntryMechanism(Mechanism):
         EntryMechanism
             The mechanism itself, for a check before the charge.
         """
-        require_room(size)
+        check_memory(size)
         return self
 
     def _grid(self) -> tuple[float, float]:

@@ -21,8 +21,6 @@ from sfumato.mechanisms.base import (
 from sfumato.mechanisms.sampling import choose
 from sfumato.privacy.events import BoundedRangeEvent, Event, NonPrivateEvent
 
-__all__ = ["ExponentialMechanism"]
-
 
 @dataclass(frozen=True)
 class ExponentialMechanism(Mechanism):
@@ -54,7 +52,7 @@ class ExponentialMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float) -> ExponentialMechanism:
-        """Give the sharpest choice that keeps `epsilon`.
+        """Return the sharpest choice that keeps `epsilon`.
 
         Parameters
         ----------

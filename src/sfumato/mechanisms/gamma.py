@@ -23,12 +23,10 @@ from sfumato.mechanisms.base import (
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 from sfumato.privacy.events import Event, NonPrivateEvent, PureEvent
 
-__all__ = ["GammaMechanism"]
-
 ENLARGEMENT = 2.0**-10  # the share of the sensitivity that rounding costs at most
 # A noise norm of 2**48 cells, some 2**5 below what doubles hold exactly; the norm of few numbers
 # varies most, so they are counted as FEW more.
-LARGEST_NORM = 2.0**36
+MAX_NORM = 2.0**36
 FEW = 32
 
 
@@ -65,7 +63,7 @@ class GammaMechanism(Mechanism):
         require_epsilon(self.epsilon)
         if self.size < 1:
             raise InvalidInputError(f"'size' must be at least 1. Got {self.size} instead.")
-        if (self.size + FEW) * math.sqrt(self.size) / self.epsilon > LARGEST_NORM:
+        if (self.size + FEW) * math.sqrt(self.size) / self.epsilon > MAX_NORM:
             raise InvalidInputError("'epsilon' is too small for noise of that size to be drawn.")
         if math.isfinite(self.epsilon):
             require_range(self.sensitivity)
@@ -73,7 +71,7 @@ class GammaMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float, size: int) -> GammaMechanism:
-        """Give the least noise of this law that keeps `epsilon`.
+        """Return the least noise of this law that keeps `epsilon`.
 
         Parameters
         ----------

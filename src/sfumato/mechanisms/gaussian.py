@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.core.arrays import Array, cast, is_from_another_library, like, namespace_of
+from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import sampling
@@ -18,18 +18,16 @@ from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
     as_statistic,
+    check_memory,
     enlarged,
     grid_step,
     require_epsilon,
-    require_room,
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.sampling import GAUSSIAN, Order, require_scale, rounded_noise
+from sfumato.mechanisms.sampling import GAUSSIAN, NoiseRequest, require_scale, rounded_noise
 from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent
 from sfumato.privacy.gaussian import mu_from_budget
-
-__all__ = ["GaussianMechanism", "Releases", "drawn_ahead"]
 
 ROWS_AT_ONCE = 128  # of a symmetric matrix
 
@@ -75,7 +73,7 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, epsilon: float, delta: float) -> GaussianMechanism:
-        """Give the least noise that keeps ``(epsilon, delta)``.
+        """Return the least noise that keeps ``(epsilon, delta)``.
 
         Parameters
         ----------
@@ -92,7 +90,7 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def from_mu(cls, *, sensitivity: float, mu: float) -> GaussianMechanism:
-        """Give the mechanism that is mu-GDP.
+        """Return the mechanism that is mu-GDP.
 
         Parameters
         ----------
@@ -161,7 +159,7 @@ class GaussianMechanism(Mechanism):
         array
             The noisy matrices, symmetric, in the shape of `value`.
         """
-        stays = is_from_another_library(value)
+        stays = is_foreign_array(value)
         statistic: Any = _finite_matrix(value) if stays else as_statistic(value)
         if statistic.ndim < 2 or statistic.shape[-1] != statistic.shape[-2]:
             raise InvalidInputError("A symmetric release needs square matrices.")
@@ -175,7 +173,7 @@ class GaussianMechanism(Mechanism):
         return add(statistic, scale / step, step)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+        """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
 
         Parameters
         ----------
@@ -188,7 +186,7 @@ class GaussianMechanism(Mechanism):
             The mechanism itself, for a check before the charge.
         """
         self._require_scale(size)
-        require_room(size)
+        check_memory(size)
         return self
 
     def _require_scale(self, size: int) -> None:
@@ -197,7 +195,7 @@ class GaussianMechanism(Mechanism):
             require_scale(scale / step)
 
     def grid(self, size: int) -> tuple[float, float]:
-        """Give the step of the grid, and the scale of the noise with the rounding paid for.
+        """Return the step of the grid, and the scale of the noise with the rounding paid for.
 
         Parameters
         ----------
@@ -231,24 +229,24 @@ class Releases:
     count: int = 1
     is_symmetric: bool = False
 
-    def orders(self) -> list[Order]:
-        """Say what noise they will ask for, in their order."""
+    def orders(self) -> list[NoiseRequest]:
+        """Return what noise they will ask for, in their order."""
         size = math.prod(self.shape)
         if self.mechanism.noise_multiplier == 0 or not size:
             return []
         step, scale = self.mechanism.grid(size)
         if self.is_symmetric:
             return self.count * _symmetric_orders(1, self.shape[-1], scale / step)
-        return [Order(GAUSSIAN, scale / step, size, self.count)]
+        return [NoiseRequest(GAUSSIAN, scale / step, size, self.count)]
 
 
-def drawn_ahead(*releases: Releases) -> AbstractContextManager[None]:
+def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
     """Draw the noise of releases that are paid for in other threads, while this one adds up.
 
     *releases: In the order in which they will be made.
-    Returns: Inside, releases take what is drawn; see `sampling.drawn_ahead`.
+    Returns: Inside, releases take what is drawn; see `sampling.prefetch_noise`.
     """
-    return sampling.drawn_ahead(*(order for each in releases for order in each.orders()))
+    return sampling.prefetch_noise(*(order for each in releases for order in each.orders()))
 
 
 def _add_symmetric_noise(
@@ -300,19 +298,19 @@ def _add_symmetric_noise_there(statistic: Array, cells: float, step: float) -> A
     return total + 0.0
 
 
-def _symmetric_orders(n_matrices: int, width: int, cells: float) -> list[Order]:
+def _symmetric_orders(n_matrices: int, width: int, cells: float) -> list[NoiseRequest]:
     """Noise above the diagonals, and on them."""
     above = width * (width - 1) // 2
     return [
-        Order(GAUSSIAN, cells / math.sqrt(2), n_matrices * above),
-        Order(GAUSSIAN, cells, n_matrices * width),
+        NoiseRequest(GAUSSIAN, cells / math.sqrt(2), n_matrices * above),
+        NoiseRequest(GAUSSIAN, cells, n_matrices * width),
     ]
 
 
 def _noise_of_rows(
     above: NDArray[np.float64], diagonal: NDArray[np.float64], rows: slice
 ) -> NDArray[np.float64]:
-    """Give the noise of some rows from their diagonal on: symmetric as far as it is square."""
+    """Return the noise of some rows from their diagonal on: symmetric as far as it is square."""
     order, n_rows = len(diagonal), rows.stop - rows.start
     noise = np.zeros((n_rows, order - rows.start))
     for row in range(rows.start, rows.stop):

@@ -15,17 +15,15 @@ from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
     as_statistic,
+    check_memory,
     enlarged,
     grid_step,
     require_epsilon,
-    require_room,
     require_sensitivity,
     to_grid,
 )
 from sfumato.mechanisms.sampling import LAPLACE, require_scale, rounded_noise
 from sfumato.privacy.events import Event, LaplaceEvent, NonPrivateEvent
-
-__all__ = ["LaplaceMechanism"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class LaplaceMechanism(Mechanism):
     def calibrate(
         cls, *, sensitivity: float, epsilon: float, touched: int | None = None
     ) -> LaplaceMechanism:
-        """Give the least noise of this law that keeps `epsilon`.
+        """Return the least noise of this law that keeps `epsilon`.
 
         Parameters
         ----------
@@ -122,7 +120,7 @@ class LaplaceMechanism(Mechanism):
         return add_on_grid(to_grid(statistic, step), noise, step)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn exactly.
+        """Return this mechanism, or refuse by public numbers what cannot be drawn exactly.
 
         Parameters
         ----------
@@ -135,7 +133,7 @@ class LaplaceMechanism(Mechanism):
             The mechanism itself, for a check before the charge.
         """
         self._require_scale(size)
-        require_room(size)
+        check_memory(size)
         return self
 
     def _require_scale(self, size: int) -> None:

@@ -9,15 +9,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "PerturbableObjective",
-    "farthest_minimiser",
-    "near_minimiser",
-    "norm_quantile",
-    "projected",
-    "rounding_met",
-]
-
 Array = NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -111,7 +102,7 @@ def near_minimiser(
     tolerance: float,
     radius: float = math.inf,
 ) -> Array:
-    """Give a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
+    """Return a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
 
     With a finite `radius`, both are moved into the ball of that radius, and the bound holds for
     linear terms of any length: rounding grows in proportion to the norm of a point, and moving
@@ -160,7 +151,7 @@ def near_minimiser(
 
 
 def projected(t: Array, radius: float) -> Array:
-    """Give the point of the ball of this radius that is nearest to t, to 4 units of rounding."""
+    """Return the point of the ball of this radius that is nearest to t, to 4 units of rounding."""
     largest = float(np.abs(t).max(initial=0.0))
     if largest == 0:
         return t

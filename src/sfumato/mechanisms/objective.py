@@ -16,24 +16,21 @@ from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import (
     Mechanism,
     add_on_grid,
+    check_memory,
     grid_step,
     require_epsilon,
-    require_room,
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.gamma import FEW, LARGEST_NORM
-from sfumato.mechanisms.minimiser import PerturbableObjective, near_minimiser, norm_quantile
+from sfumato.mechanisms.gamma import FEW, MAX_NORM
+from sfumato.mechanisms.minimiser import (
+    PerturbableObjective as PerturbableObjective,
+    near_minimiser,
+    norm_quantile,
+)
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
 from sfumato.mechanisms.spherical import rounded_spherical_noise
 from sfumato.privacy.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
-
-__all__ = [
-    "GammaObjectiveMechanism",
-    "GaussianObjectiveMechanism",
-    "ObjectiveMechanism",
-    "PerturbableObjective",
-]
 
 Array = NDArray[np.float64]
 
@@ -41,8 +38,8 @@ GAUSSIAN_RESIDUAL = 2.0**-20  # of D: the gradient norm at which a point passes 
 TEN_DEVIATIONS = 10.0  # a normal variable passes them with probability 8e-24
 GAMMA_RESIDUAL = 2.0**-15  # a wider one, for vectors of so large a norm are drawn on a coarser grid
 GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output with that residual
-LARGEST_SHARE = 0.5
-LEAST_BALL = 64  # residuals over Λ in the radius of the ball that points are moved into
+MAX_SHARE = 0.5
+MIN_BALL = 64  # residuals over Λ in the radius of the ball that points are moved into
 ENLARGEMENT = 2.0**-10  # the share of the miss that rounding to a grid costs at most
 
 
@@ -98,7 +95,7 @@ class ObjectiveMechanism(Mechanism):
 
     @abstractmethod
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn.
+        """Return this mechanism, or refuse by public numbers what cannot be drawn.
 
         Parameters
         ----------
@@ -178,9 +175,9 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
         return math.sqrt(self.residual / self.sensitivity)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism, or refuse by public numbers what cannot be drawn."""
+        """Return this mechanism, or refuse by public numbers what cannot be drawn."""
         self._require_scale(size)
-        require_room(size)
+        check_memory(size)
         return self
 
     def _require_scale(self, size: int) -> None:
@@ -265,9 +262,9 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
                 "'regularization'."
             )
         linear = self.rate * self.residual / (4 * ENLARGEMENT)
-        is_rough = self.residual > self.strong_convexity * self.ball / LEAST_BALL
+        is_rough = self.residual > self.strong_convexity * self.ball / MIN_BALL
         norm = (self.size + FEW) * math.sqrt(self.size)
-        if is_rough or norm > LARGEST_NORM * min(linear, self._share * self.epsilon):
+        if is_rough or norm > MAX_NORM * min(linear, self._share * self.epsilon):
             raise InvalidInputError(
                 "'epsilon' leaves too little for noise of that size to be drawn; use a larger "
                 "'epsilon' or a larger 'regularization'."
@@ -277,12 +274,12 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
     def _share(self) -> float:
         """q, the share of epsilon for the noise on the output."""
         wider = self.residual / (GAMMA_RESIDUAL * self.sensitivity)
-        return min(LARGEST_SHARE, GAMMA_SHARE * math.sqrt(wider))
+        return min(MAX_SHARE, GAMMA_SHARE * math.sqrt(wider))
 
     def with_rounding(
         self, rounding_of: Callable[[float], float], ball_of: Callable[[float], float]
     ) -> GammaObjectiveMechanism:
-        """Give the mechanism that pays for the rounding of gradients.
+        """Return the mechanism that pays for the rounding of gradients.
 
         What is paid for makes the noise larger, and larger noise the rounding: both are raised
         until they fit. The ball holds the minimisers of all linear terms but for a probability of
@@ -291,9 +288,9 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         Parameters
         ----------
         rounding_of : callable
-            Gives `rounding` for linear terms up to a norm.
+            Returns `rounding` for linear terms up to a norm.
         ball_of : callable
-            Gives the radius of the ball that holds their minimisers.
+            Returns the radius of the ball that holds their minimisers.
         """
         found = self
         while True:
@@ -326,9 +323,9 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         return max(GAMMA_RESIDUAL * self.sensitivity, 2 * self.rounding)
 
     def for_size(self, size: int) -> Self:
-        """Give this mechanism; sizes that cannot be drawn were refused when it was made."""
+        """Return this mechanism; sizes that cannot be drawn were refused when it was made."""
         self._require_scale(size)
-        require_room(size)
+        check_memory(size)
         return self
 
     def _require_scale(self, size: int) -> None:

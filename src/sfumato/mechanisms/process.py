@@ -15,8 +15,6 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.sampling import GAUSSIAN, rounded_noise
 from sfumato.privacy.gaussian import mu_from_budget
 
-__all__ = ["CoordinateNoise", "GaussianProcessMechanism"]
-
 # Shares of the sensitivity added for rounding errors inside the coordinates, see the proof sheet.
 SLACK = 2.0**-10
 ONLINE_SLACK = 2.0**-7  # points that nearly meet magnify the error of f
@@ -59,7 +57,7 @@ class GaussianProcessMechanism(GaussianMechanism):
     def calibrate(
         cls, *, sensitivity: float, epsilon: float, delta: float
     ) -> GaussianProcessMechanism:
-        """Give the least noise that keeps ``(epsilon, delta)``.
+        """Return the least noise that keeps ``(epsilon, delta)``.
 
         sensitivity: D, in the norm of H.
         epsilon, delta: The budget.
@@ -79,7 +77,7 @@ class GaussianProcessMechanism(GaussianMechanism):
         self._charge(ledger)
 
     def noise(self, *, limit: int) -> CoordinateNoise:
-        """Give the noise of a release that was charged, for up to `limit` coordinates in all.
+        """Return the noise of a release that was charged, for up to `limit` coordinates in all.
 
         Parameters
         ----------

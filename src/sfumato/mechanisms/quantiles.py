@@ -15,8 +15,6 @@ from sfumato.mechanisms.base import Mechanism, as_statistic
 from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.privacy.events import Event, RepeatedEvent
 
-__all__ = ["QuantileMechanism"]
-
 
 @dataclass(frozen=True)
 class QuantileMechanism(Mechanism):

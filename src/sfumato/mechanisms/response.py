@@ -16,8 +16,6 @@ from sfumato.mechanisms.sampling import bernoulli, uniform_below
 from sfumato.privacy.events import Event, NonPrivateEvent, RandomizedResponseEvent
 from sfumato.privacy.guarantee import Relation
 
-__all__ = ["RandomizedResponseMechanism"]
-
 
 @dataclass(frozen=True)
 class RandomizedResponseMechanism(Mechanism):
@@ -51,7 +49,7 @@ class RandomizedResponseMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, *, n_labels: int, epsilon: float) -> RandomizedResponseMechanism:
-        """Give the most truthful answer that keeps `epsilon`.
+        """Return the most truthful answer that keeps `epsilon`.
 
         Parameters
         ----------

@@ -35,26 +35,11 @@ from scipy.special import ndtri
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.entropy import Words, is_seeded, random_words
 
-__all__ = [
-    "GAUSSIAN",
-    "LAPLACE",
-    "Law",
-    "Order",
-    "bernoulli",
-    "choose",
-    "discrete_gaussian",
-    "drawn_ahead",
-    "midpoints",
-    "require_scale",
-    "rounded_noise",
-    "uniform_below",
-]
-
 CHUNK = 2**15  # words per block: the block's arrays stay in the cache
 FEW_CHUNKS = 8  # so few are drawn before threads have started
 FEW_AHEAD = 2**12  # draws that are made sooner than handed from thread to thread
 AHEAD_BYTES = 2**28  # of noise that waits for its release
-LARGEST_SCALE = 2.0**42
+MAX_SCALE = 2.0**42
 # For U >= RARE the double t Z is off by less than t 2**-45 cells: t 2**-46 from log (4 units in
 # the last place allowed) or ndtri (16 allowed), t 2**-47 from the unknown bits of U, t 2**-51 from
 # the rounding of U. All of it is absolute in Z, so the doubt is a share of t, not of t Z.
@@ -89,7 +74,7 @@ GAUSSIAN = Law(lambda u: -ndtri(u / 2), lambda x: _exact.erfc(x / _exact.sqrt(2)
 
 def require_scale(scale: float) -> None:
     """Refuse a scale, in grid cells, at which noise cannot be drawn exactly."""
-    if not 0 < scale <= LARGEST_SCALE:
+    if not 0 < scale <= MAX_SCALE:
         raise InvalidInputError(
             "So many coordinates at so small an epsilon cannot be drawn exactly; release fewer."
         )
@@ -111,7 +96,7 @@ def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Order:
+class NoiseRequest:
     """Noise of equal releases that are paid for.
 
     law: As for `rounded_noise`.
@@ -132,7 +117,7 @@ class Order:
 
 
 @contextmanager
-def drawn_ahead(*orders: Order) -> Iterator[None]:
+def prefetch_noise(*orders: NoiseRequest) -> Iterator[None]:
     """Draw noise in other threads, in this order, while this one adds up.
 
     For releases that are paid for: noise is drawn after the charge. Every draw is independent of
@@ -149,7 +134,7 @@ def drawn_ahead(*orders: Order) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(cpu_count()) as pool:
-        waiting = _Waiting(pool, worthwhile)
+        waiting = _NoiseQueue(pool, worthwhile)
         token = _waiting.set(waiting)
         try:
             yield
@@ -158,10 +143,10 @@ def drawn_ahead(*orders: Order) -> Iterator[None]:
             waiting.cancel()
 
 
-class _Waiting:
+class _NoiseQueue:
     """Noise that is drawn ahead, in a queue of bounded size."""
 
-    def __init__(self, pool: ThreadPoolExecutor, orders: list[Order]) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, orders: list[NoiseRequest]) -> None:
         self._pool, self._pid = pool, os.getpid()
         self._missing = (order for order in orders for _ in range(order.count))
         self._bytes = 0
@@ -213,7 +198,7 @@ class _Draws:
             part.cancel()
 
 
-_waiting: ContextVar[_Waiting | None] = ContextVar("noise drawn ahead", default=None)
+_waiting: ContextVar[_NoiseQueue | None] = ContextVar("noise drawn ahead", default=None)
 
 
 def _drawn_now(law: Law, scale: float, size: int) -> NDArray[np.float64]:
@@ -273,7 +258,7 @@ def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
 
 
 def _chance_of_loss(scale: float, cell: int) -> Callable[[Any], Real]:
-    """Give ``1 - a(k)``: what a rounded Gaussian has too much of a cell, next to that of 0."""
+    """Return ``1 - a(k)``: what a rounded Gaussian has too much of a cell, next to that of 0."""
 
     def chance(exact: Any) -> Real:
         t, k = exact.mpf(scale), abs(cell)
@@ -287,7 +272,7 @@ def _chance_of_loss(scale: float, cell: int) -> Callable[[Any], Real]:
 
 
 def midpoints(words: Words) -> NDArray[np.float64]:
-    """Give the middle of the interval to which the upper 63 bits confine U."""
+    """Return the middle of the interval to which the upper 63 bits confine U."""
     uniform = (words >> np.uint64(1)).astype(np.float64)
     uniform += 0.5
     uniform *= 2.0**-63

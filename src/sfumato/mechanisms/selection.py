@@ -14,8 +14,6 @@ from sfumato.mechanisms.entropy import random_words
 from sfumato.privacy.events import SelectionEvent
 from sfumato.privacy.selection import run_tails
 
-__all__ = ["RunLaw"]
-
 
 @dataclass(frozen=True)
 class RunLaw:

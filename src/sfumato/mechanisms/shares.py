@@ -20,12 +20,10 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.sampling import discrete_gaussian
 from sfumato.privacy.events import Event
 
-__all__ = ["GaussianShareMechanism"]
-
 Cells = NDArray[np.int64]
 # More than r² = 64 cells² of variance against t² >= 2**52, and the arithmetic of a scale.
 LARGER = 1 + 2.0**-44
-MOST_SHARES = 2**14  # so that a share still has 2**19 cells, far above what the proof needs
+MAX_SHARES = 2**14  # so that a share still has 2**19 cells, far above what the proof needs
 DEVIATIONS = 40.0  # no noise is larger than so many, but for a probability below 1e-340
 
 
@@ -53,9 +51,9 @@ class GaussianShareMechanism(Mechanism):
     n_shares: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_shares <= MOST_SHARES:
+        if not 1 <= self.n_shares <= MAX_SHARES:
             raise InvalidInputError(
-                f"'n_shares' must lie between 1 and {MOST_SHARES}. Got {self.n_shares} instead."
+                f"'n_shares' must lie between 1 and {MAX_SHARES}. Got {self.n_shares} instead."
             )
         if self.whole.noise_multiplier == 0:
             raise InvalidInputError("A release without noise has no shares of noise.")
@@ -77,7 +75,7 @@ class GaussianShareMechanism(Mechanism):
         return self.whole.variance() / self.n_shares
 
     def step(self, size: int) -> float:
-        """Give the step of the grid on which all parties' numbers lie.
+        """Return the step of the grid on which all parties' numbers lie.
 
         Parameters
         ----------
@@ -91,14 +89,14 @@ class GaussianShareMechanism(Mechanism):
         """
         return self.whole.grid(size)[0]
 
-    def largest(self, size: int, largest_sum: float) -> int:
+    def largest(self, size: int, max_sum: float) -> int:
         """Bound a party's number in cells, its noise included.
 
         Parameters
         ----------
         size : int
             Numbers of the statistic.
-        largest_sum : float
+        max_sum : float
             Public bound on the magnitude of an exact sum.
 
         Returns
@@ -107,7 +105,7 @@ class GaussianShareMechanism(Mechanism):
             The bound.
         """
         step, scale = self.whole.grid(size)
-        return math.ceil((largest_sum + DEVIATIONS * scale) / step) + 1
+        return math.ceil((max_sum + DEVIATIONS * scale) / step) + 1
 
     def release(self, value: ArrayLike, *, ledger: Chargeable | None) -> Cells:
         """Charge the ledger, then give one party's numbers with its share of the noise.
@@ -164,7 +162,7 @@ class GaussianShareMechanism(Mechanism):
     def total(
         self, cells: Cells, shape: tuple[int, ...], *, symmetric: bool
     ) -> NDArray[np.float64]:
-        """Give the total of all parties' cells as the released statistic.
+        """Return the total of all parties' cells as the released statistic.
 
         Parameters
         ----------

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from sfumato.mechanisms.entropy import random_words
 from sfumato.mechanisms.sampling import GAUSSIAN, LAPLACE, midpoints
 
-__all__ = ["rounded_spherical_noise"]
-
 # For a uniform u >= RARE, a double quantile x is off by less than ULPS x + ROUNDED_UNIFORM +
 # OPEN_BITS / u: 4 units in the last place are allowed to log and 16 to ndtri. The second term is
 # absolute: near u = 1, where x is near 0, the rounding of u alone moves x by 2**-52. Proof:
@@ -31,7 +29,7 @@ NORMAL_ULPS = 2.0**-48
 ROUNDED_UNIFORM = 2.0**-51
 OPEN_BITS = 2.0**-62
 ROUNDING = 2.0**-48  # relative, of sums, root, quotient and product in doubles
-LARGEST_TILT = 2.0**-20  # the bound is proved for an error of z up to this share of its norm
+MAX_TILT = 2.0**-20  # the bound is proved for an error of z up to this share of its norm
 
 Array = NDArray[np.float64]
 
@@ -57,7 +55,7 @@ def _clear_cells(scale: float, uniforms: Array) -> Array | None:
     errors[size:] += EXPONENTIAL_ULPS * exponential
     norm = math.sqrt(math.fsum((normal * normal).tolist()))
     norm_error = float(np.linalg.norm(errors[:size]))
-    if norm_error > LARGEST_TILT * norm:
+    if norm_error > MAX_TILT * norm:
         return None
     radius = scale * math.fsum(exponential.tolist())
     radius_error = scale * float(errors[size:].sum())
@@ -103,7 +101,7 @@ def _exact_cells(exact: Any, scale: float, bits: list[int], length: int) -> list
     normal = [_normal_magnitude(exact, u) for u in uniforms[:size]]
     norm = exact.sqrt(exact.fsum(z * z for z in normal))
     norm_error = exact.sqrt(exact.fsum(e * e for e in errors[:size]))
-    if norm_error > LARGEST_TILT * norm:
+    if norm_error > MAX_TILT * norm:
         return None
     radius = -scale * exact.fsum(exact.log(u) for u in uniforms[size:])
     radius_error = scale * exact.fsum(errors[size:])

@@ -23,7 +23,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.arrays import is_from_another_library, on_the_host, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_host, to_numpy
 from sfumato.core.constraints import (
     Form,
     check_parameters,
@@ -40,15 +40,14 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.models.budget import Budget
-from sfumato.models.private import PrivateEstimator as OldPrivateEstimator
-from sfumato.models.private import _require_offered
-from sfumato.models.scores import say_in_scores, say_in_searches
+from sfumato.models.private import PrivateEstimator as OldPrivateEstimator, _require_offered
+from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.privacy.interchange import to_dp_event
-from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
-from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
+from sfumato.sums.elsewhere import RemoteRecords, is_row_dataset
+from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
-from sfumato.sums.opening import partitions_of, unknown_record
+from sfumato.sums.opening import all_missing_record, partitions_of
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.records import ArrayRecords, Records
@@ -61,7 +60,7 @@ from sfumato.tables.cells import (
     checked_tensor,
 )
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import column_names, columns_of, is_table, lies_elsewhere
+from sfumato.tables.frames import column_names, columns_of, is_out_of_core, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class Reader:
 
     def rows(self, X: Any) -> Any:
         """Return records as rows: cells, or the public encoding; no value raises."""
-        if is_from_another_library(X):  # a tensor that stays where it is
+        if is_foreign_array(X):  # a tensor that stays where it is
             return X
         if not self.as_cells:
             return self.encoder.transform(X)
@@ -251,7 +250,7 @@ class PrivateEstimator(OldPrivateEstimator):
             cls.fit = _guard(vars(cls)["fit"])  # type: ignore[attr-defined]
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
-            cls.score = say_in_scores(score)  # type: ignore[attr-defined]
+            cls.score = warn_on_score(score)  # type: ignore[attr-defined]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -321,7 +320,7 @@ class PrivateEstimator(OldPrivateEstimator):
         if self.relation == Relation.REPLACE_ONE:
             facts.append("number of rows" if reader.person is None else "number of persons")
         else:  # sums are exact for this many rows, and more are refused
-            facts.append(f"at most 2**{MOST_ROWS.bit_length() - 1} rows")
+            facts.append(f"at most 2**{MAX_ROWS_SECRET_N.bit_length() - 1} rows")
         if reader.person is not None:
             person = reader.person
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
@@ -357,9 +356,9 @@ class PrivateEstimator(OldPrivateEstimator):
         _require_offered(self.relation, Relation, self.offered_relations, self)
         check_parameters(self, self._parameter_form)
         reader = replace(self._reader, target=target)
-        out_of_core = lies_elsewhere(X)
+        out_of_core = is_out_of_core(X)
         is_person = reader.person is not None
-        if isinstance(X, Records) and are_rows(X):
+        if isinstance(X, Records) and is_row_dataset(X):
             if target is not None:
                 raise InvalidInputError(
                     f"{type(self).__name__} takes arrays and tables: records have no targets."
@@ -369,7 +368,7 @@ class PrivateEstimator(OldPrivateEstimator):
             reader = self._with_classes(reader, None)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
             records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
-        elif isinstance(X, RecordsElsewhere):
+        elif isinstance(X, RemoteRecords):
             self._check_same(X, reader)
             reader = self._with_classes(reader, None)
             records, *_ = self._read_at_parties(self._labelled_rows, X)
@@ -380,7 +379,7 @@ class PrivateEstimator(OldPrivateEstimator):
                 parts = parts.declared(self.bounds.types(), self.bounds.text)
             else:
                 parts = parts.undeclared()
-            width = self._note_features(reader, unknown_record(parts.columns, parts.schema))
+            width = self._note_features(reader, all_missing_record(parts.columns, parts.schema))
             if is_person:
                 parts = parts.by_person(reader.ids_of)
             records = PartitionedRecords(
@@ -389,7 +388,7 @@ class PrivateEstimator(OldPrivateEstimator):
         else:
             records, reader = self._in_memory(reader, X, y, groups)
         if self.groups_rows:
-            records = records.side_by_side()
+            records = records.group_by_person()
         if not self.reads_cells:
             self.array_bounds.box(self.n_features_in_)  # refused before anything is charged
         if self.in_unit_ball and not self.reads_cells and target is None:
@@ -433,7 +432,7 @@ class PrivateEstimator(OldPrivateEstimator):
         rows = self._checked_rows(X, reset=True)
         n_rows = int(rows.shape[0]) if not is_table(rows) else len(rows)
         if self.has_labels or (self.has_labels is None and y is not None):
-            y = checked_column(self, y if lies_elsewhere(y) else on_the_host(y), n_rows)
+            y = checked_column(self, y if is_out_of_core(y) else to_host(y), n_rows)
             reader = self._with_classes(reader, y)
         elif reader.target is not None:
             y = checked_column(self, y, n_rows)
@@ -444,7 +443,7 @@ class PrivateEstimator(OldPrivateEstimator):
                 "Unit 'person' needs the ID of each row's person: fit(X, y, groups=...), or a "
                 "table whose bounds name the column."
             )
-        most = MOST_PUBLIC_ROWS if self.relation == Relation.REPLACE_ONE else MOST_ROWS
+        most = MAX_ROWS if self.relation == Relation.REPLACE_ONE else MAX_ROWS_SECRET_N
         if n_rows > most and reader.person is None:  # of persons only rows that are kept count
             raise InvalidInputError(
                 f"At most {most} rows are accepted here with relation {str(self.relation)!r}."
@@ -458,7 +457,7 @@ class PrivateEstimator(OldPrivateEstimator):
             groups=ids[0],
             unit=reader.person,
             relation=self.relation,
-            side_by_side=self.groups_rows,
+            group_by_person=self.groups_rows,
         ), reader
 
     def _note_features(self, reader: Reader, batch: Any) -> int:
@@ -507,7 +506,7 @@ class PrivateEstimator(OldPrivateEstimator):
             )
 
     def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
-        """Say before the charge that an engine will be asked many times."""
+        """Warn before the charge that an engine will be asked many times."""
         if isinstance(records, PartitionedRecords) and records.is_remote and n_passes > MANY_PASSES:
             warnings.warn(
                 f"This fit asks the engine {n_passes} times for a sum over all parts. {instead}",
@@ -535,9 +534,9 @@ class PrivateEstimator(OldPrivateEstimator):
             return X
         # [Q5] zero rows are an error only where the number of rows is public
         may_be_empty = reset and self._n_is_secret
-        if is_from_another_library(X) and self._keeps_tensors():
+        if is_foreign_array(X) and self._keeps_tensors():
             return checked_tensor(self, X, reset=reset, may_be_empty=may_be_empty)
-        X = to_numpy(X) if is_from_another_library(X) else X
+        X = to_numpy(X) if is_foreign_array(X) else X
         n_features = reader.n_columns if reset else None
         with warnings.catch_warnings():
             if self.reads_cells:  # arrays of `table_rows` have no names, on purpose
@@ -738,7 +737,7 @@ def _guard(fit: Callable[..., Any]) -> Callable[..., Any]:
                 "record move a sum further than was paid for, and one below 1 would still cost as "
                 "much. Give public weights of classes where the estimator has 'class_weight'."
             )
-        say_in_searches()
+        warn_inside_model_selection()
         try:
             return fit(self, *args, **options)
         except EngineError as error:

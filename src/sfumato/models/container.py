@@ -13,17 +13,6 @@ from typing import Any, BinaryIO
 
 from sfumato.exceptions import SfumatoError, StoredModelError
 
-__all__ = [
-    "CERTIFICATE",
-    "FORMAT",
-    "FORMAT_VERSION",
-    "HEADER",
-    "Members",
-    "opened",
-    "running_version",
-    "write_members",
-]
-
 FORMAT = "sfumato-model"
 FORMAT_VERSION = 1
 HEADER = "header.json"
@@ -81,18 +70,18 @@ class Members:
             raise StoredModelError("Members are missing or were added.")
 
     def array_names(self) -> set[str]:
-        """Give the names of all members that hold arrays."""
+        """Return the names of all members that hold arrays."""
         return set(self.sums) - {HEADER, CERTIFICATE}
 
     def read(self, name: str) -> bytes:
-        """Give one member, if its hash holds."""
+        """Return one member, if its hash holds."""
         data = self.archive.read(name)
         if self.sums[name] != _digest(data):
             raise StoredModelError(f"The SHA-256 of its member {name!r} does not match.")
         return data
 
     def header(self) -> dict[str, Any]:
-        """Give the header, if it is of a format version that can be read."""
+        """Return the header, if it is of a format version that can be read."""
         header: dict[str, Any] = json.loads(self.read(HEADER))
         if header["format"] != FORMAT:
             raise StoredModelError("Its header is not that of a Sfumato model.")
@@ -123,7 +112,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], file_size: int) -> None:
 
 
 def running_version() -> str:
-    """Give the version of Sfumato that runs now."""
+    """Return the version of Sfumato that runs now."""
     import sfumato  # here, because the package itself imports this module
 
     return sfumato.__version__

@@ -43,14 +43,14 @@ Array = NDArray[np.float64]
 SHRINKAGE_WEIGHT = 0.5
 FLOOR_WEIGHT = 0.25
 ROUND_FROM, ROUND_AT = 4.0, 16.0
-SMALLEST_EIGENVALUE = 1e-9  # of the average one, so that a covariance can be inverted
+MIN_EIGENVALUE = 1e-9  # of the average one, so that a covariance can be inverted
 
 # Chosen once on held-out training rows of a public image set, and fixed since.
 MEAN_SHARE, PCA_SHARE = 0.02, 0.25  # of mu²; the class moments get the rest,
 SKETCH_SHARE = 0.15  # less this for the first look at classes that are cut into parts
 CLIP = 0.9  # of the root mean square length of the rows along U
 CONSTANT = 0.5  # w; a power of two, so that scaling by it is exact
-SMALLEST_SPREAD = 1e-4  # of the squared radius of the bounds
+MIN_SPREAD = 1e-4  # of the squared radius of the bounds
 NEGLIGIBLE_NOISE = 0.01  # likewise: rows may fill a tenth of their bounds before it shows
 TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
 
@@ -213,7 +213,7 @@ class ClassGaussianSums:
                 self.budget.draw(self.axes, centred), self.n_components
             )
             share = float(np.maximum(values, 0).sum()) / n_rows
-        radius = CLIP * math.sqrt(min(max(share * spread, SMALLEST_SPREAD), spread))
+        radius = CLIP * math.sqrt(min(max(share * spread, MIN_SPREAD), spread))
         projected = records.mapped(Projected(mean, basis, radius))
         parts, numbers = None, np.arange(self.n_classes)
         if self.sketch is not None:  # [R3] each class is cut along the first axes of its Gaussian
@@ -234,7 +234,7 @@ class ClassGaussianSums:
         length = float(mean @ mean)
         mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
         mean = Bounds(norm=1.0).clip(mean[None, :])[0]
-        floor = max(SMALLEST_SPREAD, 2 * math.sqrt(noise))
+        floor = max(MIN_SPREAD, 2 * math.sqrt(noise))
         return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
 
     def _draw_moments(
@@ -364,7 +364,7 @@ def _repair(covariance: Array, pooled: Array, average: float, noise: float) -> A
     radius = noise * math.sqrt(2 * order)
     share = _noise_share(covariance - pooled, noise)
     eigenvalues, axes = np.linalg.eigh((1 - share) * covariance + share * pooled)
-    floor = max(FLOOR_WEIGHT * radius * max(1 - share, 0.3), SMALLEST_EIGENVALUE * average)
+    floor = max(FLOOR_WEIGHT * radius * max(1 - share, 0.3), MIN_EIGENVALUE * average)
     roundness = _ramp(radius / average)
     eigenvalues = np.maximum(eigenvalues, floor) ** (1 - roundness) * average**roundness
     return np.asarray((axes * eigenvalues) @ axes.T)

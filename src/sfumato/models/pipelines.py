@@ -17,8 +17,6 @@ from sfumato.models.image_features.images import ImageFeatures
 from sfumato.models.private import PrivateEstimator
 from sfumato.tables.encoder import TableEncoder
 
-__all__ = ["check_pipeline", "private_pipeline"]
-
 # Steps of scikit-learn that learn nothing from rows, whatever their parameters, and refuse none but
 # those with a missing or infinite number.
 ROW_WISE = ("Normalizer", "Binarizer", "PolynomialFeatures")

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 
-from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.exceptions import (
     BudgetExceededError,
     EngineError,
@@ -24,29 +24,32 @@ from sfumato.exceptions import (
 )
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import Mechanism, noise_status, require_epsilon
-from sfumato.models.scores import say_in_scores, say_in_searches
+from sfumato.models.scores import warn_inside_model_selection, warn_on_score
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.privacy.interchange import to_dp_event
-from sfumato.sums.elsewhere import RecordsElsewhere, are_rows
-from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
+from sfumato.sums.elsewhere import RemoteRecords, is_row_dataset
+from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Encoded, IntoUnitBall
-from sfumato.sums.opening import partitions_of, unknown_record
+from sfumato.sums.opening import all_missing_record, partitions_of
 from sfumato.sums.partitions import PartitionedRecords
 from sfumato.sums.persons import PersonUnit
 from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
-from sfumato.tables.cells import check_workers, checked_column, checked_rows, checked_tensor
+from sfumato.tables.cells import (
+    check_workers,
+    checked_column,
+    checked_rows as checked_rows,
+    checked_tensor,
+)
 from sfumato.tables.encoder import TableEncoder
-from sfumato.tables.frames import columns_of, is_table, lies_elsewhere
+from sfumato.tables.frames import columns_of, is_out_of_core, is_table
 from sfumato.tables.schema import TableBounds
 
 if TYPE_CHECKING:
     from sfumato.audit import AuditReport
-
-__all__ = ["PrivateEstimator", "checked_rows"]
 
 
 class PrivateEstimator(BaseEstimator):
@@ -83,7 +86,7 @@ class PrivateEstimator(BaseEstimator):
             cls.fit = _guarded(vars(cls)["fit"])
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
-            cls.score = say_in_scores(score)
+            cls.score = warn_on_score(score)
         super().__init_subclass__(**options)
 
     @property
@@ -121,8 +124,8 @@ class PrivateEstimator(BaseEstimator):
                 f"Got {self.random_state!r} instead."
             ) from None
 
-    def _check_promise(self) -> Bounds:
-        """Check what is asked for and give the bounds, before any row is looked at."""
+    def _validate_privacy_params(self) -> Bounds:
+        """Check what is asked for and return the bounds, before any row is looked at."""
         self._check_request()
         if not isinstance(self.bounds, Bounds | TableBounds):
             raise MissingBoundsError(
@@ -158,7 +161,7 @@ class PrivateEstimator(BaseEstimator):
         return self.bounds if isinstance(self.bounds, Bounds) else self.row_bounds
 
     def table_rows(self, table: Any) -> NDArray[np.float64]:
-        """Give the records of a table as `fit` takes them in an array.
+        """Return the records of a table as `fit` takes them in an array.
 
         Parameters
         ----------
@@ -174,14 +177,14 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool = True) -> NDArray[np.float64]:
         """Encode records as rows of doubles and check their shape; values are left to `clip`."""
-        if reset and lies_elsewhere(X):
+        if reset and is_out_of_core(X):
             raise UnsupportedModeError(
                 f"{type(self).__name__} needs all rows in memory with these settings: read the "
                 "table first and give it as a data frame or an array."
             )
         # [Q5] zero rows are an error only where the number of rows is public
-        is_secret = reset and self._hides_number
-        if is_from_another_library(X) and not lies_elsewhere(X):
+        is_secret = reset and self._n_is_secret
+        if is_foreign_array(X) and not is_out_of_core(X):
             if self.keeps_tensors:
                 tensor: Any = checked_tensor(self, X, reset=reset, may_be_empty=is_secret)
                 self._check_number(int(tensor.shape[0]) if reset else 0)
@@ -199,17 +202,17 @@ class PrivateEstimator(BaseEstimator):
         return encoder.transform(rows) if is_plain else rows
 
     @property
-    def _hides_number(self) -> bool:
+    def _n_is_secret(self) -> bool:
         """Whether the number of rows is secret."""
         return Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE or self.person_unit is not None
 
     def _encoded(self, X: Any) -> Any:
-        """Give a table with public bounds of its own as rows; anything else as it is."""
+        """Return a table with public bounds of its own as rows; anything else as it is."""
         has_own = isinstance(self.bounds, TableBounds) and is_table(X)
         return self._encoder.transform(X) if has_own else X
 
     def _target(self, X: Any, y: Any) -> Any:
-        """Give `y`, or the column of a table that the bounds name as its target."""
+        """Return `y`, or the column of a table that the bounds name as its target."""
         if not (isinstance(self.bounds, TableBounds) and is_table(X)):
             return y
         if y is None or isinstance(y, str):
@@ -219,14 +222,14 @@ class PrivateEstimator(BaseEstimator):
     def _check_number(self, n_rows: int) -> None:
         """Refuse more rows than sums are exact for: a public number, before anything is charged."""
         is_public = Relation(self.relation) is Relation.REPLACE_ONE
-        most = MOST_PUBLIC_ROWS if is_public else self._most_rows
+        most = MAX_ROWS if is_public else self._max_rows
         if n_rows > most and self.person_unit is None:  # of persons only rows that are kept count
             raise InvalidInputError(
                 f"At most {most} rows are accepted here with relation {str(self.relation)!r}."
             )
 
     def _groups(self, X: Any, groups: Any) -> Any:
-        """Give the IDs of persons, or the column of them that the bounds name; None for records."""
+        """Return the IDs of persons, or the column the bounds name; None for records."""
         if self.person_unit is None:
             if groups is not None:
                 raise InvalidInputError(
@@ -247,7 +250,7 @@ class PrivateEstimator(BaseEstimator):
     def _array_records(
         self, rows: Any, codes: NDArray[np.intp] | None, groups: Any
     ) -> ArrayRecords:
-        """Give rows as records, or as records of persons, and check their public number."""
+        """Return rows as records, or as records of persons, and check their public number."""
         if self.person_unit is None:
             self._warn_if_weak(int(rows.shape[0]))
             return ArrayRecords(rows, codes, relation=self.relation)
@@ -257,7 +260,7 @@ class PrivateEstimator(BaseEstimator):
             groups=groups,
             unit=self.person_unit,
             relation=self.relation,
-            side_by_side=self.joins_rows,
+            group_by_person=self.joins_rows,
         )
         if records.public_persons is not None:
             self._warn_if_weak(records.public_persons)
@@ -266,7 +269,7 @@ class PrivateEstimator(BaseEstimator):
     def _unit_records(
         self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
-        """Give the records with their rows in the unit ball, and the public label set.
+        """Return the records with their rows in the unit ball, and the public label set.
 
         Without labels all records are of one class, 0.
         """
@@ -278,7 +281,7 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple[Records, NDArray[Any]]:
         """Do the same for a classifier: two labels at least."""
         y = self._target(X, y)
-        if y is None and not isinstance(X, Records) and not lies_elsewhere(X):
+        if y is None and not isinstance(X, Records) and not is_out_of_core(X):
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
@@ -292,8 +295,8 @@ class PrivateEstimator(BaseEstimator):
     def _records(
         self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any = None
     ) -> tuple[Records, NDArray[Any]]:
-        """Check rows and labels and give them as records, in their own units."""
-        if isinstance(X, Records) and are_rows(X):
+        """Check rows and labels and return them as records, in their own units."""
+        if isinstance(X, Records) and is_row_dataset(X):
             self._check_records(X)
             self.n_features_in_ = X.width
             self.array_bounds.box(X.width)  # before anything is charged
@@ -312,7 +315,7 @@ class PrivateEstimator(BaseEstimator):
     def _labelled_rows(
         self, X: Any, y: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.intp] | None, NDArray[Any]]:
-        """Give rows, the numbers of their labels and the label set; without labels one class."""
+        """Return rows, the numbers of their labels and the label set; without labels one class."""
         rows = self._check_rows(X)
         if y is None:
             return rows, None, _ONE_CLASS
@@ -321,16 +324,16 @@ class PrivateEstimator(BaseEstimator):
     # Where records lie ------------------------------------------------------------------------
 
     def _read(self, rows_of: Callable[..., Any], X: Any, y: Any, groups: Any) -> tuple[Any, ...]:
-        """Give records, in memory or elsewhere, and what else `rows_of` says about them.
+        """Return records, in memory or elsewhere, and what else `rows_of` says about them.
 
         `rows_of` is a method of this estimator that gives rows, codes and public facts of a table
         and its target. Of records elsewhere it is applied to each batch, by a copy of the
         unfitted estimator, and here to one record of which nothing is known.
         """
-        if not lies_elsewhere(X):
+        if not is_out_of_core(X):
             rows, codes, *facts = rows_of(X, self._target(X, y))
             return self._array_records(rows, codes, self._groups(X, groups)), *facts
-        if isinstance(X, RecordsElsewhere):
+        if isinstance(X, RemoteRecords):
             return self._read_at_parties(rows_of, X)
         parts, y, groups = partitions_of(X, y, groups)
         if self._declared_labels == PUBLIC_LABELS:
@@ -344,7 +347,9 @@ class PrivateEstimator(BaseEstimator):
         )
         unfitted = type(self)(**{**self.get_params(deep=False), "ledger": None})
         reader = BatchReader(unfitted, rows_of.__name__, y, groups)
-        unknown = replace(reader, estimator=self).of(unknown_record(parts.columns, parts.schema))
+        unknown = replace(reader, estimator=self).of(
+            all_missing_record(parts.columns, parts.schema)
+        )
         if self.person_unit is not None:
             parts = parts.by_person(reader.ids_of)
         records = PartitionedRecords(
@@ -359,14 +364,14 @@ class PrivateEstimator(BaseEstimator):
             self._warn_if_weak(number)
         return records, *unknown[2:]
 
-    def _read_at_parties(self, rows_of: Callable[..., Any], X: RecordsElsewhere) -> tuple[Any, ...]:
+    def _read_at_parties(self, rows_of: Callable[..., Any], X: RemoteRecords) -> tuple[Any, ...]:
         """Let parties read their tables as this estimator would; no row comes here."""
         self._check_records(X)
         settings = {"ledger": None, "random_state": None}
         given = self.get_params(deep=False)
         unfitted = type(self)(**{**given, **{k: v for k, v in settings.items() if k in given}})
         reader = BatchReader(unfitted, rows_of.__name__, None, None)
-        unknown = replace(reader, estimator=self).of(reader.at_party(unknown_record(X.columns)))
+        unknown = replace(reader, estimator=self).of(reader.at_party(all_missing_record(X.columns)))
         return X.read_by(reader, int(unknown[0].shape[1])), *unknown[2:]
 
     def _check_records(self, records: Records) -> None:
@@ -386,14 +391,14 @@ class PrivateEstimator(BaseEstimator):
             self._warn_if_weak(number)
 
     def _warn_of_passes(self, records: Records, n_passes: int, instead: str) -> None:
-        """Say before the charge that an engine will be asked many times."""
+        """Warn before the charge that an engine will be asked many times."""
         if isinstance(records, PartitionedRecords) and records.is_remote and n_passes > MANY_PASSES:
             warnings.warn(
                 f"This fit asks the engine {n_passes} times for a sum over all parts. {instead}",
                 stacklevel=4,
             )
 
-    def _prepay(self, *mechanisms: Mechanism) -> Receipt:
+    def _charge(self, *mechanisms: Mechanism) -> Receipt:
         """Charge everything that this fit will release, in one transaction."""
         events = [mechanism.event() for mechanism in mechanisms]
         relation = Relation(self.relation)
@@ -430,9 +435,9 @@ class PrivateEstimator(BaseEstimator):
         ).only_if(*receipt.conditions)
 
     @property
-    def _most_rows(self) -> int:
+    def _max_rows(self) -> int:
         """Public bound, a power of two, on a secret number of rows."""
-        return MOST_ROWS
+        return MAX_ROWS_SECRET_N
 
     def _public_facts(self) -> tuple[str, ...]:
         facts = ["bounds", "parameters of the estimator", "number of features"]
@@ -487,7 +492,7 @@ class PrivateEstimator(BaseEstimator):
         return audit(self, *args, **options)
 
     def dp_events(self) -> list[Any]:
-        """Give the releases of the last fit as `dp_accounting` events."""
+        """Return the releases of the last fit as `dp_accounting` events."""
         guarantee: Guarantee = self.guarantee_
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
@@ -507,7 +512,7 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
                 "record move a sum further than was paid for, and one below 1 would still cost as "
                 "much. Give public weights of classes where the estimator has 'class_weight'."
             )
-        say_in_searches()
+        warn_inside_model_selection()
         try:
             return fit(self, *args, **options)
         except EngineError as error:

@@ -33,8 +33,6 @@ from sfumato.models.container import (
 from sfumato.models.stored_values import Decoder, Encoder, json_bytes
 from sfumato.privacy.guarantee import Guarantee
 
-__all__ = ["guarantee_of", "load", "save", "stored_bytes"]
-
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Store a model in one file, written aside and renamed.
@@ -71,7 +69,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def stored_bytes(model: Any) -> bytes:
-    """Give the bytes that `save` writes; equal models give equal bytes."""
+    """Return the bytes that `save` writes; equal models give equal bytes."""
     buffer = io.BytesIO()
     write_members(buffer, _members_of(model))
     return buffer.getvalue()
@@ -130,7 +128,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
-    """Read only the header and give the guarantee of a stored model, or None if it has none.
+    """Read only the header and return the guarantee of a stored model, or None if it has none.
 
     Parameters
     ----------
@@ -157,10 +155,10 @@ def _guarantee_in(header: dict[str, Any]) -> Guarantee | None:
 
 
 def _known_classes() -> dict[str, type]:
-    """Give the public estimators by name: the only classes that are ever built from a file."""
+    """Return the public estimators by name: the only classes that are ever built from a file."""
     import sfumato  # here, because the package itself imports this module
 
-    found = (getattr(sfumato, name) for name in sfumato.__all__)
+    found = (getattr(sfumato, name) for name in sfumato._MODULE_OF)
     return {
         each.__name__: each
         for each in found

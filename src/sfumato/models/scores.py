@@ -30,7 +30,7 @@ from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.sums.counts import CountTables
-from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import SecondMoment
@@ -38,8 +38,6 @@ from sfumato.tables.bounds import label_places
 from sfumato.tables.cells import as_cells, as_numbers
 from sfumato.tables.frames import is_table
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["ReleasedScore", "are_right", "release_score", "say_in_scores", "say_in_searches"]
 
 Array = NDArray[np.float64]
 
@@ -91,7 +89,7 @@ _SAID: set[str] = set()  # what this process has said
 # What is said ---------------------------------------------------------------------------------
 
 
-def say_in_scores(score: Callable[..., Any]) -> Callable[..., Any]:
+def warn_on_score(score: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `score` so that its first call in a process says what it is."""
 
     @functools.wraps(score)
@@ -105,7 +103,7 @@ def say_in_scores(score: Callable[..., Any]) -> Callable[..., Any]:
     return scored
 
 
-def say_in_searches() -> None:
+def warn_inside_model_selection() -> None:
     """Warn, once per process, where a fit was called by what scikit-learn makes of many fits.
 
     Only the names of the calling modules are read.
@@ -244,7 +242,7 @@ def _target_of(model: Any, X: Any, y: Any) -> Any:
 
 
 def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which predictions are the labels beside them, as a fit compares labels; none raises."""
+    """Return which predictions are the labels beside them, compared as by a fit; none raises."""
     if not len(predicted):
         return np.zeros(0, dtype=bool)
     labels, places = np.unique(predicted, return_inverse=True)
@@ -270,7 +268,7 @@ def _pairs(truth: Array, predicted: Array, low: float, high: float, relation: st
     scaled = [np.clip((each - middle) / half, -1.0, 1.0) for each in (truth, predicted)]
     together = np.column_stack([np.ones(len(truth)), *scaled])
     together[~np.isfinite(truth) | ~np.isfinite(predicted)] = 0.0
-    rows = cut(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+    rows = truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
     return ArrayRecords(rows, relation=relation)
 
 

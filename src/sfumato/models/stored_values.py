@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.core.constraints import check_stored
 from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.models.container import Members
 from sfumato.privacy.guarantee import Guarantee
 
-__all__ = ["Decoder", "Encoder", "json_bytes"]
-
 _ARRAY_KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, no records
 _DEEPEST = 32
-_LONGEST_INTEGER = 4096  # bits; JSON readers refuse far longer ones
+_MAX_INTEGER_BITS = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 # Of files of 0.2.0; dropped where the class no longer takes them.
 RETIRED = {
@@ -85,9 +83,7 @@ class Encoder:
             return str(value)
         if kind is np.ndarray or isinstance(value, np.generic):
             return self._array(value, place)
-        if is_from_another_library(
-            value
-        ):  # a tensor, wherever it lives, comes back as an array of NumPy
+        if is_foreign_array(value):  # a tensor, wherever it lives, comes back as an array of NumPy
             return self._array(to_numpy(value), place)
         if kind in (list, tuple):
             items = [self.value(v, f"{place}[{i}]", depth + 1) for i, v in enumerate(value)]
@@ -126,7 +122,7 @@ class Encoder:
 
 
 def _short(value: int) -> bool:
-    return value.bit_length() <= _LONGEST_INTEGER
+    return value.bit_length() <= _MAX_INTEGER_BITS
 
 
 def _described(value: Any) -> str:
@@ -140,7 +136,7 @@ def _npy_bytes(array: NDArray[Any]) -> bytes:
 
 
 def json_bytes(header: dict[str, Any]) -> bytes:
-    """Give the header as bytes."""
+    """Return the header as bytes."""
     try:
         text = json.dumps(header, allow_nan=False, indent=1, default=_plain_number)
     except (TypeError, ValueError) as error:

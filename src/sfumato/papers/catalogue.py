@@ -10,8 +10,6 @@ from pkgutil import iter_modules
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.entry import Entry
 
-__all__ = ["PAPERS", "Unrun", "entries_of", "entry_of", "papers_named", "unrun_of"]
-
 ALL = "all"
 PAPERS = {
     "kahm": "Kumar, Moser and Fischer: On mitigating the utility-loss in differentially private "
@@ -62,7 +60,7 @@ UNRUN = (
 
 
 def papers_named(paper: str) -> list[str]:
-    """Give the papers that a name stands for: itself, or each of them for ``all``."""
+    """Return the papers that a name stands for: itself, or each of them for ``all``."""
     if paper == ALL:
         return list(PAPERS)
     if paper not in PAPERS:
@@ -73,7 +71,7 @@ def papers_named(paper: str) -> list[str]:
 
 
 def entries_of(paper: str) -> list[Entry]:
-    """Give the entries of a paper, or of all: tables first, each kind by number.
+    """Return the entries of a paper, or of all: tables first, each kind by number.
 
     Parameters
     ----------
@@ -89,7 +87,7 @@ def entries_of(paper: str) -> list[Entry]:
 
 
 def entry_of(paper: str, name: str) -> Entry:
-    """Give one entry; the refusal says what there is.
+    """Return one entry; the refusal says what there is.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ def entry_of(paper: str, name: str) -> Entry:
 
 
 def unrun_of(paper: str) -> list[Unrun]:
-    """Give what of a paper, or of all, cannot be run.
+    """Return what of a paper, or of all, cannot be run.
 
     Parameters
     ----------

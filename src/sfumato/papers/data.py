@@ -13,8 +13,6 @@ from sklearn.model_selection import train_test_split
 from sfumato.datasets import load
 from sfumato.papers.entry import Setting
 
-__all__ = ["Split", "digits", "images", "unit_rows"]
-
 # Least and largest value of a pixel as the files have them.
 PIXELS = {
     "mnist": (0.0, 255.0),
@@ -34,12 +32,12 @@ class Split:
     y_test: NDArray[Any]
 
     def first(self, n_train: int, n_test: int | None = None) -> Split:
-        """Give fewer rows: the first of each part."""
+        """Return fewer rows: the first of each part."""
         return Split(self.X[:n_train], self.y[:n_train], self.X_test[:n_test], self.y_test[:n_test])
 
 
 def images(setting: Setting, name: str = "mnist") -> Split:
-    """Give a set of images with its published split; the embedded digits in a quick run."""
+    """Return a set of images with its published split; the embedded digits in a quick run."""
     if setting.quick:
         return digits()
     setting.tell(f"reading {name}")
@@ -52,7 +50,7 @@ def images(setting: Setting, name: str = "mnist") -> Split:
 
 
 def digits() -> Split:
-    """Give the 8 x 8 digits that come with scikit-learn, 30 % held out."""
+    """Return the 8 x 8 digits that come with scikit-learn, 30 % held out."""
     X, y = load_digits(return_X_y=True)
     rows = train_test_split(X / 16.0, y, test_size=0.3, random_state=0, stratify=y)
     return Split(rows[0], rows[2], rows[1], rows[3])

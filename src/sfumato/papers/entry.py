@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["Comparison", "Entry", "Outcome", "Setting", "Verdict", "verdict_of"]
-
 Verdict = Literal[
     "reproduced",
     "reproduced only under an assumption that breaks the guarantee",
@@ -19,7 +17,7 @@ Verdict = Literal[
 
 
 def _silence(line: str) -> None:
-    """Tell nobody."""
+    """Notify nobody."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Setting:
     memory: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: str, measure: Callable[[], Any]) -> Any:
-        """Give what `measure` gives; the second entry that asks under this name gets it again.
+        """Return what `measure` gives; the second entry that asks under this name gets it again.
 
         Parameters
         ----------
@@ -157,7 +155,7 @@ class Entry:
     title : str
         What it shows, in our own words.
     run : callable
-        Takes a `Setting`, gives an `Outcome`.
+        Takes a `Setting`, returns an `Outcome`.
     broken : str or None
         Why the guarantee printed beside the figures does not hold; None where nothing is promised
         or the promise holds.

@@ -20,8 +20,6 @@ from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.cells import checked_column
 
-__all__ = ["EntryEstimator", "EntryScale"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 # Scaling an entry rounds it four times, by 2**-53 of the column's width each; this covers two.
@@ -81,7 +79,7 @@ class EntryEstimator(PrivateEstimator):
         self, X: ArrayLike, y: ArrayLike | None
     ) -> tuple[EntryScale, Array, Codes, NDArray[Any] | None]:
         """Return entries scaled to [0, 1], and numbers and set of the labels, which are public."""
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         rows = self._check_rows(X)
         scale = EntryScale(bounds, rows.shape[1], self.entry_bound)
         codes, labels = np.zeros(len(rows), dtype=np.intp), None

@@ -8,14 +8,12 @@ from typing import Any, BinaryIO
 
 from sfumato.papers.entry import Comparison, Outcome
 
-__all__ = ["can_draw", "draw_comparisons", "draw_lines", "picture"]
-
 COLOURS = {"printed": "0.35", "paper": "tab:orange", "strict": "tab:blue"}
 RESOLUTION = 120
 
 
 def can_draw() -> bool:
-    """Tell whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

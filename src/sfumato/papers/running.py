@@ -24,8 +24,6 @@ from sfumato.exceptions import (
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting, Verdict, verdict_of
 from sfumato.papers.pictures import can_draw, picture
 
-__all__ = ["NO_PICTURE", "Reproduction", "keep", "processor", "reproduce", "result_file"]
-
 NO_PICTURE = "No picture: matplotlib is not installed; `pip install sfumato[plot]` brings it."
 PACKAGES = ("numpy", "scikit-learn", "sfumato")
 
@@ -55,7 +53,7 @@ class Reproduction:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Give everything but the picture as JSON values.
+        """Return everything but the picture as JSON values.
 
         Returns
         -------
@@ -87,7 +85,7 @@ class Reproduction:
         }
 
     def to_json(self) -> str:
-        """Give `to_dict` as text, long series on one line; numbers must be finite.
+        """Return `to_dict` as text, long series on one line; numbers must be finite.
 
         Returns
         -------
@@ -131,7 +129,7 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
 
 
 def result_file(entry: Entry, folder: Path) -> Path:
-    """Give the place of the figures of an entry.
+    """Return the place of the figures of an entry.
 
     entry: What is run.
     folder: Where results are kept.

@@ -5,29 +5,18 @@ Nothing here ever sees a row of data; everything is a function of data-free even
 
 from sfumato.privacy.attacker import Attacker, best_attacker
 from sfumato.privacy.calibrate import calibrate
-from sfumato.privacy.composition import compose, epsilon_spent, rdp_epsilon
+from sfumato.privacy.composition import (
+    compose,
+    epsilon_spent,
+    rdp_epsilon,
+)
 from sfumato.privacy.distributions import pld_delta, pld_epsilon
-from sfumato.privacy.entry import record_reading
-from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
+from sfumato.privacy.entry import record_level_guarantee
+from sfumato.privacy.gaussian import (
+    delta_from_mu,
+    epsilon_from_mu,
+    mu_from_budget,
+)
 from sfumato.privacy.group import for_persons, group_epsilon
 from sfumato.privacy.interchange import to_dp_event
 from sfumato.privacy.objective import objective_delta
-
-__all__ = [
-    "Attacker",
-    "best_attacker",
-    "calibrate",
-    "compose",
-    "delta_from_mu",
-    "epsilon_from_mu",
-    "epsilon_spent",
-    "for_persons",
-    "group_epsilon",
-    "mu_from_budget",
-    "objective_delta",
-    "pld_delta",
-    "pld_epsilon",
-    "rdp_epsilon",
-    "record_reading",
-    "to_dp_event",
-]

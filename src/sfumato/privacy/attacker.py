@@ -27,8 +27,6 @@ from sfumato.privacy.distributions import pld_curve, unnamed
 from sfumato.privacy.events import Event, GaussianEvent, flatten
 from sfumato.privacy.guarantee import Guarantee
 
-__all__ = ["FALSE_ALARMS", "Attacker", "best_attacker", "percent"]
-
 FALSE_ALARMS = 0.01
 SAFE = 1 + 1e-11  # more than rounding takes away from a figure, in the special functions too
 Curve = Callable[[float], float]

@@ -23,9 +23,7 @@ from sfumato.privacy.events import (
     RandomizedResponseEvent,
 )
 
-__all__ = ["bounded_range_delta", "concentrated_epsilon", "concentration", "epsilon_from_rho"]
-
-LARGEST_LOG_ORDER = 40.0
+MAX_LOG_ORDER = 40.0
 
 
 def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
@@ -44,7 +42,7 @@ def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
 
 
 def concentration(event: Event) -> float:
-    """Give rho such that the release is rho-zCDP; infinite where none follows from the event.
+    """Return rho such that the release is rho-zCDP; infinite where none follows from the event.
 
     event: One release.
     """
@@ -85,7 +83,5 @@ def epsilon_from_rho(rho: float, delta: float) -> float:
         slack = -math.log(delta) + order * math.log(above / order) - log_order
         return rho * order + slack / above
 
-    best = minimize_scalar(
-        epsilon, bounds=(-LARGEST_LOG_ORDER, LARGEST_LOG_ORDER), method="bounded"
-    )
+    best = minimize_scalar(epsilon, bounds=(-MAX_LOG_ORDER, MAX_LOG_ORDER), method="bounded")
     return max(0.0, float(best.fun)) * (1 + 1e-12)

@@ -13,9 +13,7 @@ from sfumato.privacy.events import Event, GaussianEvent, flatten
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 
-__all__ = ["calibrate", "gaussian_mu_beside", "least_noise_multiplier"]
-
-LARGEST_MULTIPLIER = 2.0**40
+MAX_MULTIPLIER = 2.0**40
 CLOSE = 1.2  # times the concentration of releases: about what they cost beside Gaussian ones
 
 
@@ -33,7 +31,7 @@ def calibrate(
     Parameters
     ----------
     events_of : callable
-        Gives the events of a run with that knob; their cost must be monotone in it.
+        Returns the events of a run with that knob; their cost must be monotone in it.
     epsilon, delta : float
         The budget.
     bracket : (float, float)
@@ -69,7 +67,7 @@ def calibrate(
     return kept
 
 
-def least_noise_multiplier(
+def min_noise_multiplier(
     events_of: Callable[[float], Iterable[Event]],
     *,
     epsilon: float,
@@ -93,13 +91,13 @@ def least_noise_multiplier(
     kept = 1.0
     while not keeps(kept):
         kept *= 2
-        if kept > LARGEST_MULTIPLIER:
+        if kept > MAX_MULTIPLIER:
             raise InvalidInputError(
                 f"No amount of noise achieves epsilon {epsilon:g} at delta "
                 f"{delta:g}. {advice}".rstrip()
             )
     passed = kept / 2
-    while passed > 1 / LARGEST_MULTIPLIER and keeps(passed):
+    while passed > 1 / MAX_MULTIPLIER and keeps(passed):
         kept, passed = passed, passed / 2
     return calibrate(
         events_of,

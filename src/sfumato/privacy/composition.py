@@ -45,20 +45,6 @@ from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.privacy.interchange import neighboring_relation, to_dp_event
 from sfumato.privacy.selection import selection_epsilon
 
-__all__ = [
-    "EVENTS_WITH_CURVES",
-    "EVENTS_WITH_EPSILON",
-    "added_epsilon",
-    "as_written",
-    "compose",
-    "epsilon_spent",
-    "explained_by_events",
-    "keeps_budget",
-    "rdp_epsilon",
-    "require_one_entry_bound",
-    "require_relation",
-]
-
 ROUNDING = 2.0**-51  # more than one operation on doubles changes
 
 EVENTS_WITH_EPSILON = (
@@ -86,7 +72,7 @@ def epsilon_spent(
     *,
     enough: float | None = None,
 ) -> float:
-    """Give the smallest epsilon that is proved for all `events` together at `delta`.
+    """Return the smallest epsilon that is proved for all `events` together at `delta`.
 
     Parameters
     ----------
@@ -114,7 +100,7 @@ def epsilon_spent(
 def keeps_budget(
     events: Iterable[Event], *, epsilon: float, delta: float, relation: Relation
 ) -> bool:
-    """Tell whether `epsilon_spent` is not above epsilon: the delta there is found far sooner."""
+    """Return whether `epsilon_spent` is not above epsilon: the delta there is found far sooner."""
     counts, spent, is_settled = _in_closed_form(events, delta, relation)
     return spent <= epsilon or (not is_settled and pld_keeps(counts, epsilon, delta))
 
@@ -122,7 +108,7 @@ def keeps_budget(
 def _in_closed_form(
     events: Iterable[Event], delta: float, relation: Relation
 ) -> tuple[dict[Event, int], float, bool]:
-    """Count the events; give epsilon without distributions, and whether none is needed."""
+    """Count the events; return epsilon without distributions, and whether none is needed."""
     if not 0 <= delta < 1:
         raise InvalidInputError(f"'delta' must lie in [0, 1). Got {delta} instead.")
     counts = flatten(events)
@@ -239,8 +225,8 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
         if isinstance(event, GaussianEvent):
             mu_squared += count / event.noise_multiplier**2
         elif isinstance(event, EVENTS_WITH_EPSILON):
-            epsilon += count * as_written(event.epsilon)
-            used_delta += count * as_written(getattr(event, "delta", 0.0))
+            epsilon += count * exact_fraction(event.epsilon)
+            used_delta += count * exact_fraction(getattr(event, "delta", 0.0))
         elif isinstance(event, EVENTS_WITH_CURVES):
             return math.inf
         else:
@@ -251,7 +237,7 @@ def _simple_epsilon(counts: Mapping[Event, int], delta: float) -> float:
 
 def added_epsilon(epsilon: Fraction, used_delta: Fraction, mu: float, delta: float) -> float:
     """Add stated epsilons to the closed form of Gaussian releases at what is left of `delta`."""
-    rest = as_written(delta) - used_delta
+    rest = exact_fraction(delta) - used_delta
     if rest < 0:
         return math.inf
     summed, gaussian = _round_up(epsilon), epsilon_from_mu(mu, float(rest) * (1 - ROUNDING))
@@ -259,14 +245,14 @@ def added_epsilon(epsilon: Fraction, used_delta: Fraction, mu: float, delta: flo
     return math.nextafter(both, math.inf) if summed and gaussian else both
 
 
-def as_written(value: float) -> Fraction:
-    """Give the number as it is written: 0.1 is one tenth, not its binary neighbour."""
+def exact_fraction(value: float) -> Fraction:
+    """Return the number as it is written: 0.1 is one tenth, not its binary neighbour."""
     return Fraction(Decimal(repr(float(value))))
 
 
 def _round_up(exact: Fraction) -> float:
     near = float(exact)
-    return near if as_written(near) >= exact else math.nextafter(near, math.inf)
+    return near if exact_fraction(near) >= exact else math.nextafter(near, math.inf)
 
 
 def _only_gaussian(counts: Mapping[Event, int]) -> bool:

@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dp_accounting.pld import common, pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution as pld
 from dp_accounting.privacy_accountant import NeighboringRelation
 from scipy.special import log_ndtr, ndtr, ndtri
 
@@ -39,15 +38,13 @@ from sfumato.privacy.profiles import profile_masses
 from sfumato.privacy.renyi import epsilon_from_renyi
 from sfumato.privacy.selection import selection_delta, selection_divergence
 
-__all__ = ["pld_curve", "pld_delta", "pld_epsilon", "pld_keeps", "profile_of", "unnamed"]
-
 FINEST_INTERVAL = 1e-4
-MOST_CELLS = 2**20  # memory of one distribution stays below some 50 MB for any epsilon
+MAX_CELLS = 2**20  # memory of one distribution stays below some 50 MB for any epsilon
 COARSEST_INTERVAL = 100.0  # beyond it exp(interval) leaves the doubles, and nothing is tight
 TAIL = 1e-15
 PROFILE_POINTS = 1000  # of a curve that is given point by point
 _REACH = float(-ndtri(0.5 * math.exp(-50)))  # Gaussian noise beyond it counts as an infinite loss
-LARGEST_EXPONENT = 700.0  # of exp in doubles
+MAX_EXPONENT = 700.0  # of exp in doubles
 
 
 def pld_epsilon(counts: Mapping[Event, int], delta: float) -> float:
@@ -77,12 +74,12 @@ def _epsilon(items: tuple[tuple[Event, int], ...], delta: float) -> float:
     with np.errstate(over="ignore"):  # towards infinity, the safe side
         epsilon = float(_composed(counts).get_epsilon_for_delta(rest))
     # Beyond this exp(-loss) is no normal number any more and may be rounded to its double.
-    return epsilon if epsilon < LARGEST_EXPONENT else epsilon + math.log(2)
+    return epsilon if epsilon < MAX_EXPONENT else epsilon + math.log(2)
 
 
 def pld_keeps(counts: Mapping[Event, int], epsilon: float, delta: float) -> bool:
-    """Tell whether `pld_epsilon` is not above epsilon, by the delta there."""
-    if epsilon >= LARGEST_EXPONENT:
+    """Return whether `pld_epsilon` is not above epsilon, by the delta there."""
+    if epsilon >= MAX_EXPONENT:
         return pld_epsilon(counts, delta) <= epsilon
     with np.errstate(over="ignore"):  # towards infinity, the safe side
         return pld_delta(_one_gaussian(unnamed(counts)), epsilon) <= delta
@@ -107,7 +104,7 @@ def pld_delta(counts: Mapping[Event, int], epsilon: float) -> float:
 
 
 def pld_curve(counts: Mapping[Event, int]) -> Callable[[float], float]:
-    """Compose once, and give delta as a function of epsilon; see `pld_delta`."""
+    """Compose once, and return delta as a function of epsilon; see `pld_delta`."""
     if _interval(counts) > COARSEST_INTERVAL:
         return lambda _: 1.0
     composed, lost = _composed(counts), _rounding(counts)
@@ -198,7 +195,7 @@ def _pure(event: PureEvent, interval: float) -> Any:
 
 
 def _bounded_range(event: BoundedRangeEvent, interval: float) -> Any:
-    if event.epsilon > LARGEST_EXPONENT:
+    if event.epsilon > MAX_EXPONENT:
         return _parameters(event.epsilon, 0.0, interval)
     last = math.ceil(event.epsilon / interval)
     deltas = bounded_range_delta(event.epsilon, np.arange(-last, last + 1) * interval)
@@ -210,7 +207,7 @@ def _approximate(event: ApproximateEvent, interval: float) -> Any:
 
 
 def _randomized_response(event: RandomizedResponseEvent, interval: float) -> Any:
-    if event.epsilon > LARGEST_EXPONENT:  # no double holds the odds: the worst of this epsilon
+    if event.epsilon > MAX_EXPONENT:  # no double holds the odds: the worst of this epsilon
         return _parameters(event.epsilon, 0.0, interval)
     kept = math.exp(-event.epsilon)
     noise = event.n_labels * kept / (1 + (event.n_labels - 1) * kept)
@@ -249,7 +246,7 @@ def _selection(event: SelectionEvent | CurveEvent, interval: float) -> Any:
 
 
 def profile_of(event: Event, interval: float) -> tuple[np.ndarray, np.ndarray]:
-    """Give epsilons, multiples of `interval` from 0 on, and bounds on delta there.
+    """Return epsilons, multiples of `interval` from 0 on, and bounds on delta there.
 
     event: A selection, or a subsampled Gaussian release: both directions are bounded at once.
     interval: The grid; coarser steps of it are taken where the curve is wide.
@@ -267,7 +264,7 @@ def profile_of(event: Event, interval: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _curve_range(event: CurveEvent) -> float:
     end = 1e-3
-    while event.delta(end) > TAIL and end < LARGEST_EXPONENT / 2:
+    while event.delta(end) > TAIL and end < MAX_EXPONENT / 2:
         end *= 2
     return 2 * end
 
@@ -275,12 +272,12 @@ def _curve_range(event: CurveEvent) -> float:
 def _selection_range(event: SelectionEvent) -> float:
     divergence = selection_divergence(event)
     if not np.isfinite(divergence).any():
-        return 2 * LARGEST_EXPONENT
-    return min(2 * epsilon_from_renyi(divergence, TAIL), 2 * LARGEST_EXPONENT)
+        return 2 * MAX_EXPONENT
+    return min(2 * epsilon_from_renyi(divergence, TAIL), 2 * MAX_EXPONENT)
 
 
 def _parameters(epsilon: float, delta: float, interval: float) -> Any:
-    if epsilon > LARGEST_EXPONENT:  # the loss is epsilon but for less than a double can hold
+    if epsilon > MAX_EXPONENT:  # the loss is epsilon but for less than a double can hold
         mass = {math.ceil(epsilon / interval): 1.0 - delta}
         pmf = pld_pmf.create_pmf(mass, interval, delta, pessimistic_estimate=True)
         return pld.PrivacyLossDistribution(pmf)
@@ -305,7 +302,7 @@ _HANDLERS: dict[type[Event], Callable[[Any, float], Any]] = {
 
 
 def _interval(counts: Mapping[Event, int]) -> float:
-    return max(FINEST_INTERVAL, _total_range(counts) / MOST_CELLS)
+    return max(FINEST_INTERVAL, _total_range(counts) / MAX_CELLS)
 
 
 def _total_range(counts: Mapping[Event, int]) -> float:
@@ -321,7 +318,7 @@ def _range(event: Event, count: int = 1) -> float:
     if isinstance(event, SubsampledGaussianEvent):
         mu, q = 1 / event.noise_multiplier, event.sampling_probability
         spread = q * math.sqrt(math.expm1(min(mu**2, 50.0)))
-        single = math.log1p(q * math.expm1(min(mu**2 / 2 + 9 * mu, LARGEST_EXPONENT)))
+        single = math.log1p(q * math.expm1(min(mu**2 / 2 + 9 * mu, MAX_EXPONENT)))
         whole = count * spread**2 + 20 * math.sqrt(count) * spread + 2 * single
         return min(whole, count * (mu**2 + 20 * mu))
     return count * _single_range(event)

@@ -8,10 +8,10 @@ from sfumato.privacy.distributions import pld_epsilon
 from sfumato.privacy.events import EntryEvent, LaplaceEvent
 from sfumato.privacy.guarantee import RecordReading
 
-__all__ = ["record_reading"]
 
-
-def record_reading(event: EntryEvent, n_entries: int, *, delta: float = 1e-5) -> RecordReading:
+def record_level_guarantee(
+    event: EntryEvent, n_entries: int, *, delta: float = 1e-5
+) -> RecordReading:
     """Read p releases of one entry each as a single release of the record that holds them.
 
     The losses of the p entries add up. Unless an atom is hit they are p Laplace losses, so

@@ -14,27 +14,6 @@ from typing import Any, ClassVar
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
 
-__all__ = [
-    "ApproximateEvent",
-    "BoundedRangeEvent",
-    "CurveEvent",
-    "EntryEvent",
-    "Event",
-    "GaussianEvent",
-    "LaplaceEvent",
-    "NonPrivateEvent",
-    "ObjectivePerturbationEvent",
-    "PureEvent",
-    "RandomizedResponseEvent",
-    "RepeatedEvent",
-    "SelectionEvent",
-    "SubsampledGaussianEvent",
-    "event_from_dict",
-    "flatten",
-    "kind_of",
-    "register_event",
-]
-
 
 @dataclass(frozen=True)
 class Event:
@@ -43,7 +22,7 @@ class Event:
     kind: ClassVar[str] = "event"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the event as plain JSON values."""
+        """Return the event as plain JSON values."""
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -180,7 +159,7 @@ class RepeatedEvent(Event):
             raise InvalidInputError(f"'count' must be at least 1. Got {self.count} instead.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the event as plain JSON values."""
+        """Return the event as plain JSON values."""
         return {"kind": self.kind, "event": self.event.to_dict(), "count": self.count}
 
 
@@ -239,7 +218,7 @@ class SelectionEvent(Event):
             raise InvalidInputError(f"'max_runs' must be at least 1. Got {self.max_runs} instead.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the event as plain JSON values."""
+        """Return the event as plain JSON values."""
         return {
             "kind": self.kind,
             "options": [[event.to_dict() for event in option] for option in self.options],
@@ -261,7 +240,7 @@ class CurveEvent(Event):
     kind: ClassVar[str] = "curve"
 
     def delta(self, epsilon: float) -> float:
-        """Give an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours.
+        """Return an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours.
 
         Parameters
         ----------
@@ -358,7 +337,7 @@ def event_from_dict(record: Mapping[str, Any]) -> Event:
 
 
 def kind_of(name: str) -> type[Event]:
-    """Give the class of a kind of events."""
+    """Return the class of a kind of events."""
     if name not in _KINDS:
         raise UnsupportedEventError(f"Unknown event kind {name!r}; a newer Sfumato may know it.")
     return _KINDS[name]

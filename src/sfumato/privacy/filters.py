@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from sfumato.exceptions import InvalidInputError, UnsupportedEventError
-from sfumato.privacy.composition import as_written
+from sfumato.privacy.composition import exact_fraction
 from sfumato.privacy.events import (
     ApproximateEvent,
     BoundedRangeEvent,
@@ -33,8 +33,6 @@ from sfumato.privacy.events import (
 from sfumato.privacy.gaussian import delta_from_mu, epsilon_from_mu, mu_from_budget
 from sfumato.privacy.renyi import ORDERS, renyi_divergence
 from sfumato.privacy.selection import cut_probability, selection_divergence
-
-__all__ = ["KINDS", "Cost", "PrivacyFilter"]
 
 KINDS = ("pure", "gaussian", "renyi")
 FAILURES = 0.1  # share of delta that a Rényi filter keeps for releases that may fail
@@ -99,11 +97,11 @@ class PrivacyFilter:
 
     @classmethod
     def usual(cls, epsilon: float, delta: float) -> PrivacyFilter:
-        """Give the usual filter of a budget: "pure" where delta is 0, else "gaussian"."""
+        """Return the usual filter of a budget: "pure" where delta is 0, else "gaussian"."""
         return cls("gaussian" if delta else "pure", epsilon, delta)
 
     def cost(self, events: Iterable[Event]) -> Cost:
-        """Give what some releases cost, never too little.
+        """Return what some releases cost, never too little.
 
         Parameters
         ----------
@@ -132,16 +130,16 @@ class PrivacyFilter:
         """Whether everything together stays within the budget."""
         # [F1] the sum after the next release, before it is made
         if self.kind == "pure":
-            return total.failure == 0 and total.amount <= as_written(self.epsilon)
+            return total.failure == 0 and total.amount <= exact_fraction(self.epsilon)
         if self.kind == "gaussian":
             return total.failure == 0 and delta_from_mu(_mu(total), self.epsilon) <= self.delta
         return (
-            total.failure <= as_written(self.delta) * Fraction(FAILURES)
+            total.failure <= exact_fraction(self.delta) * Fraction(FAILURES)
             and total.amount <= self._limit()
         )
 
     def spent(self, total: Cost) -> float:
-        """Give the epsilon, at the budget's delta, that a sum of costs stands for."""
+        """Return the epsilon, at the budget's delta, that a sum of costs stands for."""
         if not total.amount:
             return 0.0
         if self.kind == "pure":
@@ -151,11 +149,11 @@ class PrivacyFilter:
         return max(0.0, float(total.amount) + self.epsilon - float(self._limit()))
 
     def share(self, total: Cost) -> float:
-        """Give the share of the limit that a sum of costs uses, from 0 to 1."""
+        """Return the share of the limit that a sum of costs uses, from 0 to 1."""
         return min(1.0, float(total.amount / self._limit()))
 
     def left(self, total: Cost) -> float:
-        """Give the epsilon, at the budget's delta, of the largest single release that still fits.
+        """Return the epsilon, at the budget's delta, of the largest single release that still fits.
 
         For filters with a delta that release is Gaussian.
         """
@@ -169,7 +167,7 @@ class PrivacyFilter:
 
     def _limit(self) -> Fraction:
         if self.kind == "pure":
-            return as_written(self.epsilon)
+            return exact_fraction(self.epsilon)
         if self.kind == "gaussian":
             return _mu_squared(self.epsilon, self.delta)
         assert self.order is not None  # noqa: S101 - set when the filter was made
@@ -191,7 +189,7 @@ class PrivacyFilter:
     def _pure(self, event: Event) -> Cost:
         if not isinstance(event, (*PURE, BoundedRangeEvent)) or _may_fail(event):
             raise _unbounded(event, "pure", "a budget with a delta")
-        return Cost(as_written(event.epsilon))
+        return Cost(exact_fraction(event.epsilon))
 
     def _gaussian(self, event: Event) -> Cost:
         # [F2] as hard to attack as a Gaussian release of this mu
@@ -211,7 +209,7 @@ class PrivacyFilter:
             factor = 1 + math.exp(min(self.epsilon, 700.0))
             failure = Fraction(factor * (1 + 1e-12)) * Fraction(cut_probability(event))
         elif isinstance(event, EntryEvent | ApproximateEvent) and event.delta:
-            failure = as_written(event.delta)
+            failure = exact_fraction(event.delta)
             divergence = renyi_divergence([PureEvent(max(event.epsilon, 1e-300))])
         else:
             divergence = renyi_divergence([event])
@@ -231,7 +229,7 @@ def _may_fail(event: Event) -> bool:
 
 
 def _binary_mu(epsilon: float) -> float:
-    """Give mu of the two normals that hide as little as one answer of log-odds ±epsilon.
+    """Return mu of the two normals that hide as little as one answer of log-odds ±epsilon.
 
     ``2 Phi⁻¹(1 / (1 + exp(-epsilon)))``, rounded up.
     """

@@ -21,14 +21,12 @@ from scipy.special import log_ndtr
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["delta_from_mu", "epsilon_from_mu", "mu_from_budget"]
-
 # First (relative) steps to the safe side, doubled until the exact curve agrees; mu by more than
 # epsilon, so that noise calibrated to a budget fits that budget.
 SAFE_EPSILON = 1e-10
 SAFE_MU = 1e-8
-SMALLEST_MU = 1e-5  # below it, the two terms of delta cancel too far for roots in doubles
-LEAST_DOUBLE = math.ulp(0.0)
+MIN_MU = 1e-5  # below it, the two terms of delta cancel too far for roots in doubles
+MIN_DOUBLE = math.ulp(0.0)
 
 
 def delta_from_mu(mu: float, epsilon: float) -> float:
@@ -51,7 +49,7 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
     if math.isinf(mu):
         return 1.0
     if mu / 2 - epsilon / mu < -50:  # delta <= Phi(-50) < 1e-500
-        return LEAST_DOUBLE
+        return MIN_DOUBLE
     exact = _exact_delta(mu, epsilon)
     near = float(exact)
     return min(1.0, near if near >= exact else math.nextafter(near, math.inf))
@@ -80,7 +78,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     if _near_delta(mu, 0.0) > delta:
         high = _first(lambda epsilon: _near_delta(mu, epsilon) <= delta, 1.0, 2.0)
         root = brentq(lambda e: _log_gap(_near_delta(mu, e), delta), 0.0, high, xtol=1e-14)
-    return _moved(
+    return _nudge_to_safe_side(
         root, SAFE_EPSILON * max(root, mu), lambda epsilon: delta_from_mu(mu, epsilon) <= delta
     )
 
@@ -116,16 +114,18 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     high = _first(lambda mu: _near_delta(mu, epsilon) > delta, 1.0, 2.0)
     low = _first(lambda mu: _near_delta(mu, epsilon) <= delta, high, 0.5)
     root = brentq(lambda mu: _log_gap(_near_delta(mu, epsilon), delta), low, high, rtol=1e-14)
-    if root < SMALLEST_MU:
+    if root < MIN_MU:
         raise InvalidInputError(
             f"The budget epsilon={epsilon:g}, delta={delta:g} is too small to be computed with "
             "certainty in doubles; raise one of the two."
         )
-    return _moved(root, -SAFE_MU * root, lambda mu: delta_from_mu(mu, epsilon) <= delta)
+    return _nudge_to_safe_side(
+        root, -SAFE_MU * root, lambda mu: delta_from_mu(mu, epsilon) <= delta
+    )
 
 
 def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
-    """Give delta with a relative error below 1e-25, on the upper side of the exact one."""
+    """Return delta with a relative error below 1e-25, on the upper side of the exact one."""
     # What is lost: x² relative units in Phi(x), and 1/mu times (1 + x²) as the terms cancel.
     lost = 5 * math.log10(2 + mu + epsilon / mu) + 2 * math.log10(1 + 1 / mu)
     with mpmath.workdps(40 + math.ceil(lost)):
@@ -136,13 +136,13 @@ def _exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
 
 
 def _near_delta(mu: float, epsilon: float) -> float:
-    """Give delta in doubles, quick enough to search with."""
+    """Return delta in doubles, quick enough to search with."""
     log_first = float(log_ndtr(mu / 2 - epsilon / mu))
     log_second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     return max(0.0, -math.exp(log_first) * math.expm1(min(0.0, log_second - log_first)))
 
 
-def _moved(root: float, step: float, is_safe: Callable[[float], bool]) -> float:
+def _nudge_to_safe_side(root: float, step: float, is_safe: Callable[[float], bool]) -> float:
     """Move a root by `step`, by twice as much, and so on, until it is safe."""
     while not is_safe(root + step):
         step *= 2

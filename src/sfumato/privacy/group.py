@@ -33,8 +33,6 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 
-__all__ = ["for_persons", "group_epsilon", "group_event"]
-
 
 def group_epsilon(
     events: Iterable[Event],
@@ -42,7 +40,7 @@ def group_epsilon(
     delta: float,
     relation: Relation = Relation.REPLACE_ONE,
 ) -> float:
-    """Give the epsilon, at `delta`, of all `events` together for a group of `size` records.
+    """Return the epsilon, at `delta`, of all `events` together for a group of `size` records.
 
     Parameters
     ----------
@@ -80,7 +78,7 @@ def group_epsilon(
 
 
 def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = None) -> Guarantee:
-    """Say what a guarantee for one record, or entry, is worth to a person with several rows.
+    """Return what a guarantee for one record, or entry, is worth to a person with several rows.
 
     This is the group curve: exact for Gaussian and Laplace noise, an upper bound else. Estimators
     that offer unit "person" have less noise for the same promise.
@@ -136,7 +134,7 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
 
 
 def group_event(event: Event, size: int) -> Event:
-    """Give the event that a release is for a group of `size` records.
+    """Return the event that a release is for a group of `size` records.
 
     event: What it is for one record.
     size: Records of a group.

@@ -15,8 +15,6 @@ from sfumato.privacy.events import Event, event_from_dict
 if TYPE_CHECKING:
     from sfumato.privacy.attacker import Attacker
 
-__all__ = ["Guarantee", "RecordReading", "Relation", "Status", "Unit", "rounded_up"]
-
 
 class _Word(StrEnum):
     """A closed set of words; any other word is refused with the list of those that are known."""
@@ -334,7 +332,7 @@ class Guarantee:
         return self.with_status(Status.CONDITIONAL if is_proved else self.status, *conditions)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the guarantee as plain JSON values (infinity as the string "inf").
+        """Return the guarantee as plain JSON values (infinity as the string "inf").
 
         Returns
         -------

@@ -29,16 +29,14 @@ from sfumato.privacy.events import (
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.privacy.objective import mean_chi
 
-__all__ = ["neighboring_relation", "to_dp_event"]
-
 
 def neighboring_relation(relation: Relation) -> NeighboringRelation:
-    """Give dp-accounting's word for our relation."""
+    """Return dp-accounting's word for our relation."""
     return NeighboringRelation[Relation(relation).name]
 
 
 def to_dp_event(event: Event | Guarantee, relation: Relation | None = None) -> dp_event.DpEvent:
-    """Give a `DpEvent` that costs at least as much as `event`, under the given relation.
+    """Return a `DpEvent` that costs at least as much as `event`, under the given relation.
 
     dp-accounting accepts Laplace noise only for adding or removing a record and randomised
     response only for replacing one. Where its exact event does not fit the relation, the zCDP

@@ -42,17 +42,15 @@ from sfumato.privacy.events import (
 from sfumato.privacy.objective import loss_cdf, loss_range
 from sfumato.privacy.profiles import profile_masses
 
-__all__ = ["MOST_CELLS", "Losses", "losses_of"]
-
-MOST_CELLS = 2**15  # of one measure: a quarter of a megabyte, a millisecond or two a convolution
-MOST_HEAVY_CELLS = 8  # convolved one by one, which is exact but for the last bit
-MOST_DIRECT_CELLS = 256  # convolved term by term
+MAX_CELLS = 2**15  # of one measure: a quarter of a megabyte, a millisecond or two a convolution
+MAX_HEAVY_CELLS = 8  # convolved one by one, which is exact but for the last bit
+MAX_DIRECT_CELLS = 256  # convolved term by term
 UNIT = 2.0**-53
 ROUNDING = 2.0**-48  # relative, of a few operations in doubles
 CURVE_ROUNDING = 1e-6  # relative, of the Gaussian curve for any mu that is used
-SMALLEST_MU = 1e-5
+MIN_MU = 1e-5
 TAIL = 1e-15
-LARGEST_WIDTH = 1e6  # beyond it a release counts as one that tells everything
+MAX_WIDTH = 1e6  # beyond it a release counts as one that tells everything
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Losses:
 
     @classmethod
     def none(cls, interval: float) -> Losses:
-        """Give the measure of no release: a loss of 0."""
+        """Return the measure of no release: a loss of 0."""
         return cls(interval, 0, np.ones(1))
 
     @property
@@ -75,7 +73,7 @@ class Losses:
         return float(self.masses.sum()) * (1 + len(self.masses) * UNIT)
 
     def composed(self, other: Losses, tail: float) -> Losses:
-        """Give the measure of both together; each end of it may lose `tail` to larger losses."""
+        """Return the measure of both together; each end of it may lose `tail` to larger losses."""
         left, right = self._at(other.interval), other._at(self.interval)
         if len(left.masses) < len(right.masses):
             left, right = right, left
@@ -87,7 +85,7 @@ class Losses:
         return whole.trimmed(tail).narrowed()
 
     def power(self, count: int, tail: float) -> Losses:
-        """Give the measure of `count` equal releases."""
+        """Return the measure of `count` equal releases."""
         result, factor = None, self
         while True:
             if count & 1:
@@ -113,12 +111,12 @@ class Losses:
     def narrowed(self) -> Losses:
         """Coarsen the grid until there are few enough cells."""
         measure = self
-        while len(measure.masses) > MOST_CELLS:
+        while len(measure.masses) > MAX_CELLS:
             measure = measure._at(2 * measure.interval)
         return measure
 
     def _at(self, interval: float) -> Losses:
-        """Give the measure on a grid of at least this interval."""
+        """Return the measure on a grid of at least this interval."""
         measure = self
         while measure.interval < interval:
             places = measure.first + np.arange(len(measure.masses))
@@ -127,7 +125,7 @@ class Losses:
         return measure
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """Give the curve at `epsilon`, with Gaussian releases of total `mu` beside the measure."""
+        """Return the curve at `epsilon`, with Gaussian releases of total `mu`."""
         places = (self.first + np.arange(len(self.masses))) * self.interval
         curve = _gaussian_curve(epsilon - places, mu)
         return float(self.infinite + self.masses @ curve) * (1 + CURVE_ROUNDING)
@@ -135,7 +133,7 @@ class Losses:
 
 @lru_cache(maxsize=64)
 def losses_of(event: Event, interval: float) -> Losses:
-    """Give a measure that bounds one release, on a grid of `interval` or a coarser one.
+    """Return a measure that bounds one release, on a grid of `interval` or a coarser one.
 
     event: The release; a Gaussian one has its closed form instead.
     interval: Distance of the losses, a power of 2.
@@ -145,9 +143,9 @@ def losses_of(event: Event, interval: float) -> Losses:
         raise UnsupportedEventError(f"No privacy losses are known for a {event.kind!r} event.")
     width = 2 * loss_range(event, TAIL)[1] if isinstance(event, ObjectivePerturbationEvent) else 0.0
     width = max(width, 2 * float(getattr(event, "epsilon", 0.0)))
-    if width > LARGEST_WIDTH:
+    if width > MAX_WIDTH:
         return Losses(interval, 0, np.zeros(1), 1.0)
-    while width / interval > MOST_CELLS / 2:
+    while width / interval > MAX_CELLS / 2:
         interval *= 2
     return handler(event, interval)
 
@@ -181,7 +179,7 @@ def _bounded_range(event: BoundedRangeEvent, interval: float) -> Losses:
 
 
 def _between(epsilon: float, interval: float) -> tuple[np.ndarray, np.ndarray]:
-    """Give masses of the density ``exp((x - epsilon)/2) / 2``, cell by cell, and where they act.
+    """Return masses of the density ``exp((x - epsilon)/2) / 2``, cell by cell, and where they act.
 
     Spread to the ends of its cell, the mass between s and t acts as if it lay at ``(s + t)/2``.
     """
@@ -235,9 +233,9 @@ def _on_grid(
 
 
 def _convolved(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray, float]:
-    """Convolve two arrays of masses; give also what the result may lack, all cells together."""
+    """Convolve two arrays of masses; return also what the result may lack, all cells together."""
     result = np.zeros(len(large) + len(small) - 1)
-    heavy = np.argsort(small)[-MOST_HEAVY_CELLS:]
+    heavy = np.argsort(small)[-MAX_HEAVY_CELLS:]
     for place in heavy:
         result[place : place + len(large)] += small[place] * large
     rest = small.copy()
@@ -253,7 +251,7 @@ def _convolved(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray, float]
 
 
 def _convolved_smooth(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray, float]:
-    if len(small) <= MOST_DIRECT_CELLS:  # sums of products of positive numbers
+    if len(small) <= MAX_DIRECT_CELLS:  # sums of products of positive numbers
         return np.convolve(large, small) * (1 + 2 * len(small) * UNIT), 0.0
     size = len(large) + len(small) - 1
     length = fft.next_fast_len(size, real=True)
@@ -266,11 +264,11 @@ def _convolved_smooth(large: np.ndarray, small: np.ndarray) -> tuple[np.ndarray,
 
 
 def _gaussian_curve(epsilons: np.ndarray, mu: float) -> np.ndarray:
-    """Give delta of Gaussian releases of total `mu` at any epsilons, also negative ones."""
+    """Return delta of Gaussian releases of total `mu` at any epsilons, also negative ones."""
     curve: np.ndarray = -np.expm1(np.minimum(epsilons, 0.0))
     if mu == 0:
         return curve
-    mu = max(mu, SMALLEST_MU)
+    mu = max(mu, MIN_MU)
     reach = mu * mu / 2 + 39 * mu  # beyond it the curve is 0, or 1 - exp(epsilon), but for 1e-300
     curve += 1e-300
     near = np.abs(epsilons) < reach

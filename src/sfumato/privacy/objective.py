@@ -17,8 +17,6 @@ from scipy.stats import chi
 
 from sfumato.privacy.events import ObjectivePerturbationEvent
 
-__all__ = ["loss_cdf", "loss_range", "mean_chi", "objective_delta"]
-
 
 def objective_delta(event: ObjectivePerturbationEvent, epsilon: float) -> float:
     """Smallest delta that the loss bound W proves at `epsilon`.

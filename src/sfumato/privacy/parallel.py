@@ -11,11 +11,9 @@ from sfumato.privacy.composition import explained_by_events
 from sfumato.privacy.events import Event, GaussianEvent, flatten
 from sfumato.privacy.guarantee import Guarantee, Status
 
-__all__ = ["parallel"]
-
 
 def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
-    """Give the guarantee of releases about disjoint sets of records: the weakest of them.
+    """Return the guarantee of releases about disjoint sets of records: the weakest of them.
 
     A record enters the releases about its own set, and the others do not depend on it: epsilon and
     delta are the largest of all.
@@ -51,7 +49,7 @@ def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
 
 
 def _most_telling(guarantees: Sequence[Guarantee]) -> tuple[Event, ...]:
-    """Give the events that bound every attacker of every set, or none."""
+    """Return the events that bound every attacker of every set, or none."""
     counts = [flatten(each.events) for each in guarantees]
     if all(each == counts[0] for each in counts):
         return guarantees[0].events

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["profile_masses"]
-
 ROUNDING = 1e-14  # more than doubles lose on the way from points to masses
 
 
 def profile_masses(losses: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Give losses, masses on them and the mass at infinity whose curve is nowhere below.
+    """Return losses, masses on them and the mass at infinity whose curve is nowhere below.
 
     losses (n,): Increasing, the first is 0.
     deltas (n,): Bounds on delta at these epsilons, in both directions.
@@ -37,7 +35,7 @@ def profile_masses(losses: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Give the corners of the lower convex hull of points of increasing x: Andrew's chain."""
+    """Return the corners of the lower convex hull of points of increasing x: Andrew's chain."""
     kept: list[int] = []
     for point in range(len(x)):
         while len(kept) > 1:

@@ -25,14 +25,12 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.objective import mean_chi
 
-__all__ = ["ORDERS", "delta_from_renyi", "epsilon_from_renyi", "renyi_divergence"]
-
 ORDERS = np.concatenate([1 + np.geomspace(0.01, 10, 160), np.geomspace(11.5, 4000, 160)])
-LARGEST_EXPONENT = 700.0
+MAX_EXPONENT = 700.0
 
 
 def renyi_divergence(events: Iterable[Event]) -> np.ndarray:
-    """Give the divergence of all events together at each of `ORDERS`, never below the truth."""
+    """Return the divergence of all events together at each of `ORDERS`, never below the truth."""
     total = np.zeros(len(ORDERS))
     for event, count in flatten(events).items():
         total += count * _divergence(event)
@@ -62,8 +60,8 @@ def _divergence(event: Event) -> np.ndarray:
 
 def _pure(epsilon: float) -> np.ndarray:
     """Binary randomised response is the worst epsilon-private release, and epsilon the limit."""
-    if epsilon * ORDERS[-1] > LARGEST_EXPONENT:
-        ordinary = epsilon * ORDERS <= LARGEST_EXPONENT
+    if epsilon * ORDERS[-1] > MAX_EXPONENT:
+        ordinary = epsilon * ORDERS <= MAX_EXPONENT
     else:
         ordinary = np.ones(len(ORDERS), dtype=bool)
     a = ORDERS[ordinary]
@@ -74,7 +72,7 @@ def _pure(epsilon: float) -> np.ndarray:
 
 
 def delta_from_renyi(divergence: np.ndarray, epsilon: float) -> float:
-    """Give the least delta proved at `epsilon` (Canonne, Kamath and Steinke 2020; Pinsker)."""
+    """Return the least delta proved at `epsilon` (Canonne, Kamath and Steinke 2020; Pinsker)."""
     with np.errstate(invalid="ignore"):
         logs = (ORDERS - 1) * (divergence - epsilon + np.log1p(-1 / ORDERS)) - np.log(ORDERS)
     least = float(np.nanmin(np.where(np.isfinite(divergence), logs, np.inf)))
@@ -84,7 +82,7 @@ def delta_from_renyi(divergence: np.ndarray, epsilon: float) -> float:
 
 
 def epsilon_from_renyi(divergence: np.ndarray, delta: float) -> float:
-    """Give the least epsilon proved at `delta` (Canonne, Kamath and Steinke 2020)."""
+    """Return the least epsilon proved at `delta` (Canonne, Kamath and Steinke 2020)."""
     if delta <= 0:
         return math.inf
     slack = np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)

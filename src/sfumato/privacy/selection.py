@@ -27,25 +27,14 @@ from sfumato.privacy.renyi import (
     renyi_divergence,
 )
 
-__all__ = [
-    "cut_probability",
-    "run_tails",
-    "selection_delta",
-    "selection_divergence",
-    "selection_epsilon",
-    "selection_mu",
-    "with_max_runs",
-    "worst_options",
-]
-
-MOST_RUNS = 100_000
-LARGEST_EXPONENT = 700.0  # of a number that is a double
+MAX_RUNS = 100_000
+MAX_EXPONENT = 700.0  # of a number that is a double
 ROUNDING = 1e-13  # more than doubles lose of a delta
 NEGLIGIBLE = 1e-2  # share of delta that the cut of K may cost
 
 
 def worst_options(options: tuple[tuple[Event, ...], ...]) -> tuple[tuple[Event, ...], ...]:
-    """Give fewer options that cost as much: of Gaussian ones, the one with the least noise.
+    """Return fewer options that cost as much: of Gaussian ones, the one with the least noise.
 
     options: The releases of each kind of run.
     Returns: Options of which one costs at least as much as any that was left out.
@@ -72,7 +61,7 @@ def _mu(option: tuple[Event, ...]) -> float:
 
 @lru_cache(maxsize=256)
 def selection_divergence(event: SelectionEvent) -> np.ndarray:
-    """Give the Rényi divergence of the winner at each of `ORDERS`, before K is cut.
+    """Return the Rényi divergence of the winner at each of `ORDERS`, before K is cut.
 
     event: The search.
     Returns: Divergences, never below the truth.
@@ -94,7 +83,7 @@ def selection_divergence(event: SelectionEvent) -> np.ndarray:
 
 
 def _deltas(options: tuple[tuple[Event, ...], ...], one: np.ndarray) -> np.ndarray:
-    """Give delta of one run at ``log(1 + 1/(a - 1))`` for each order a."""
+    """Return delta of one run at ``log(1 + 1/(a - 1))`` for each order a."""
     epsilons = np.log1p(1 / (ORDERS - 1))
     if all(map(_is_gaussian, options)):
         mu = max(map(_mu, options))
@@ -104,20 +93,20 @@ def _deltas(options: tuple[tuple[Event, ...], ...], one: np.ndarray) -> np.ndarr
 
 
 def selection_delta(event: SelectionEvent, epsilon: float) -> float:
-    """Give the least delta proved at `epsilon`, the cut of K included.
+    """Return the least delta proved at `epsilon`, the cut of K included.
 
     event: The search.
     epsilon: At least 0.
     """
     tail = cut_probability(event)
-    if tail and epsilon > LARGEST_EXPONENT:
+    if tail and epsilon > MAX_EXPONENT:
         return 1.0
     cut = (1 + math.exp(epsilon)) * tail if tail else 0.0  # [V5] on both sides of the inequality
     return min(1.0, delta_from_renyi(selection_divergence(event), epsilon) + cut)
 
 
 def selection_epsilon(event: SelectionEvent, delta: float) -> float:
-    """Give the least epsilon proved at `delta`.
+    """Return the least epsilon proved at `delta`.
 
     event: The search.
     delta: At least 0.
@@ -131,13 +120,13 @@ def selection_epsilon(event: SelectionEvent, delta: float) -> float:
         above = epsilon * (1 + 1e-9) + 1e-12
         if selection_delta(event, above) <= delta:
             return above
-        rest = delta - (1 + math.exp(min(above, LARGEST_EXPONENT))) * tail
+        rest = delta - (1 + math.exp(min(above, MAX_EXPONENT))) * tail
         epsilon = max(above, epsilon_from_renyi(divergence, rest)) if rest > 0 else math.inf
     return math.inf if tail else epsilon
 
 
 def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
-    """Give the largest mu of a run at which a search over Gaussian runs keeps the budget.
+    """Return the largest mu of a run at which a search over Gaussian runs keeps the budget.
 
     event: The law of K; its options are not looked at.
     epsilon, delta: The budget of the whole search.
@@ -168,11 +157,11 @@ def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> Select
     event: The law of K.
     delta, epsilon: The budget of the whole search.
     """
-    allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, LARGEST_EXPONENT)))
-    tails = run_tails(event, MOST_RUNS, allowed)
+    allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, MAX_EXPONENT)))
+    tails = run_tails(event, MAX_RUNS, allowed)
     if not tails or tails[-1] >= allowed:
         raise InvalidInputError(
-            f"'mean_runs' {event.mean_runs:g} needs more than {MOST_RUNS:,} runs; ask for fewer."
+            f"'mean_runs' {event.mean_runs:g} needs more than {MAX_RUNS:,} runs; ask for fewer."
         )
     return replace(event, max_runs=len(tails))
 
@@ -182,7 +171,7 @@ def cut_probability(event: SelectionEvent) -> float:
     """Return ``P(K > max_runs)``, and what 64 random bits change of the law; 0 if K is not cut."""
     if event.max_runs is None:
         return 0.0
-    tails = run_tails(event, min(event.max_runs, MOST_RUNS))
+    tails = run_tails(event, min(event.max_runs, MAX_RUNS))
     return min(1.0, float(tails[-1]) * (1 + 1e-15) + len(tails) * 2.0**-64) if tails else 1.0
 
 
@@ -194,7 +183,7 @@ def run_tails(event: SelectionEvent, most: int, enough: float = 0.0) -> tuple[De
     enough: The first one below ends them.
     Returns: None where the mean is beyond what is offered.
     """
-    if event.mean_runs > MOST_RUNS:
+    if event.mean_runs > MAX_RUNS:
         return ()
     return _tails(event.runs, float(event.mean_runs), float(event.shape), most, enough)
 

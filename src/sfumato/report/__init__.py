@@ -5,14 +5,17 @@ left (as JSON and one HTML page, by `parts`, `words`, `charts` and the templates
 signs what a file promises. Read them in this order.
 """
 
-from sfumato.report.certificate import CertificateError as CertificateError
-from sfumato.report.parts import Audit as Audit
-from sfumato.report.parts import LedgerExtract as LedgerExtract
-from sfumato.report.parts import Marginal as Marginal
-from sfumato.report.parts import Office as Office
-from sfumato.report.plan import Plan as Plan
-from sfumato.report.plan import epsilon_needed as epsilon_needed
-from sfumato.report.plan import plan as plan
-from sfumato.report.plan import rows_needed as rows_needed
-from sfumato.report.report import Report as Report
-from sfumato.report.report import Result as Result
+from sfumato.report.certificate import CertificateError
+from sfumato.report.parts import (
+    Audit,
+    LedgerExtract,
+    Marginal,
+    SignatureBlock,
+)
+from sfumato.report.plan import (
+    Plan,
+    epsilon_needed,
+    plan,
+    rows_needed,
+)
+from sfumato.report.report import Report, Result

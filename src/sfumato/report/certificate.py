@@ -35,7 +35,7 @@ from sfumato.tables.notes import metadata_beside, note_of, read_note
 FORMAT = "sfumato-certificate"
 FORMAT_VERSION = 1
 CURVE_POINTS = 13
-SHORTEST_KEY = 32
+MIN_KEY = 32
 OTHERS = "of another program"
 FOREIGN = (
     "the program that made the file released what the events say, and drew their noise rightly"
@@ -203,9 +203,9 @@ def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[st
     key: The secret.
     Returns: The algorithm and the value.
     """
-    if key is None or len(key) < SHORTEST_KEY:
+    if key is None or len(key) < MIN_KEY:
         raise InvalidInputError(
-            f"'data_key' must be a secret of at least {SHORTEST_KEY} bytes: a fingerprint without "
+            f"'data_key' must be a secret of at least {MIN_KEY} bytes: a fingerprint without "
             "one tells anybody who guesses a record whether the guess is right."
         )
     value = hmac.new(key, Path(data).read_bytes(), hashlib.sha256).hexdigest()

@@ -101,7 +101,7 @@ def path(corners: Iterable[tuple[float, float]], tag: str = "polyline", **more: 
     return tag, {"class": "line" if tag == "polyline" else "bar", **more, "points": points}, ""
 
 
-def cut(words: str, longest: int) -> str:
+def ellipsize(words: str, longest: int) -> str:
     """Return words shortened to a number of characters."""
     return words if len(words) <= longest else words[: max(longest - 1, 1)] + "…"
 
@@ -155,7 +155,7 @@ def against_epsilon(
         marks += [_sign(x(p.epsilon), y(p.value), i, p.proved, p.told) for p in own]
         marks.append(_sign(left + 5, level, i, all(p.proved for p in own)))
         longest = int((WIDTH - left - 24) / _CHARACTER)
-        marks.append(text(left + 16, level + 4, cut(name, longest), "label"))
+        marks.append(text(left + 16, level + 4, ellipsize(name, longest), "label"))
     size = (WIDTH, int(bottom + 56 + len(series) * _LINE_HEIGHT))
     return picture(f"{metric} against epsilon", "; ".join(told), marks, key=key, size=size)
 
@@ -200,7 +200,7 @@ def paired_bars(
     highest = max(*first, *second, 1e-300)
     step = (RIGHT - LEFT) / len(labels)
     width = max(step * 0.82, 0.5)
-    marks = [text(LEFT, 14, cut(title, 44), "axis-name")]
+    marks = [text(LEFT, 14, ellipsize(title, 44), "axis-name")]
     for i, pair in enumerate(zip(first, second, strict=True)):
         for value, style in zip(pair, ("bar", "bar-outline"), strict=True):
             height = value / highest * (BOTTOM - TOP)
@@ -212,7 +212,9 @@ def paired_bars(
         places = [(LEFT + (i + 0.5) * step, "middle", i) for i in range(len(labels))]
     else:  # no room for all
         places, room = [(LEFT, "start", 0), (RIGHT, "end", -1)], 22
-    marks += [text(x, BOTTOM + 18, cut(labels[i], room), anchor=side) for x, side, i in places]
+    marks += [
+        text(x, BOTTOM + 18, ellipsize(labels[i], room), anchor=side) for x, side, i in places
+    ]
     told = [
         f"{label}: {names[0]} {number(a)}, {names[1]} {number(b)}"
         for label, a, b in zip(labels, first, second, strict=True)
@@ -232,7 +234,7 @@ def square_matrix(
     places = {name: i for i, name in enumerate(names)}
     if side >= 9:
         marks += [
-            text(left - 6, TOP + (i + 0.7) * side, cut(name, 14), anchor="end")
+            text(left - 6, TOP + (i + 0.7) * side, ellipsize(name, 14), anchor="end")
             for name, i in places.items()
         ]
     for (a, b), value in values.items():
@@ -278,7 +280,7 @@ def roc_curves(curves: Sequence[Roc], *, key: str, decades: int | None = None) -
         marks.append(path(corners, **dash))
         level = bottom + 52 + _LINE_HEIGHT * i
         marks.append(path([(left, level - 4), (left + 32, level - 4)], **dash))
-        marks.append(text(left + 40, level, cut(each.name, 34), "label"))
+        marks.append(text(left + 40, level, ellipsize(each.name, 34), "label"))
     axes = "" if decades is None else ", logarithmic axes"
     told = "; ".join(f"{each.name}: {len(each.false_positive_rate)} points" for each in curves)
     size = (WIDTH, int(bottom + 44 + _LINE_HEIGHT * len(curves)))
@@ -304,10 +306,10 @@ def column_curve(curve: ColumnCurve, *, key: str) -> str:
         return number(value) if isinstance(value, float) else str(value)
 
     marks = [
-        text(LEFT, 14, cut(curve.name, 40), "axis-name"),
+        text(LEFT, 14, ellipsize(curve.name, 40), "axis-name"),
         text(RIGHT, 14, f"{number(low, '.3g')} to {number(high, '.3g')}", anchor="end"),
-        text(LEFT, BOTTOM + 18, cut(shown(curve.values[0]), 20)),
-        text(RIGHT, BOTTOM + 18, cut(shown(curve.values[-1]), 20), anchor="end"),
+        text(LEFT, BOTTOM + 18, ellipsize(shown(curve.values[0]), 20)),
+        text(RIGHT, BOTTOM + 18, ellipsize(shown(curve.values[-1]), 20), anchor="end"),
     ]
     if low <= 0 <= high:
         level = float(down(np.zeros(1))[0])

@@ -318,7 +318,7 @@ def parties_of(federation: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Office:
+class SignatureBlock:
     """Who answers for the data, as the signature block names them.
 
     Parameters

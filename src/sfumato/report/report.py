@@ -26,7 +26,7 @@ from sfumato.report.parts import (
     Audit,
     LedgerExtract,
     Marginal,
-    Office,
+    SignatureBlock,
     events_key,
     parties_of,
 )
@@ -179,7 +179,7 @@ class Report:
     curve: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     marginals: tuple[Marginal, ...] = ()
     audit: Audit | None = None
-    office: Office | None = None
+    office: SignatureBlock | None = None
     sensitive_metrics: bool = False
     versions: Mapping[str, str] = field(default_factory=lambda: _running_versions())
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -381,7 +381,10 @@ class Report:
 
 
 def signal(
-    guarantees: Sequence[Guarantee], epsilon: float | None, delta: float, office: Office | None
+    guarantees: Sequence[Guarantee],
+    epsilon: float | None,
+    delta: float,
+    office: SignatureBlock | None,
 ) -> str:
     """Return the colour of all releases together, by the rule that the page states."""
     n_records = None if office is None else office.n_records
@@ -394,7 +397,7 @@ def signal(
 
 
 def _drawable(value: float) -> bool:
-    """Tell whether a number can be drawn: not infinite or missing, and no scale overflows."""
+    """Return whether a number can be drawn: not infinite or missing, and no scale overflows."""
     return abs(value) < 1e100
 
 

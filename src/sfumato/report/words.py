@@ -60,7 +60,7 @@ def at_epsilon(guarantee: Guarantee) -> str:
 
 
 def coverage(report: Report) -> str:
-    """Say what no guarantee covers, and where it stands."""
+    """Return what no guarantee covers, and where it stands."""
     return MARKED if report.sensitive_metrics else COVERAGE
 
 
@@ -172,13 +172,13 @@ RELATIONS = {
 
 
 def relation_words(guarantee: Guarantee) -> str:
-    """Say which data sets count as neighbours."""
+    """Return which data sets count as neighbours."""
     words = RELATIONS[guarantee.relation]
     return words.replace("record", "person") if guarantee.unit is Unit.PERSON else words
 
 
 def protected_unit(guarantee: Guarantee) -> str:
-    """Say what one change may touch."""
+    """Return what one change may touch."""
     if guarantee.unit is Unit.ENTRY:
         if guarantee.whole_range:
             return "one number of one record, within its public range"
@@ -211,7 +211,7 @@ def _plain(value: object) -> str:
 
 
 def together_sentence(report: Report) -> str | None:
-    """Say what all results promise together, if they were made from the same rows."""
+    """Return what all results promise together, if they were made from the same rows."""
     if len(report.results) < 2:
         return None
     opening = "Each guarantee covers its own release. Releases from the same rows add up"
@@ -226,5 +226,5 @@ def together_sentence(report: Report) -> str | None:
 
 
 def protection(guarantee: Guarantee) -> str:
-    """Say what an epsilon protects; only epsilons of one protection compare."""
+    """Return what an epsilon protects; only epsilons of one protection compare."""
     return f"{protected_unit(guarantee)}; {relation_words(guarantee).partition(';')[0]}"

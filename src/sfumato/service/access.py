@@ -18,21 +18,9 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.service.store import Store
 
-__all__ = [
-    "ROLES",
-    "SCOPES",
-    "ForbiddenError",
-    "Limiter",
-    "Person",
-    "UnknownPersonError",
-    "csrf_token",
-    "make_token",
-    "person_of",
-]
-
 ROLES = ("officer", "analyst", "auditor")
 SCOPES = ("all", "read", "session", "one time")
-MOST_DAYS = 366
+MAX_DAYS = 366
 _NOBODY: dict[str, Any] = {"digest": sha256(b"nobody").hexdigest(), "expires": "", "revoked": 1}
 
 
@@ -68,7 +56,7 @@ def make_token(
     scope: str = "all",
     label: str = "",
 ) -> str:
-    """Make a token and give its text, which is kept nowhere.
+    """Make a token and return its text, which is kept nowhere.
 
     store: Where its digest is kept.
     by, person: Who makes it, and for whom.
@@ -78,8 +66,8 @@ def make_token(
     """
     if scope not in SCOPES:
         raise InvalidInputError(f"'scope' must be one of all, read. Got {scope!r}.")
-    if not 0 < hours <= 24 * MOST_DAYS:
-        raise InvalidInputError(f"A token is good for at most {MOST_DAYS} days.")
+    if not 0 < hours <= 24 * MAX_DAYS:
+        raise InvalidInputError(f"A token is good for at most {MAX_DAYS} days.")
     store.person(person)
     identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires = datetime.now(UTC) + timedelta(hours=hours)
@@ -96,7 +84,7 @@ def make_token(
 
 
 def person_of(store: Store, token: str, *, scopes: tuple[str, ...] = ("all", "read")) -> Person:
-    """Give the person of a token; one answer for everything that is wrong with it.
+    """Return the person of a token; one answer for everything that is wrong with it.
 
     store: Where digests are kept.
     token: As `make_token` gave it.
@@ -117,7 +105,7 @@ def person_of(store: Store, token: str, *, scopes: tuple[str, ...] = ("all", "re
 
 
 def csrf_token(secret: bytes, session: str) -> str:
-    """Give the text that forms of a session carry."""
+    """Return the text that forms of a session carry."""
     return hmac.new(secret, session.encode(), sha256).hexdigest()
 
 

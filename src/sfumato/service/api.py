@@ -12,9 +12,7 @@ from fastapi.security import HTTPBearer
 
 from sfumato.service import bodies, curation
 from sfumato.service.access import Person
-from sfumato.service.doors import allowed, in_turn, office_of
-
-__all__ = ["router"]
+from sfumato.service.auth import allowed, in_turn, office_of
 
 PROBLEMS = {
     401: "No token, or one that is wrong, expired or revoked.",
@@ -101,7 +99,7 @@ def register(who: Officer, body: bodies.NewDataset, request: Request) -> Record:
 def dataset(who: Anybody, name: str, request: Request) -> Record:
     """Schema, public facts and budget of a data set; never a row.
 
-    Gives `bounds` (what is public of each column), who is `protected`, `unit` and `relation`, and
+    Returns `bounds` (what is public of each column), who is `protected`, `unit` and `relation`, and
     `holdings`: the total and your quota, with `epsilon`, `spent` and `left`.
     """
     return office_of(request).dataset(who, name)
@@ -133,7 +131,7 @@ def open_dataset(who: Officer, name: str, body: bodies.OpenDataset, request: Req
 def set_quota(
     who: Officer, name: str, analyst: str, body: bodies.Quota, request: Request
 ) -> Record:
-    """Say what an analyst may spend, and until when; what she has spent stays counted."""
+    """Set what an analyst may spend, and until when; what was spent stays counted."""
     return curation.set_quota(
         office_of(request), who, name, analyst, epsilon=body.epsilon, until=body.until
     )
@@ -143,7 +141,7 @@ def set_quota(
 def set_auto_approval(
     who: Officer, name: str, body: bodies.AutoApproval, request: Request
 ) -> Record:
-    """Say up to which epsilon a request needs no officer."""
+    """Set the epsilon up to which a request needs no officer."""
     return curation.set_auto_approval(office_of(request), who, name, body.epsilon)
 
 
@@ -182,7 +180,7 @@ def plan(
 ) -> Record:
     """What a request would cost and leave; nothing is read or charged.
 
-    Gives whether it `fits`, whether it `needs_approval`, and what total and quota are `after` it.
+    Returns whether it `fits`, whether it `needs_approval`, and what total and quota are `after` it.
     One run of a search has `epsilon_of_a_run` for its model.
     """
     return office_of(request).plan(who, name, epsilon, delta, kind)
@@ -199,8 +197,8 @@ def submit(
 ) -> Record:
     """Ask for a release. With an Idempotency-Key a retry gives the same job.
 
-    Gives the job: its `id`, and its `state`, waiting (for an officer) or queued (for a worker). It
-    is rehearsed on dummy rows, charged, drawn and stored; only then its state is released, and
+    Returns the job: its `id`, and its `state`, waiting (for an officer) or queued (for a worker).
+    It is rehearsed on dummy rows, charged, drawn and stored; only then its state is released, and
     `GET /releases/{id}` gives the release.
     """
     return office_of(request).submit(who, name, body.model_dump(), idempotency_key)

@@ -10,21 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from sfumato.tables.facts import Column, Target
 
-__all__ = [
-    "AutoApproval",
-    "ColumnFacts",
-    "Decision",
-    "FileFormat",
-    "NewDataset",
-    "NewJob",
-    "NewPerson",
-    "NewToken",
-    "OpenDataset",
-    "Points",
-    "Problem",
-    "Quota",
-]
-
 Epsilon = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Delta = Annotated[float, Field(ge=0, lt=0.1, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.@-]+$")]
@@ -106,7 +91,7 @@ class NewDataset(_Body):
 
 
 def _facts_of_a_column() -> dict[str, Any]:
-    """Give a field for everything that a file of bounds can say of a column or of the target."""
+    """Return a field for everything that a file of bounds can say of a column or of the target."""
     kinds: tuple[tuple[str, Any], ...] = (
         ("bool", bool),
         ("int", int),
@@ -143,7 +128,7 @@ class ColumnFacts(_ColumnFields):
     )
 
     def given(self) -> dict[str, Any]:
-        """Give what was said."""
+        """Return what was said."""
         return {key: getattr(self, key) for key in self.model_fields_set}
 
 
@@ -162,7 +147,7 @@ class FileFormat(_Body):
     )
 
     def given(self) -> dict[str, Any]:
-        """Give what was said."""
+        """Return what was said."""
         return {key: getattr(self, key) for key in self.model_fields_set}
 
 

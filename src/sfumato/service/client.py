@@ -24,10 +24,8 @@ from sfumato.exceptions import (
 from sfumato.models.saving import load
 from sfumato.privacy.guarantee import Guarantee
 
-__all__ = ["Client", "JobError", "RemoteDataset", "RemoteJob"]
-
 OWN_WORDS = {"epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"}
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+FIRST_PAUSE, MAX_PAUSE = 0.1, 2.0
 
 
 class JobError(SfumatoError):
@@ -74,7 +72,7 @@ class Client:
         )
 
     def me(self) -> dict[str, Any]:
-        """Give name, role and scope of the token.
+        """Return name, role and scope of the token.
 
         Returns
         -------
@@ -95,7 +93,7 @@ class Client:
         return [one["name"] for one in self.call("GET", "/datasets")]
 
     def dataset(self, name: str) -> RemoteDataset:
-        """Give one data set.
+        """Return one data set.
 
         Parameters
         ----------
@@ -173,7 +171,7 @@ class RemoteDataset:
         self.name = name
 
     def about(self) -> dict[str, Any]:
-        """Give schema, public facts, budget and quota.
+        """Return schema, public facts, budget and quota.
 
         Returns
         -------
@@ -184,7 +182,7 @@ class RemoteDataset:
         return found
 
     def plan(self, epsilon: float, delta: float | None = None, kind: str = "fit") -> dict[str, Any]:
-        """Say what a request would cost and leave; nothing is read or charged.
+        """Return what a request would cost and leave; nothing is read or charged.
 
         Parameters
         ----------
@@ -204,7 +202,7 @@ class RemoteDataset:
         return found
 
     def dummy_rows(self, n_rows: int = 200) -> Any:
-        """Give rows made from the bounds alone, to try code out.
+        """Return rows made from the bounds alone, to try code out.
 
         Parameters
         ----------
@@ -242,7 +240,7 @@ class RemoteDataset:
         return RemoteJob(self.client, job["id"])
 
     def fit(self, estimator: Any, *, purpose: str, wait: bool = True) -> Any:
-        """Fit an estimator where the rows are, and give it back fitted.
+        """Fit an estimator where the rows are, and return it fitted.
 
         Parameters
         ----------
@@ -290,7 +288,7 @@ class RemoteJob:
         self.id = identity
 
     def status(self) -> dict[str, Any]:
-        """Give the job as it is now.
+        """Return the job as it is now.
 
         Returns
         -------
@@ -327,7 +325,7 @@ class RemoteJob:
             if timeout is not None and time.monotonic() - start > timeout:
                 raise JobError(f"The job {self.id} is still {job['state']}.", job["state"])
             time.sleep(pause)
-            pause = min(1.5 * pause, LONGEST_PAUSE)
+            pause = min(1.5 * pause, MAX_PAUSE)
         if job["state"] != "released":
             reason = job.get("reason") or "no reason was given"
             raise JobError(f"The job {self.id} is {job['state']}: {reason}", job["state"])
@@ -335,7 +333,7 @@ class RemoteJob:
         return found
 
     def file(self, name: str) -> bytes:
-        """Give one file of the release.
+        """Return one file of the release.
 
         Parameters
         ----------
@@ -351,7 +349,7 @@ class RemoteJob:
         return found
 
     def model(self, timeout: float | None = None) -> Any:
-        """Wait, and give the fitted model.
+        """Wait, and return the fitted model.
 
         Parameters
         ----------
@@ -370,7 +368,7 @@ class RemoteJob:
             return load(path)
 
     def table(self, timeout: float | None = None) -> Any:
-        """Wait, and give the fabricated rows, or a function on its grid.
+        """Wait, and return the fabricated rows, or a function on its grid.
 
         Parameters
         ----------
@@ -408,7 +406,7 @@ class RemoteJob:
         return values
 
     def guarantee(self) -> Guarantee:
-        """Give the guarantee of the release.
+        """Return the guarantee of the release.
 
         Returns
         -------
@@ -419,7 +417,7 @@ class RemoteJob:
 
 
 def _asked(estimator: Any, purpose: str) -> dict[str, Any]:
-    """Give the request for an estimator: its class, its budget, and settings that are not usual."""
+    """Return the request for an estimator: its class, its budget, and other settings."""
     if not hasattr(estimator, "get_params") or not hasattr(estimator, "epsilon"):
         raise InvalidInputError("A service fits private estimators of Sfumato only.")
     if type(estimator).__name__ == "PrivateSearchCV":
@@ -455,7 +453,7 @@ def _unusual(estimator: Any, usual: Any) -> dict[str, Any]:
 
 
 def _searched(search: Any, purpose: str) -> dict[str, Any]:
-    """Give the request for a search: its model, and what is tried; runs are the service's own."""
+    """Return the request for a search: its model, and what is tried; runs are the service's own."""
     chosen = _unusual(search, type(search)(search.estimator, search.param_grid))
     if chosen or not isinstance(search.param_grid, Mapping):
         raise InvalidInputError(

@@ -16,25 +16,12 @@ from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import TextFormat
 
 if TYPE_CHECKING:
-    from sfumato.service.office import Office
-
-__all__ = [
-    "as_tuples",
-    "check_name",
-    "columns_of",
-    "confirm_column",
-    "confirm_format",
-    "open_dataset",
-    "register",
-    "retire",
-    "set_auto_approval",
-    "set_quota",
-]
+    from sfumato.service.office import ServiceApi
 
 NAME = "letters, digits, '-', '_', '.' and '@', at most 64"
 
 
-def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
+def register(office: ServiceApi, who: Person, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Register a data set, and let a worker propose its bounds (officers).
 
     who: Who asks.
@@ -80,7 +67,7 @@ def register(office: Office, who: Person, asked: Mapping[str, Any]) -> dict[str,
     return office.dataset(who, name)
 
 
-def _refuse_two_budgets(office: Office, source: str, budget: str) -> None:
+def _refuse_two_budgets(office: ServiceApi, source: str, budget: str) -> None:
     """Refuse the same rows under a second budget: it would count them as other people."""
     for one in office.store.datasets():
         if one["state"] == DatasetState.RETIRED or one["budget"] == budget:
@@ -93,7 +80,7 @@ def _refuse_two_budgets(office: Office, source: str, budget: str) -> None:
 
 
 def confirm_column(
-    office: Office, who: Person, name: str, column: str, facts: Mapping[str, Any]
+    office: ServiceApi, who: Person, name: str, column: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Declare what is public about one column (officers).
 
@@ -134,7 +121,7 @@ def confirm_column(
 
 
 def confirm_format(
-    office: Office, who: Person, name: str, facts: Mapping[str, Any]
+    office: ServiceApi, who: Person, name: str, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Declare how the file is written, all of it (officers); empty: as proposed.
 
@@ -156,7 +143,7 @@ def confirm_format(
 
 
 def open_dataset(
-    office: Office, who: Person, name: str, *, one_row_per_person: bool
+    office: ServiceApi, who: Person, name: str, *, one_row_per_person: bool
 ) -> dict[str, Any]:
     """Open a data set whose columns are all confirmed (officers)."""
     who.require("officer")
@@ -186,9 +173,9 @@ def open_dataset(
 
 
 def set_quota(
-    office: Office, who: Person, name: str, analyst: str, *, epsilon: float, until: str | None
+    office: ServiceApi, who: Person, name: str, analyst: str, *, epsilon: float, until: str | None
 ) -> dict[str, Any]:
-    """Say what an analyst may spend on a data set's budget (officers)."""
+    """Set what an analyst may spend on a data set's budget (officers)."""
     who.require("officer")
     found = office.store.dataset(name)
     if office.store.person(analyst)["role"] != "analyst":
@@ -199,7 +186,7 @@ def set_quota(
     return office.dataset(who, name)
 
 
-def set_auto_approval(office: Office, who: Person, name: str, epsilon: float) -> dict[str, Any]:
+def set_auto_approval(office: ServiceApi, who: Person, name: str, epsilon: float) -> dict[str, Any]:
     """Approve requests up to an epsilon without an officer (officers)."""
     who.require("officer")
     office.store.change_dataset(
@@ -210,7 +197,7 @@ def set_auto_approval(office: Office, who: Person, name: str, epsilon: float) ->
     return office.dataset(who, name)
 
 
-def retire(office: Office, who: Person, name: str) -> dict[str, Any]:
+def retire(office: ServiceApi, who: Person, name: str) -> dict[str, Any]:
     """End a data set: no more releases, its rows deleted by a worker, the ledger kept."""
     who.require("officer")
     for job in office.store.jobs(dataset=name):
@@ -240,7 +227,7 @@ def columns_of(bounds: TableBounds) -> list[str]:
 
 
 def as_tuples(value: Any) -> Any:
-    """Give lists as tuples, as bounds have them."""
+    """Return lists as tuples, as bounds have them."""
     if isinstance(value, Mapping):
         return {key: as_tuples(part) for key, part in value.items()}
     return tuple(as_tuples(part) for part in value) if isinstance(value, list) else value

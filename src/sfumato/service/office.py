@@ -22,26 +22,24 @@ from sfumato.exceptions import (
     LedgerTamperedError,
 )
 from sfumato.ledger.ledger import Ledger
-from sfumato.ledger.shared_budget import Holding, SharedBudget
+from sfumato.ledger.shared_budget import QuotaBalance, SharedBudget
 from sfumato.models.saving import load
 from sfumato.privacy.events import Event
 from sfumato.privacy.filters import Cost
 from sfumato.report.certificate import new_key, signed
 from sfumato.service.access import ROLES, ForbiddenError, Person, make_token
 from sfumato.service.curation import as_tuples, check_name, columns_of
-from sfumato.service.plans import epsilon_of_a_run, planned_event, usual_delta
+from sfumato.service.plans import default_delta, epsilon_of_a_run, planned_event
 from sfumato.service.settings import Settings
 from sfumato.service.states import ENDED, DatasetState, JobState
 from sfumato.service.store import NotFoundError, Store, now
 from sfumato.service.tasks import checked_task
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["Office"]
-
 HIDDEN = ("path", "notes")  # of a data set, from those who are no officers
 
 
-class Office:
+class ServiceApi:
     """The verbs of the service, each for a person with a role.
 
     settings: Of the service.
@@ -59,7 +57,7 @@ class Office:
     # People ---------------------------------------------------------------------------------------
 
     def first_officer(self) -> str | None:
-        """Give a one-time code for the first officer, if nobody is known yet."""
+        """Return a one-time code for the first officer, if nobody is known yet."""
         if self.store.people():
             return None
         self.store.add_person("service", "officer", "officer")
@@ -127,21 +125,21 @@ class Office:
         return [self._seen(who, one) for one in self.store.datasets() if self._sees(who, one)]
 
     def dataset(self, who: Person, name: str) -> dict[str, Any]:
-        """Give one data set: public facts and budgets, to officers also what is proposed."""
+        """Return one data set: public facts and budgets, to officers also what is proposed."""
         found = self.store.dataset(name)
         if not self._sees(who, found):
             raise NotFoundError(f"There is no data set {name!r}.")
         return self._seen(who, found)
 
     def dummy_rows(self, who: Person, name: str, n_rows: int) -> Any:
-        """Give rows made from the bounds alone, to try code out; nothing is charged."""
+        """Return rows made from the bounds alone, to try code out; nothing is charged."""
         found = self._open(who, name)
         return dummy_table(TableBounds.from_record(as_tuples(found["bounds"])), n_rows)
 
     def plan(
         self, who: Person, name: str, epsilon: float, delta: float | None, kind: str = "fit"
     ) -> dict[str, Any]:
-        """Say what a request would cost, and what is left after it; nothing is read or charged.
+        """Return what a request would cost, and what is left after it; nothing is read or charged.
 
         The cost is that of a Gaussian release of this epsilon and delta, which most tasks are, or
         of a search of such; the charge itself is made by what is released.
@@ -173,10 +171,10 @@ class Office:
         kind: str,
         epsilon: float,
         delta: float | None,
-    ) -> tuple[float, Event, list[tuple[Holding, Holding]]]:
-        """Give delta and event of a request, and total and own quota before and after it."""
+    ) -> tuple[float, Event, list[tuple[QuotaBalance, QuotaBalance]]]:
+        """Return delta and event of a request, and total and own quota before and after it."""
         total, *others = SharedBudget(self.ledger, found["budget"]).holdings()
-        delta = usual_delta(kind, total.filter) if delta is None else delta
+        delta = default_delta(kind, total.filter) if delta is None else delta
         event = planned_event(kind, epsilon, delta)
         before = [total, *(one for one in others if one.holder == who.name)]
         after = [replace(one, cost=one.cost.plus(one.filter.cost([event]))) for one in before]
@@ -222,7 +220,7 @@ class Office:
         return [self._shown(job) for job in found]
 
     def job(self, who: Person, identity: str) -> dict[str, Any]:
-        """Give one job."""
+        """Return one job."""
         found = self.store.job(identity)
         if who.role == "analyst" and found["person"] != who.name:
             raise NotFoundError(f"There is no job {identity!r}.")
@@ -252,14 +250,14 @@ class Office:
         return [one for one in self.store.releases(dataset) if one["dataset"] in names]
 
     def release(self, who: Person, identity: str) -> dict[str, Any]:
-        """Give one release."""
+        """Return one release."""
         found = self.store.release(identity)
         if not self._sees(who, self.store.dataset(found["dataset"])):
             raise NotFoundError(f"There is no release {identity!r}.")
         return found
 
     def release_file(self, who: Person, identity: str, file: str) -> Path:
-        """Give the place of one file of a release."""
+        """Return the place of one file of a release."""
         found = self.release(who, identity)
         place = self.settings.releases / str(found["id"])
         if file not in found["files"]:
@@ -312,7 +310,7 @@ class Office:
         }
 
     def statement(self, who: Person) -> dict[str, Any]:
-        """Give what was spent, the charges and the heads, signed (officers and auditors)."""
+        """Return what was spent, the charges and the heads, signed (officers and auditors)."""
         checked = self.verify(who)
         content = {
             **checked,
@@ -334,7 +332,7 @@ class Office:
         return [one.to_dict() for one in budget.history()]
 
     def budgets(self, who: Person) -> dict[str, list[dict[str, Any]]]:
-        """Give total and quotas of each budget that a person may see; an analyst, her own quota."""
+        """Return total and quotas of each budget that a person may see; an analyst, their own."""
         names = {one["budget"] for one in self.store.datasets() if self._sees(who, one)}
         return {name: self._holdings(who, name) for name in sorted(names)}
 
@@ -366,7 +364,7 @@ class Office:
         return self.store.add_job(record, state, key)
 
     def _shown(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a job as it may be seen by now: an end is shown at its fixed time."""
+        """Return a job as it may be seen by now: an end is shown at its fixed time."""
         if job["state"] in ENDED and job.get("shown", "") > now():
             hidden = ("reason", "changed", "shown", "values")
             return {k: v for k, v in job.items() if k not in hidden} | {"state": "running"}
@@ -398,13 +396,13 @@ class Office:
         return {**shown, "holdings": self._holdings(who, dataset["budget"])}
 
     def _holdings(self, who: Person, budget: str) -> list[dict[str, Any]]:
-        held: list[Holding] = SharedBudget(self.ledger, budget).holdings()
+        held: list[QuotaBalance] = SharedBudget(self.ledger, budget).holdings()
         return [
             one.to_dict() for one in held if who.role != "analyst" or one.holder in ("", who.name)
         ]
 
 
-def _admits(held: Holding) -> bool:
+def _admits(held: QuotaBalance) -> bool:
     return not held.has_ended and held.filter.admits(held.cost)
 
 

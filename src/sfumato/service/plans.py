@@ -10,21 +10,13 @@ from sfumato.privacy.filters import PrivacyFilter
 from sfumato.privacy.gaussian import epsilon_from_mu, mu_from_budget
 from sfumato.privacy.selection import selection_mu, with_max_runs
 
-__all__ = [
-    "SCORE_SHARE",
-    "SEARCHED_RUNS",
-    "epsilon_of_a_run",
-    "planned_event",
-    "usual_delta",
-]
-
 SEARCHED_RUNS = 5.0  # on average; all that are allowed are made, so that nobody sees how many count
 SCORE_SHARE = 0.1  # of a run, for its score
-LEAST_DELTA = 1e-11
+MIN_DELTA = 1e-11
 
 
-def usual_delta(kind: str, total: PrivacyFilter) -> float:
-    """Give the delta of a request that states none.
+def default_delta(kind: str, total: PrivacyFilter) -> float:
+    """Return the delta of a request that states none.
 
     kind: What is asked.
     total: Of the whole budget.
@@ -32,11 +24,11 @@ def usual_delta(kind: str, total: PrivacyFilter) -> float:
     """
     if kind != "search" or not total.delta:
         return total.delta
-    return max(LEAST_DELTA, total.delta * min(0.01, math.exp(-total.epsilon)))
+    return max(MIN_DELTA, total.delta * min(0.01, math.exp(-total.epsilon)))
 
 
 def planned_event(kind: str, epsilon: float, delta: float) -> Event:
-    """Give what a request will release, as far as it is known before anybody looks at its model.
+    """Return what a request will release, as far as it is known before anybody looks at its model.
 
     kind: What is asked.
     epsilon, delta: Of the request.
@@ -44,14 +36,14 @@ def planned_event(kind: str, epsilon: float, delta: float) -> Event:
     """
     if kind == "search":
         law = SelectionEvent(((GaussianEvent(1.0),),), "poisson", SEARCHED_RUNS)
-        law = with_max_runs(law, delta or LEAST_DELTA, epsilon)
-        mu = selection_mu(law, epsilon, delta or LEAST_DELTA)
+        law = with_max_runs(law, delta or MIN_DELTA, epsilon)
+        mu = selection_mu(law, epsilon, delta or MIN_DELTA)
         return replace(law, options=((GaussianEvent(1 / mu),),))
     return GaussianEvent(1 / mu_from_budget(epsilon, delta)) if delta else PureEvent(epsilon)
 
 
 def epsilon_of_a_run(search: Event, delta: float) -> float:
-    """Give the epsilon that one run of a search has for its model, at the same delta.
+    """Return the epsilon that one run of a search has for its model, at the same delta.
 
     search: As `planned_event` gave it.
     delta: Of the request.
@@ -60,4 +52,4 @@ def epsilon_of_a_run(search: Event, delta: float) -> float:
     assert isinstance(search, SelectionEvent)  # noqa: S101 - see above
     (run,) = search.options[0]
     assert isinstance(run, GaussianEvent)  # noqa: S101 - see above
-    return epsilon_from_mu(math.sqrt(1 - SCORE_SHARE) / run.noise_multiplier, delta or LEAST_DELTA)
+    return epsilon_from_mu(math.sqrt(1 - SCORE_SHARE) / run.noise_multiplier, delta or MIN_DELTA)

@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from sfumato.service.settings import Settings, forbid_reading
 from sfumato.service.web import create_app
 from sfumato.service.workers import Workers, end_with_parent
-
-__all__ = ["PARTS", "first_link", "serve_parts"]
 
 PARTS = ("web", "workers")
 PAUSE = 0.1
@@ -33,13 +31,13 @@ PATIENCE = 10.0  # seconds for a part to end
 
 
 def first_link(settings: Settings, address: str) -> str | None:
-    """Give the one-time link of a first start, or None where people are known.
+    """Return the one-time link of a first start, or None where people are known.
 
     settings: Of the service.
     address: Where the pages are.
     Returns: The link, good for an hour and for one use.
     """
-    code = Office(settings).first_officer()
+    code = ServiceApi(settings).first_officer()
     return None if code is None else f"{address}/sign-in#{code}"
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.report.certificate import new_key
 
-__all__ = ["Settings", "forbid_reading"]
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -60,7 +58,7 @@ class Settings:
         return self
 
     def secret(self) -> bytes:
-        """Give the web process's secret, which ties forms to sessions; made at its first start."""
+        """Return the web process's secret, which ties forms to sessions; made at first start."""
         _make_key(self.secret_file)
         return self.secret_file.read_bytes()
 
@@ -80,7 +78,7 @@ class Settings:
         return self.state / "signing.key"
 
     def key_of_workers(self) -> Path:
-        """Give the key that signs certificates: that of statements, or one of the workers' own.
+        """Return the key that signs certificates: that of statements, or one of the workers' own.
 
         Where the web process is another user of the machine, its key is not readable here.
         """
@@ -103,7 +101,7 @@ class Settings:
         return self.database or str(self.state / "service.db")
 
     def table(self, relative: str) -> Path:
-        """Give a file of the data folder; anything outside of it is refused.
+        """Return a file of the data folder; anything outside of it is refused.
 
         relative: A path inside the data folder.
         """

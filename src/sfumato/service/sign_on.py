@@ -21,11 +21,9 @@ from sfumato.service.access import ROLES, ForbiddenError
 from sfumato.service.curation import check_name
 from sfumato.service.store import NotFoundError, Store
 
-__all__ = ["SignOn"]
-
 MINUTES = 10  # to sign in at the provider
 ALGORITHMS = ["RS256", "ES256", "PS256", "EdDSA"]  # signatures with public keys only
-MOST_PENDING = 10_000
+MAX_PENDING = 10_000
 
 
 @dataclass
@@ -70,7 +68,7 @@ class SignOn:
         return cls(**dict(record))
 
     def begin(self, back: str) -> tuple[str, str]:
-        """Give the address at the provider to which a browser is sent, and its state.
+        """Return the address at the provider to which a browser is sent, and its state.
 
         back: The address of this service to which it comes back.
         Returns: Good once; the browser must bring the state back in a cookie as well.
@@ -79,7 +77,7 @@ class SignOn:
         with self._lock:
             moment = time.monotonic()
             kept = {k: v for k, v in self._pending.items() if v[2] > moment}
-            if len(kept) >= MOST_PENDING:
+            if len(kept) >= MAX_PENDING:
                 raise ForbiddenError("Too many are signing in. Try again in a few minutes.")
             self._pending = kept | {state: (verifier, nonce, moment + 60 * MINUTES)}
         challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=")
@@ -138,7 +136,7 @@ class SignOn:
         return self._known(store, claims)
 
     def _known(self, store: Store, claims: Mapping[str, Any]) -> str:
-        """Give the person of some claims, with the role of her groups."""
+        """Return the person of some claims, with the role of her groups."""
         name, groups = str(claims.get(self.name_claim, "")), claims.get(self.claim) or []
         check_name("name", name)
         held = {self.roles[one] for one in groups if isinstance(one, str) and one in self.roles}
@@ -155,7 +153,7 @@ class SignOn:
         return name
 
     def _described(self) -> dict[str, Any]:
-        """Give what the provider says of itself."""
+        """Return what the provider says of itself."""
         if not self._about:
             place = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
             found = self._client().get(place).json()

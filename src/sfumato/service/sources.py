@@ -24,8 +24,6 @@ from sfumato.tables.schema import TableBounds
 from sfumato.tables.stores import place_of
 from sfumato.tables.text import TextFormat
 
-__all__ = ["DATABASE", "checked_source", "files_behind", "hold_same_rows", "opened_source"]
-
 DATABASE = re.compile(r"database:(?P<name>[A-Za-z0-9_-]{1,64})/(?P<table>[\w.]{1,130})")
 BATCH_ROWS = 10_000
 # PostgreSQL's own numbers of types; cells of all others are read as text.
@@ -41,7 +39,7 @@ PLAIN, ZONED = "{}::text", "({} AT TIME ZONE 'UTC')::text"
 
 
 def checked_source(settings: Settings, source: str) -> str:
-    """Give the one spelling of a source, or refuse it; nothing is opened.
+    """Return the one spelling of a source, or refuse it; nothing is opened.
 
     settings: Of the service.
     source: A path inside of the data folder, ``file.db:table``, or ``database:NAME/TABLE``.
@@ -56,14 +54,14 @@ def checked_source(settings: Settings, source: str) -> str:
 
 
 def files_behind(settings: Settings, source: str) -> Path | None:
-    """Give the file or folder that holds the rows of this source alone, or None."""
+    """Return the file or folder that holds the rows of this source alone, or None."""
     if DATABASE.fullmatch(source) or place_of(source)[1] is not None:
         return None
     return settings.table(source)
 
 
 def hold_same_rows(settings: Settings, first: str, second: str) -> bool:
-    """Tell whether two sources have rows in common, as far as their names tell.
+    """Return whether two sources have rows in common, as far as their names tell.
 
     settings: Of the service.
     first, second: As `checked_source` gave them.
@@ -82,7 +80,7 @@ def hold_same_rows(settings: Settings, first: str, second: str) -> bool:
 
 
 def _are_one_table(first: Any, second: Any) -> bool:
-    """Tell whether two names are of one table, where one may leave its schema out."""
+    """Return whether two names are of one table, where one may leave its schema out."""
     parts = [each["table"].split(".") for each in (first, second)]
     shorter = min(map(len, parts))
     same = parts[0][-shorter:] == parts[1][-shorter:]
@@ -194,7 +192,7 @@ def _of_database(
 
 
 def _texts(found: Mapping[str, int], rows: Sequence[Any], bounds: TableBounds | None) -> Any:
-    """Give rows as columns of texts, or for a proposal as the types of the database."""
+    """Return rows as columns of texts, or for a proposal as the types of the database."""
     columns = zip(*rows, strict=True) if rows else [()] * len(found)
     table = arrow().table(
         {

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["ENDED", "DatasetState", "JobState", "require_dataset_step", "require_job_step"]
-
 
 class DatasetState(StrEnum):
     """What can be done with a data set."""

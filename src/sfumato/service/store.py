@@ -12,11 +12,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from sfumato.core.databases import Database, Transaction, Words
+from sfumato.core.databases import Database, ErrorTexts, Transaction
 from sfumato.exceptions import InvalidInputError, SfumatoError
 from sfumato.service.states import JobState, require_dataset_step, require_job_step
-
-__all__ = ["NotFoundError", "ServiceError", "Store", "now"]
 
 
 class ServiceError(SfumatoError):
@@ -27,7 +25,7 @@ class NotFoundError(InvalidInputError):
     """There is no such thing, or the person who asks may not see it."""
 
 
-WORDS = Words(
+WORDS = ErrorTexts(
     thing="service store",
     undone="nothing was changed",
     creation="sfumato serve",
@@ -62,7 +60,7 @@ _TABLES = (
 
 
 def now() -> str:
-    """Give the time: UTC, to the millisecond."""
+    """Return the time: UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -103,7 +101,7 @@ class Store:
         return [{"name": name, "role": role, **json.loads(text)} for name, role, text in rows]
 
     def person(self, name: str) -> dict[str, Any]:
-        """Give one person."""
+        """Return one person."""
         rows = self._read("SELECT name, role, record FROM service_people WHERE name = ?", name)
         if not rows:
             raise NotFoundError(f"There is no person {name!r}.")
@@ -124,7 +122,7 @@ class Store:
         self._database.write(add)
 
     def change_role(self, by: str, name: str, role: str) -> None:
-        """Give a person another role; her tokens and sessions end."""
+        """Change the role of a person; their tokens and sessions end."""
 
         def change(store: Transaction) -> None:
             store.run("UPDATE service_people SET role = ? WHERE name = ?", (role, name))
@@ -149,7 +147,7 @@ class Store:
         self._database.write(add)
 
     def token(self, identity: str) -> dict[str, Any] | None:
-        """Give a token by its public part, with the role of its person."""
+        """Return a token by its public part, with the role of its person."""
         rows = self._read(
             "SELECT t.id, t.person, t.digest, t.expires, t.revoked, t.record, p.role "
             "FROM service_tokens t JOIN service_people p ON p.name = t.person WHERE t.id = ?",
@@ -187,7 +185,7 @@ class Store:
         return [{**json.loads(text), "state": state} for state, text in rows]
 
     def dataset(self, name: str) -> dict[str, Any]:
-        """Give one data set."""
+        """Return one data set."""
         rows = self._read("SELECT state, record FROM service_datasets WHERE name = ?", name)
         if not rows:
             raise NotFoundError(f"There is no data set {name!r}.")
@@ -243,7 +241,7 @@ class Store:
     def add_job(
         self, record: Mapping[str, Any], state: str, idempotency: str | None
     ) -> dict[str, Any]:
-        """Write a job down, or give the one that was submitted with the same key."""
+        """Write a job down, or return the one that was submitted with the same key."""
 
         def add(store: Transaction) -> dict[str, Any]:
             if store.is_server:
@@ -264,7 +262,7 @@ class Store:
         return self._database.write(add)
 
     def job(self, identity: str) -> dict[str, Any]:
-        """Give one job."""
+        """Return one job."""
         rows = self._read(f"{_JOBS} WHERE id = ?", identity)
         if not rows:
             raise NotFoundError(f"There is no job {identity!r}.")
@@ -365,7 +363,7 @@ class Store:
         return [json.loads(text) for (text,) in rows]
 
     def release(self, identity: str) -> dict[str, Any]:
-        """Give one release that may be shown by now."""
+        """Return one release that may be shown by now."""
         rows = self._read(
             "SELECT record FROM service_releases WHERE id = ? AND shown <= ?", identity, now()
         )
@@ -390,7 +388,7 @@ class Store:
         return [{**line, "detail": json.loads(line["detail"])} for line in found]
 
     def verify_audit(self) -> str:
-        """Check the chain of the audit log and give its head."""
+        """Check the chain of the audit log and return its head."""
         head = GENESIS
         for place, line in enumerate(reversed(self.audit()), start=1):
             fields = [line[k] for k in ("position", "time", "person", "action", "subject")]

@@ -35,16 +35,6 @@ from sfumato.tables.files import TableFile, write_table
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import PLAIN_TEXT
 
-__all__ = [
-    "ESTIMATORS",
-    "KINDS",
-    "checked_task",
-    "describe",
-    "make_release",
-    "rehearsed",
-    "settings_of",
-]
-
 MODEL_OF = {kind: name for name, kind in MODELS.items()}
 # What a job may be, and the estimators that it may name.
 ESTIMATORS: dict[str, tuple[str, ...]] = {
@@ -62,14 +52,14 @@ CLOSED = {
     *("epsilon", "delta", "unit", "relation", "bounds", "ledger", "n_jobs", "verbose"),
     *("device", "memory", "resume", "estimator", "param_grid", "scoring", "kernel", "features"),
 }
-MOST_TRIED = 200  # settings of a search, each planned before the charge
-MOST_ITEMS, DEEPEST, LONGEST_TEXT = 1000, 4, 200
+MAX_TRIED = 200  # settings of a search, each planned before the charge
+MAX_ITEMS, DEEPEST, MAX_TEXT_LENGTH = 1000, 4, 200
 REHEARSED_ROWS = 500
 GRID = {1: 101, 2: 41}  # points along an axis of a drawn density
 
 
 def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what was asked, without any data; give it with nothing but known fields.
+    """Check what was asked, without any data; return it with nothing but known fields.
 
     record: Fields ``kind``, ``estimator``, ``parameters``, ``columns``, ``rows``, ``grid``.
     Returns: The task.
@@ -97,8 +87,8 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known or not isinstance(values, list) or not values:
             raise InvalidInputError(f"'grid' must list values of parameters. Got {name!r}.")
         _check_value(name, values, 0)
-    if math.prod(len(values) for values in grid.values()) > MOST_TRIED:
-        raise InvalidInputError(f"'grid' must give at most {MOST_TRIED} combinations of values.")
+    if math.prod(len(values) for values in grid.values()) > MAX_TRIED:
+        raise InvalidInputError(f"'grid' must give at most {MAX_TRIED} combinations of values.")
     columns = list(record.get("columns") or [])
     if columns and kind not in FUNCTIONS:
         raise InvalidInputError("'columns' are chosen for a density or a curve only.")
@@ -113,18 +103,18 @@ def checked_task(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(estimator: str) -> set[str]:
-    """Give the settings of an estimator that an analyst may choose."""
+    """Return the settings of an estimator that an analyst may choose."""
     return set(public_class(estimator)().get_params(deep=False)) - CLOSED
 
 
 def _check_value(name: str, value: Any, depth: int) -> None:
     """Take plain JSON of a bounded size."""
-    if isinstance(value, Mapping | list) and depth < DEEPEST and len(value) <= MOST_ITEMS:
+    if isinstance(value, Mapping | list) and depth < DEEPEST and len(value) <= MAX_ITEMS:
         parts = value.values() if isinstance(value, Mapping) else value
         for part in parts:
             _check_value(name, part, depth + 1)
         return
-    is_text = isinstance(value, str) and len(value) <= LONGEST_TEXT
+    is_text = isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
     is_number = isinstance(value, int | float) and abs(value) <= 1e12
     if not (value is None or is_text or is_number):
         raise InvalidInputError(
@@ -150,7 +140,7 @@ class _Rehearsal:
 def rehearsed(
     dataset: Mapping[str, Any], job: Mapping[str, Any], folder: Path
 ) -> tuple[Event, ...]:
-    """Run a task on dummy rows to its end, and give the events that it would pay for.
+    """Run a task on dummy rows to its end, and return the events that it would pay for.
 
     What would fail after the charge fails here, where nothing is charged.
 
@@ -229,7 +219,7 @@ def _made(
     job: Mapping[str, Any],
     payer: Any,
 ) -> tuple[Any, Any]:
-    """Give the fitted model, and the table that goes with it if there is one."""
+    """Return the fitted model, and the table that goes with it if there is one."""
     task = job["task"]
     promise = _promise(dataset, job, payer)
     makers: dict[str, Callable[[], tuple[Any, Any]]] = {
@@ -345,7 +335,7 @@ def describe(table: TableFile, target: str | None, person: str | None = None) ->
 
 
 def _of_persons(table: TableFile, bounds: TableBounds, person: str) -> TableBounds:
-    """Give a proposal with the column of IDs that the officer has named."""
+    """Return a proposal with the column of IDs that the officer has named."""
     from sfumato.tables.proposal import PERSON_ROWS
 
     table.require([person])

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from sfumato.service import api, doors
+from sfumato.service import api, auth
 from sfumato.service.access import Limiter
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from sfumato.service.settings import Settings
 from sfumato.service.sign_on import SignOn
 from sfumato.service.studio import pages
-
-__all__ = ["create_app"]
 
 ABOUT = """One privacy budget that officers, analysts and auditors share.
 
@@ -49,7 +47,7 @@ def create_app(settings: Settings) -> FastAPI:
         openapi_url="/api/openapi.json",
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    app.state.office = Office(settings)
+    app.state.office = ServiceApi(settings)
     app.state.turns = asyncio.Semaphore(AT_ONCE)
     app.state.limiter = Limiter(settings.requests_per_second)
     app.state.failures = Limiter(0.5)  # wrong tokens per address
@@ -58,7 +56,7 @@ def create_app(settings: Settings) -> FastAPI:
     if settings.sign_on is not None:
         record = tomllib.loads(Path(settings.sign_on).read_text())
         app.state.sign_on = SignOn.from_record(record)
-    doors.install(app)
+    auth.install(app)
     app.include_router(api.router)
     pages.install(app)
 

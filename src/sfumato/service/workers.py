@@ -43,8 +43,6 @@ from sfumato.service.store import ServiceError, Store, now
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.stores import place_of
 
-__all__ = ["Workers", "end_with_parent", "run_job", "settle"]
-
 log = logging.getLogger("sfumato.service")
 
 PAUSE = 0.1  # seconds between looks at the queue
@@ -136,7 +134,7 @@ def _record(
     payer: _NotedPayer,
     aside: Path,
 ) -> dict[str, Any]:
-    """Charge, draw, write the files, and give the record of the release."""
+    """Charge, draw, write the files, and return the record of the release."""
     bounds = TableBounds.from_record(dataset["bounds"])
     key = settings.key_of_workers()
     with opened_source(settings, dataset["path"], bounds) as table:
@@ -219,7 +217,7 @@ CHORES = {"describe": _describe, "delete": _delete}
 
 
 def settle(settings: Settings, store: Store, job: Mapping[str, Any], *, again: bool) -> None:
-    """Give a job whose process is gone the state that the ledger and the disk say.
+    """Assign a job whose process is gone the state that the ledger and the disk say.
 
     settings: Of the service.
     store: Of the service.
@@ -256,7 +254,7 @@ def _is_charged(settings: Settings, store: Store, job: Mapping[str, Any]) -> boo
 
 
 def _shown(settings: Settings) -> str:
-    """Give the time from which a result is shown: now, or the next fixed time."""
+    """Return the time from which a result is shown: now, or the next fixed time."""
     if not settings.show_every:
         return now()
     step = settings.show_every

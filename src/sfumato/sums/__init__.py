@@ -15,15 +15,3 @@ from sfumato.sums.statistics import (
     SecondMoment,
     Statistic,
 )
-
-__all__ = [
-    "ArrayRecords",
-    "BatchRecords",
-    "ClassCounts",
-    "ClassMoments",
-    "CountTables",
-    "MeanAndSquares",
-    "Records",
-    "SecondMoment",
-    "Statistic",
-]

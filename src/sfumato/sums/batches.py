@@ -14,14 +14,12 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.sums.identities import person_digests
 from sfumato.sums.persons import (
     PersonUnit,
-    Scattered,
+    UnsortedPersons,
+    group_rows,
     numbered,
     scattered_batches,
-    side_by_side,
 )
 from sfumato.sums.records import ArrayRecords, Block, Records, cached_rows
-
-__all__ = ["BatchRecords"]
 
 Batch = tuple[Any, ...]  # rows and classes, and IDs where the unit is a person
 
@@ -63,10 +61,10 @@ class BatchRecords(Records):
         super().__init__(width, relation, number, person)
 
     @property
-    def _persons_in_order(self) -> Scattered | None:
+    def _persons_in_order(self) -> UnsortedPersons | None:
         return self._persons
 
-    def side_by_side(self) -> Records:
+    def group_by_person(self) -> Records:
         """Read the rows that are kept into memory: ``8 width`` bytes and 40 more per row."""
         if self._persons is None:
             return self
@@ -85,7 +83,7 @@ class BatchRecords(Records):
             np.concatenate(rows),
             np.concatenate(numbers),
             relation=self.relation,
-            persons=side_by_side(numbered(np.concatenate(digests)), found),
+            persons=group_rows(numbered(np.concatenate(digests)), found),
         )
 
     def _check_place(self, place: int) -> None:

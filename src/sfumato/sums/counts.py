@@ -13,10 +13,6 @@ from sfumato.core.arrays import Array, to_numpy
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = [
-    "CountTables",
-]
-
 
 @dataclass(frozen=True)
 class CountTables(Statistic):
@@ -66,7 +62,7 @@ class CountTables(Statistic):
         return np.concatenate(parts).astype(np.float64)
 
     def split(self, sums: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Give released sums as tables.
+        """Return released sums as tables.
 
         Parameters
         ----------
@@ -92,21 +88,21 @@ class CountTables(Statistic):
         """2T (replace) or T (add or remove)."""
         return len(self.tables) * (2.0 if relation is Relation.REPLACE_ONE else 1.0)
 
-    def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
-        """Give the distance of neighbours; one part is one table, which moves by 2 or 1.
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Return the distance of neighbours; one part is one table, which moves by 2 or 1.
 
         relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        most_rows: The public number of records, or a public bound on it.
+        max_rows: The public number of records, or a public bound on it.
         norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one table.
         """
         if norm == "part":
             return self.term_total(Relation(relation)) / len(self.tables)
-        return super().sensitivity(relation, most_rows, norm)
+        return super().sensitivity(relation, max_rows, norm)
 
     def touched(self, n_rows: int, *, part: bool = False) -> int:
         """One cell of each table per record; one part is one table."""
         return n_rows * (1 if part else len(self.tables))
 
-    def rounding(self, most_rows: int) -> float:  # noqa: ARG002 - whatever their number
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
         """Whole numbers below 2⁵³ are doubles."""
         return 0.0

@@ -21,8 +21,6 @@ from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import ListedParts, Partitions, Task
 from sfumato.sums.table_parts import BATCH_ROWS, LocalParts
 
-__all__ = ["ArrayParts", "ClusterFiles", "DelayedParts", "FrameParts"]
-
 RETRIES = 3  # of a task that raises; a lost worker is Dask's own matter
 PERSON = "sfumato person"  # name of a column while rows are moved
 
@@ -51,11 +49,11 @@ class DelayedParts(ListedParts):
         with reported("Dask"):
             yield from _results(client, client.compute(calls, retries=RETRIES))
 
-    def kept(self, task: Task) -> Partitions:
+    def cache(self, task: Task) -> Partitions:
         """Keep what a task makes of each part on the workers."""
         client = _client()
         if client is None:
-            return super().kept(task)
+            return super().cache(task)
         calls = [dask.delayed(_listed, pure=False)(task, *each) for each in enumerate(self._parts)]
         return DelayedParts(client.compute(calls, retries=RETRIES), self._columns)._reporting_as(
             self
@@ -186,7 +184,7 @@ def _with_person(frame: Any, ids_of: Callable[[Any], Any], n_parts: int) -> Any:
 
 
 def _client() -> Any:
-    """Give the client of this process, if there is one."""
+    """Return the client of this process, if there is one."""
     try:
         from distributed import default_client
 
@@ -196,7 +194,7 @@ def _client() -> Any:
 
 
 def _results(client: Any, futures: list[Any]) -> Iterator[Any]:
-    """Give results as they come; none after the scheduler was lost."""
+    """Yield results as they come; none after the scheduler was lost."""
     from distributed import as_completed
 
     waiting: Iterable[Any] = as_completed(futures)

@@ -8,14 +8,12 @@ from typing import Any, ClassVar
 
 from sfumato.sums.records import Records
 
-__all__ = ["RecordsElsewhere", "are_rows"]
 
-
-class RecordsElsewhere(Records):
+class RemoteRecords(Records):
     """Records whose exact sums nobody has in one place, such as those of several parties."""
 
     has_exact_sums: ClassVar[bool] = False
-    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `lies_elsewhere`
+    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `is_out_of_core`
 
     @property
     @abstractmethod
@@ -24,7 +22,7 @@ class RecordsElsewhere(Records):
 
     @abstractmethod
     def read_by(self, reader: Any, width: int) -> Records:
-        """Give the records as a reader makes rows of what lies there.
+        """Return the records as a reader makes rows of what lies there.
 
         Parameters
         ----------
@@ -40,12 +38,12 @@ class RecordsElsewhere(Records):
         """
 
 
-def are_rows(X: object) -> bool:
-    """Tell whether `X` are records of rows; tables must be read by an estimator first.
+def is_row_dataset(X: object) -> bool:
+    """Return whether `X` are records of rows; tables must be read by an estimator first.
 
     X: Anything.
     Returns: False for what are no records, too.
     """
-    if isinstance(X, RecordsElsewhere):
+    if isinstance(X, RemoteRecords):
         return isinstance(X.columns, int)
     return isinstance(X, Records)

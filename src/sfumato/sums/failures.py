@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from sfumato.exceptions import EngineError, SfumatoError
 
-__all__ = ["reported"]
-
 
 @contextmanager
 def reported(engine: str) -> Iterator[None]:

@@ -20,25 +20,16 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import Array, like, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import ROW_BITS, cut, nearest
+from sfumato.sums.grid import ROW_BITS, nearest, truncate_to_grid
 from sfumato.sums.losses import Loss, over_scores
 from sfumato.sums.maps import ROUNDING_MARGIN
-from sfumato.sums.persons import Joined, PersonUnit
-from sfumato.sums.singles import ScoreWeights, SingleRows
+from sfumato.sums.persons import PerPersonClip, PersonUnit
+from sfumato.sums.singles import Float32Rows, ScoreWeights
 from sfumato.sums.statistics import Codes, Statistic
-
-__all__ = [
-    "LARGEST_WEIGHTS",
-    "GradientSum",
-    "ResidualSum",
-    "coarse_bits",
-    "on_weight_grid",
-    "shrunk",
-]
 
 WEIGHT_BITS = 25
 FEW_ROWS = 32  # of a person, whose products with each other are kept
-LARGEST_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
+MAX_WEIGHTS = 2.0**10  # ROW_BITS + WEIGHT_BITS + 10 = 53 bits of a double
 COARSE = 128  # steps of the coarse grid of slopes in their largest length, per root of the scores
 
 Weights = NDArray[np.float64]
@@ -64,7 +55,7 @@ class GradientSum(Statistic):
     max_gradient_norm: float
     weights: Weights = field(repr=False)
     class_weights: tuple[float, ...] | None = None
-    joined: Joined | None = None
+    joined: PerPersonClip | None = None
     slope_bits: int = ROW_BITS
     takes_singles: ClassVar[bool] = True
 
@@ -84,24 +75,26 @@ class GradientSum(Statistic):
         return int(self.weights.shape[1])
 
     @property
-    def largest_term(self) -> float:
+    def max_term(self) -> float:
         """The length of the slopes: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
-    def add_up(self, rows: Array | SingleRows, codes: Array) -> Array:
+    def add_up(self, rows: Array | Float32Rows, codes: Array) -> Array:
         """Add up clipped slopes times rows."""
-        if isinstance(rows, SingleRows):
+        if isinstance(rows, Float32Rows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             return rows.gathered(slopes, self.slope_bits)
         xp, weights = namespace_of(rows), like(rows, self._exact_weights)
         slopes = self._slopes(rows @ xp.matrix_transpose(weights), codes)
         return xp.matrix_transpose(slopes) @ rows
 
-    def add_up_persons(self, rows: Array | SingleRows, codes: NDArray[np.intp], size: int) -> Array:
+    def add_up_persons(
+        self, rows: Array | Float32Rows, codes: NDArray[np.intp], size: int
+    ) -> Array:
         """Do the same for persons, whose terms together keep the joint bound."""
         if self.joined is None or (size == 1 and self.joined.bound >= self.max_gradient_norm):
             return self.add_up(rows, codes)
-        if isinstance(rows, SingleRows):
+        if isinstance(rows, Float32Rows):
             slopes = self._slopes(rows.scores(self._score_weights), codes)
             products = rows.person_products(size) if size <= FEW_ROWS else None
             plain = rows.rows if products is not None else rows.doubles()
@@ -140,7 +133,7 @@ class GradientSum(Statistic):
         slopes *= _shrinkage(over_scores(slopes * slopes), limit)
         if self.class_weights is not None:
             slopes *= like(scores, np.array(self.class_weights)[to_numpy(codes)][:, None])
-        return (nearest if is_rounded else cut)(slopes, self.slope_bits)
+        return (nearest if is_rounded else truncate_to_grid)(slopes, self.slope_bits)
 
     def term_sensitivity(self, relation: Relation) -> float:
         """2 `max_gradient_norm` (replace) or `max_gradient_norm` (add or remove)."""
@@ -163,7 +156,7 @@ class ResidualSum(Statistic):
 
     max_gradient_norm: float
     weights: Weights = field(repr=False)
-    joined: Joined | None = None
+    joined: PerPersonClip | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -176,7 +169,7 @@ class ResidualSum(Statistic):
         return int(self.weights.shape[1])
 
     @property
-    def largest_term(self) -> float:
+    def max_term(self) -> float:
         """A residual: numbers of a row are 1 at most."""
         return self.max_gradient_norm
 
@@ -199,11 +192,11 @@ class ResidualSum(Statistic):
         return self.joined.length(1) * (2 if relation is Relation.REPLACE_ONE else 1)
 
     def _clipped(self, rows: Array) -> tuple[Weights, Weights]:
-        """Give the numbers of rows and their residuals, clipped and on the grid."""
+        """Return the numbers of rows and their residuals, clipped and on the grid."""
         numbers, target = np.ascontiguousarray(rows[:, :-1]), rows[:, -1:]
         residuals = numbers @ np.ascontiguousarray(on_weight_grid(self.weights).T) - target
         residuals = np.where(np.isnan(residuals), 0.0, residuals)
-        clipped = cut(
+        clipped = truncate_to_grid(
             np.clip(residuals, -self.max_gradient_norm, self.max_gradient_norm)
             * (1 - ROUNDING_MARGIN),
             ROW_BITS,
@@ -215,17 +208,17 @@ class ResidualSum(Statistic):
         return self.max_gradient_norm * (2 if relation is Relation.REPLACE_ONE else 1)
 
 
-def shrunk(slopes: Array, joined: Joined, products: Any, rows: Array, size: int) -> Array:
+def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:
     """Scale the slopes of each person by her own factor, and cut them to the grid again.
 
     slopes (n, n_scores): Clipped slopes.
     joined: The joint bound.
-    products (ndarray or None): See `Joined.shrinkage`.
+    products (ndarray or None): See `PerPersonClip.shrinkage`.
     rows (n, width): The rows, those of a person side by side.
     size: Rows of each person.
     """
     factors = joined.shrinkage(products, rows, slopes, size)
-    return cut(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
+    return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 
 
 def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
@@ -236,7 +229,7 @@ def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
 
 
 def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
-    """Give the bits of a grid so coarse that slopes on it are few whole numbers.
+    """Return the bits of a grid so coarse that slopes on it are few whole numbers.
 
     loss: The loss of a row.
     max_gradient_norm: Largest length of the slopes of a row.
@@ -254,9 +247,9 @@ def on_weight_grid(weights: Weights) -> Weights:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(weights, axis=1, keepdims=True)
-    limit = LARGEST_WEIGHTS * (1 - ROUNDING_MARGIN)
+    limit = MAX_WEIGHTS * (1 - ROUNDING_MARGIN)
     if lengths.max(initial=0.0) <= limit:  # as nearly always; no number is missing then
-        return np.asarray(cut(weights, WEIGHT_BITS))
+        return np.asarray(truncate_to_grid(weights, WEIGHT_BITS))
     weights = np.clip(np.nan_to_num(weights), -1e100, 1e100)
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
-    return np.asarray(cut(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))
+    return np.asarray(truncate_to_grid(weights * (limit / np.maximum(lengths, limit)), WEIGHT_BITS))

@@ -18,44 +18,30 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import (
     Array,
     cast,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
     to_numpy,
 )
 from sfumato.exceptions import InvalidInputError
 
-__all__ = [
-    "BLOCK_ROWS",
-    "FINE_BITS",
-    "MOST_PUBLIC_ROWS",
-    "MOST_ROWS",
-    "QUANTUM",
-    "ROW_BITS",
-    "SecretSum",
-    "are_inside",
-    "cut",
-    "cut_inside",
-    "double_rounding",
-    "nearest",
-    "revealed",
-]
-
 ROW_BITS = 18  # rows that enter a sum are multiples of 2**-ROW_BITS
 FINE_BITS = 26  # rows on their way there: a product of two such numbers below 1 fits a double
 QUANTUM = 2.0 ** (-2 * ROW_BITS)  # every term of a sum is a multiple of it
 BLOCK_ROWS = 2**16  # so many terms fit a double: 16 + 1 + 36 bits
-MOST_ROWS = 2**26  # where their number is secret: noise pays for the rounding of so large sums
-MOST_PUBLIC_ROWS = 2**40  # where it is public
+MAX_ROWS_SECRET_N = (
+    2**26
+)  # where their number is secret: noise pays for the rounding of so large sums
+MAX_ROWS = 2**40  # where it is public
 WINDOW_ROWS = 2**25  # so many fit 64 bits with their sign and a rest below 2**CARRY_BITS
 CARRY_BITS = 32
 CACHED = 2**15  # numbers of a sum that are added together, so that they stay in the cache
 
 
-def cut(values: Array, bits: int) -> Array:
+def truncate_to_grid(values: Array, bits: int) -> Array:
     """Cut towards zero to multiples of ``2**-bits``; no number grows."""
     steps = values * 2.0**bits
-    if is_from_another_library(values):
+    if is_foreign_array(values):
         return namespace_of(values).trunc(steps) * 2.0**-bits
     np.trunc(steps, out=steps)  # in place: one pass through memory
     steps *= 2.0**-bits
@@ -65,7 +51,7 @@ def cut(values: Array, bits: int) -> Array:
 def nearest(values: Array, bits: int) -> Array:
     """Round to the nearest multiples of ``2**-bits``; a number grows by half a step at most."""
     steps = values * 2.0**bits
-    if is_from_another_library(values):
+    if is_foreign_array(values):
         return namespace_of(values).round(steps) * 2.0**-bits
     np.rint(steps, out=steps)
     steps *= 2.0**-bits
@@ -73,13 +59,13 @@ def nearest(values: Array, bits: int) -> Array:
 
 
 def are_inside(rows: Array, width: int) -> Array:
-    """Tell of each row whether its first `width` numbers are finite and of length 1 at most.
+    """Return for each row whether its first `width` numbers are finite and of length 1 at most.
 
     Lengths of multiples of ``2**-FINE_BITS`` are exact, and so is the answer. Of finer rows it is
     the same among any others, and right once they are cut to ``2**-ROW_BITS``.
     """
     first = rows[:, :width]
-    if is_from_another_library(rows):  # in one pass; the root of 1 + 2**-36 is more than 1
+    if is_foreign_array(rows):  # in one pass; the root of 1 + 2**-36 is more than 1
         return namespace_of(rows).linalg.vector_norm(first, axis=1) <= 1
     return np.einsum("ij,ij->i", first, first) <= 1
 
@@ -90,7 +76,7 @@ def cut_inside(rows: Array, bits: int, width: int) -> Array:
 
     width: Numbers of a row that the ball is about; those beside them may be any.
     """
-    on_grid = cut(rows, bits)
+    on_grid = truncate_to_grid(rows, bits)
     inside = are_inside(on_grid, width)
     xp = namespace_of(on_grid)
     if xp.all(inside):
@@ -141,7 +127,7 @@ class SecretSum:
         if self._in_window + n_rows > WINDOW_ROWS:
             self._carry()
         self._in_window += n_rows
-        if is_from_another_library(partial):  # the sum stays on its device
+        if is_foreign_array(partial):  # the sum stays on its device
             terms = xp.astype(partial * (1 / QUANTUM), xp.int64)
             self._units = like(partial, self._units) + terms
             return
@@ -166,10 +152,8 @@ class SecretSum:
         return self
 
     def _count(self, n_rows: int) -> None:
-        if self.n_rows + n_rows > MOST_PUBLIC_ROWS:
-            raise InvalidInputError(
-                f"More than {MOST_PUBLIC_ROWS} records cannot be summed exactly."
-            )
+        if self.n_rows + n_rows > MAX_ROWS:
+            raise InvalidInputError(f"More than {MAX_ROWS} records cannot be summed exactly.")
         self.n_rows += n_rows
 
     def _carry(self) -> Array:
@@ -182,7 +166,7 @@ class SecretSum:
         return self._carried
 
     def integers(self) -> NDArray[Any]:
-        """Give the sum in units of `QUANTUM`: of 64 bits, or Python's where that is too few."""
+        """Return the sum in units of `QUANTUM`: of 64 bits, or Python's where that is too few."""
         if self._carried is None:
             return to_numpy(self._units)
         return np.asarray(self._carried.astype(object) * 2**CARRY_BITS + self._units)
@@ -206,7 +190,7 @@ class SecretSum:
 
 
 def revealed(total: SecretSum) -> Array:
-    """Give the sum as the nearest doubles, for a mechanism that adds noise to it."""
+    """Return the sum as the nearest doubles, for a mechanism that adds noise to it."""
     units = cast(total._units, "float64")
     if total._carried is None:
         return units * QUANTUM

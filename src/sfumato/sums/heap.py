@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["reused_memory"]
-
 NAME = "MALLOC_TRIM_THRESHOLD_"
 TRIM, MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc
-PLENTY, USUAL_MAP = 2**25, 2**17
+PLENTY, DEFAULT_MAP = 2**25, 2**17
 _running, _lock = [0], threading.Lock()
 
 
@@ -43,7 +41,7 @@ def reused_memory() -> Iterator[None]:
             _running[0] -= 1
             if not _running[0]:  # no other thread adds up
                 library.mallopt(TRIM, int(os.environ[NAME]))
-                library.mallopt(MAP, USUAL_MAP)
+                library.mallopt(MAP, DEFAULT_MAP)
                 library.malloc_trim(0)
 
 

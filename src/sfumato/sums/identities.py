@@ -16,10 +16,8 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import TIME_KINDS, as_cells, cells_of, on_arrow
 from sfumato.tables.columns import plain, read_as
 
-__all__ = ["id_cells", "partition_of", "person_codes", "person_digests", "row_hashes"]
-
 KEY = 0x5F756D61746F2019  # public: the theorem holds for every key, see docs/guarantees/persons.md
-MOST_DIGITS = 400  # of a decimal that is written out
+MAX_DIGITS = 400  # of a decimal that is written out
 LONG = 2.0**53  # from here on several whole numbers are one in floating point
 WHOLE = 0x776F6C6547  # stands beside a whole number where others have a digest
 NOT_GIVEN = {"", "nan", "none", "<na>", "nat"}  # as libraries write a missing cell beside texts
@@ -29,7 +27,7 @@ Hashes = NDArray[np.uint64]
 
 
 def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
-    """Give a keyed hash of what each row holds, and of its class; each row by itself.
+    """Return a keyed hash of what each row holds, and of its class; each row by itself.
 
     rows: (n, width).
     codes (n,): Their classes.
@@ -75,7 +73,7 @@ def person_codes(groups: Any) -> Codes:
 
 
 def person_digests(groups: Any) -> NDArray[np.void]:
-    """Give 16 bytes for each ID, equal for equal IDs wherever they lie; zeros where none is given.
+    """Return 16 bytes for each ID, equal for equal IDs wherever they lie; zeros without one.
 
     groups (n,): IDs.
     """
@@ -90,7 +88,7 @@ def person_digests(groups: Any) -> NDArray[np.void]:
 
 
 def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
-    """Give the partition of each row, the same for all rows of a person: a plan for clusters.
+    """Return the partition of each row, the same for all rows of a person: a plan for clusters.
 
     Parameters
     ----------
@@ -127,7 +125,7 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
 
 
 def id_cells(groups: Any) -> NDArray[Any]:
-    """Give a column of IDs as an array, whole numbers beside a missing one as objects.
+    """Return a column of IDs as an array, whole numbers beside a missing one as objects.
 
     groups (n,): IDs, of any library.
     """
@@ -142,7 +140,7 @@ def id_cells(groups: Any) -> NDArray[Any]:
 
 
 def _as_given(groups: Any) -> Any:
-    """Give cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
+    """Return cells without NumPy's way with a missing one, which makes doubles of whole numbers."""
     groups = on_arrow(groups)
     if hasattr(groups, "to_pylist"):
         return _of_arrow(plain(groups))
@@ -171,7 +169,7 @@ def _of_arrow(groups: Any) -> Any:
 
 
 def _times(cells: NDArray[Any]) -> NDArray[Any]:
-    """Give times of NumPy as texts: of one unit or another, one time is one ID."""
+    """Return times of NumPy as texts: of one unit or another, one time is one ID."""
     known, places = np.unique(cells, return_inverse=True)
     texts = np.empty(len(known) + 1, dtype=object)
     texts[:-1] = [_time_text(time) for time in known]
@@ -218,7 +216,7 @@ def _number(known: dict[Any, int], cell: Any) -> int:
 
 
 def _identity(cell: Any) -> int | float | str | None:
-    """Give what an ID is compared by, None where there is none; by this cell alone."""
+    """Return what an ID is compared by, None where there is none; by this cell alone."""
     try:
         hash(cell)
         if isinstance(cell, bytes):
@@ -232,7 +230,7 @@ def _identity(cell: Any) -> int | float | str | None:
             return int(cell)
         if isinstance(cell, float | np.floating):
             return _whole(float(cell))
-        if isinstance(cell, Decimal) and abs(cell.adjusted()) > MOST_DIGITS:
+        if isinstance(cell, Decimal) and abs(cell.adjusted()) > MAX_DIGITS:
             return str(cell)  # written out it would fill the memory
         if isinstance(cell, Decimal):
             return int(cell) if cell == cell.to_integral_value() else _whole(float(cell))

@@ -24,11 +24,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
-
-__all__ = ["HINGE_WIDTH", "LOSSES", "HuberLoss", "Loss", "SoftmaxLoss", "loss_named", "over_scores"]
 
 LOSSES = ("softmax", "huber", "hinge")
 # The corner of the hinge is rounded: an error in a score moves slopes by 1/(2h) times as much, and
@@ -51,7 +49,7 @@ class Loss(ABC):
         return 1 if self.n_classes == 2 else self.n_classes
 
     def targets(self, codes: Any, reference: Array) -> Array:
-        """Give +1 for the class of a row and -1 for the others, shape (n, n_scores).
+        """Return +1 for the class of a row and -1 for the others, shape (n, n_scores).
 
         codes (ndarray of int): Class codes.
         reference: Its library, device and type are used.
@@ -71,7 +69,7 @@ class Loss(ABC):
         """Derivative of each row's loss by its scores; each row is treated alone."""
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """Give `slopes` of rows whose classes are known by their codes.
+        """Return `slopes` of rows whose classes are known by their codes.
 
         scores: (n, n_scores).
         codes (ndarray of int): Class codes.
@@ -94,7 +92,7 @@ class Loss(ABC):
 
     @property
     @abstractmethod
-    def largest_curvature(self) -> float:
+    def max_curvature(self) -> float:
         """Largest eigenvalue of a row's Hessian by its scores."""
 
     @property
@@ -152,7 +150,7 @@ class SoftmaxLoss(Loss):
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
         """``p - e_y``, in half the passes over the scores."""
-        if is_from_another_library(scores):
+        if is_foreign_array(scores):
             if self.n_scores == 1:
                 return super().slopes_of(scores, codes)
             xp = namespace_of(scores)
@@ -192,7 +190,7 @@ class SoftmaxLoss(Loss):
         return 1.0 if self.n_scores == 1 else math.sqrt(2)
 
     @property
-    def largest_curvature(self) -> float:
+    def max_curvature(self) -> float:
         """``1/2``; for two classes ``1/4``."""
         return 0.25 if self.n_scores == 1 else 0.5
 
@@ -245,7 +243,7 @@ class HuberLoss(Loss):
         return xp.astype(inside, scores.dtype) / (2 * self.width)
 
     @property
-    def largest_curvature(self) -> float:
+    def max_curvature(self) -> float:
         """``1/(2h)``."""
         return 1 / (2 * self.width)
 
@@ -265,7 +263,7 @@ def over_scores(values: Array) -> Array:
     A library's own sum may add in another order for another number of rows; so a row's result
     depends on that row alone, to the bit.
     """
-    if is_from_another_library(values):  # columns cut once: each cut is a call
+    if is_foreign_array(values):  # columns cut once: each cut is a call
         first, *others = namespace_of(values).unstack(values, axis=1)
         total = first + 0.0
         for column in others:
@@ -278,7 +276,7 @@ def over_scores(values: Array) -> Array:
 
 
 def loss_named(name: str, n_classes: int, *, huber_width: float = 0.5) -> Loss:
-    """Give the loss of that name."""
+    """Return the loss of that name."""
     if name == "softmax":
         return SoftmaxLoss(n_classes)
     if name == "huber":

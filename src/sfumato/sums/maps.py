@@ -10,30 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of
 from sfumato.core.memory import fits_in_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.encoder import TableEncoder
-
-__all__ = [
-    "ROUNDING_MARGIN",
-    "Beside",
-    "Centred",
-    "Clipped",
-    "Encoded",
-    "IntoUnitBall",
-    "IntoUnitCube",
-    "LinearRows",
-    "MappedRows",
-    "Projected",
-    "RowMap",
-    "exact_product",
-    "exact_projection",
-    "numbers_beside",
-    "row_sums",
-]
 
 MANTISSA = 53  # bits of a double
 BLOCK = 4096  # rows that are mapped together
@@ -66,8 +48,8 @@ class MappedRows:
         self.shape = len(rows), width
         self._rows, self._map = rows, row_map
 
-    def kept(self, n_bytes: float) -> MappedRows | NDArray[np.float64]:
-        """Give the rows mapped once and for all, if they take no more than `n_bytes`."""
+    def cache(self, n_bytes: float) -> MappedRows | NDArray[np.float64]:
+        """Return the rows mapped once and for all, if they take no more than `n_bytes`."""
         if 8 * math.prod(self.shape) > n_bytes or not fits_in_memory(n_bytes):
             return self
         whole = np.empty(self.shape)
@@ -116,13 +98,13 @@ class IntoUnitBall:
 
     def __call__(self, rows: Array) -> Array:
         """Map raw rows; no value makes it raise."""
-        if is_from_another_library(rows):
-            return cut(self._on_device(rows), FINE_BITS)
+        if is_foreign_array(rows):
+            return truncate_to_grid(self._on_device(rows), FINE_BITS)
         centre, radius = self.bounds.ball(self.width)
         inside = self.bounds.clip(rows)
         inside -= centre
         inside /= radius
-        return cut(Bounds(norm=1.0).clip(inside), FINE_BITS)
+        return truncate_to_grid(Bounds(norm=1.0).clip(inside), FINE_BITS)
 
     def _on_device(self, rows: Array) -> Array:
         """Do the same in the words of the array API, for rows on an accelerator."""
@@ -234,7 +216,7 @@ class Centred:
 
     def __call__(self, rows: Array) -> Array:
         """Map rows of the unit ball."""
-        return cut(Bounds(norm=1.0).clip((rows - self.mean) / self.radius), FINE_BITS)
+        return truncate_to_grid(Bounds(norm=1.0).clip((rows - self.mean) / self.radius), FINE_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +246,7 @@ class Projected:
         """Map rows of the unit ball; a centred row may be 2 long, so that halves are projected."""
         mean = Bounds(norm=1.0).clip(self.mean[None])
         projected = 2 * exact_projection((rows - mean) / 2, self.basis)
-        return cut(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
+        return truncate_to_grid(Bounds(norm=1.0).clip(projected / self.radius), FINE_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,12 +299,12 @@ class LinearRows:
             ones = self.constant * xp.ones_like(rows[:, :1])
             length = math.sqrt(1 + self.constant**2)
             rows = xp.concat([rows, ones], axis=1) * ((1 - ROUNDING_MARGIN) / length)
-        return cut(rows, ROW_BITS)
+        return truncate_to_grid(rows, ROW_BITS)
 
     def _projected(self, rows: Array) -> Array:
         """Project exactly, and scale into the unit ball or to length 1."""
         assert self.projection is not None  # noqa: S101 - for the type checker
-        projected = cut(exact_projection(rows, self.projection), FINE_BITS)
+        projected = truncate_to_grid(exact_projection(rows, self.projection), FINE_BITS)
         xp = namespace_of(rows)
         squares = xp.sum(projected * projected, axis=1, keepdims=True)  # exact, 52 bits below 2
         shortest = 2.0 ** (-2 * FINE_BITS) if self.unit_length else 1.0
@@ -335,7 +317,7 @@ class LinearRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
+class BesideTarget:
     """A map of all numbers of a row but a target, which may stand beside them.
 
     row_map: Of the first numbers.
@@ -362,8 +344,8 @@ class Beside:
 
 
 def numbers_beside(row_map: RowMap) -> int:
-    """Tell how many last numbers of a mapped row are no part of a point of the unit ball."""
-    return int(isinstance(row_map, Beside) and row_map.has_target)
+    """Return how many last numbers of a mapped row are no part of a point of the unit ball."""
+    return int(isinstance(row_map, BesideTarget) and row_map.has_target)
 
 
 def exact_projection(rows: Array, basis: Array) -> Array:
@@ -377,10 +359,10 @@ def exact_projection(rows: Array, basis: Array) -> Array:
     columns = xp.clip(like(rows, basis), -1e100, 1e100)  # on an accelerator, where rows are on one
     squares = xp.sum(columns * columns, axis=0)
     longest = math.sqrt(xp.max(squares)) if basis.shape[1] else 0.0
-    columns = cut(columns, FINE_BITS - max(0, math.frexp(longest)[1] - 1))
-    if not is_from_another_library(columns):
+    columns = truncate_to_grid(columns, FINE_BITS - max(0, math.frexp(longest)[1] - 1))
+    if not is_foreign_array(columns):
         columns = np.ascontiguousarray(columns)
-    return cut(rows, FINE_BITS) @ columns
+    return truncate_to_grid(rows, FINE_BITS) @ columns
 
 
 def exact_product(rows: Array, weights: Array, longest: float) -> NDArray[np.float64]:

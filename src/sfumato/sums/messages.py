@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 
 from sfumato.exceptions import EngineError, InvalidInputError
-from sfumato.sums.grid import CARRY_BITS, MOST_PUBLIC_ROWS, QUANTUM, WINDOW_ROWS, SecretSum
+from sfumato.sums.grid import CARRY_BITS, MAX_ROWS, QUANTUM, WINDOW_ROWS, SecretSum
 from sfumato.sums.persons import PersonSum
 from sfumato.sums.statistics import Statistic
 
-__all__ = ["SecretMessage", "opened", "sealed"]
-
 START = b"sfumato partial sum 2\n"
-LONGEST_HEADER = 2**16
+MAX_HEADER_BYTES = 2**16
 CARRIED_BITS = 46  # more than the records of any sum can carry
 
 
@@ -58,7 +56,7 @@ def sealed(total: SecretSum | PersonSum, *, task: str, part: int) -> SecretMessa
 
 
 def _parts(total: SecretSum) -> list[Any]:
-    """Give what a sum holds, in one way whatever the order in which it was taken."""
+    """Return what a sum holds, in one way whatever the order in which it was taken."""
     if total.n_rows <= WINDOW_ROWS:
         return [total._units]
     carried = total._carry()
@@ -104,7 +102,7 @@ def opened(
 def _divided(message: bytes) -> tuple[dict[str, Any], bytes]:
     if not message.startswith(START):
         raise InvalidInputError("no partial sum")
-    end = message.index(b"\n", len(START), len(START) + LONGEST_HEADER)
+    end = message.index(b"\n", len(START), len(START) + MAX_HEADER_BYTES)
     return json.loads(message[len(START) : end]), message[end + 1 :]
 
 
@@ -122,7 +120,7 @@ def _sum_of(numbers: Iterator[Any], n_rows: int, shape: tuple[int, ...]) -> Secr
 
 def _check_size(units: Any, size: int, n_rows: int, statistic: Statistic) -> None:
     """Refuse what no so many records can add up to."""
-    most = n_rows * math.ceil(statistic.largest_term / QUANTUM)
-    is_possible = 0 <= n_rows <= MOST_PUBLIC_ROWS and size >= 1 and n_rows % size == 0
+    most = n_rows * math.ceil(statistic.max_term / QUANTUM)
+    is_possible = 0 <= n_rows <= MAX_ROWS and size >= 1 and n_rows % size == 0
     if not is_possible or (units.size and max(-int(units.min()), int(units.max())) > most):
         raise EngineError("A worker sent a sum that this many records cannot have.")

@@ -24,8 +24,6 @@ from sfumato.ledger.receipt import Chargeable, Receipt
 from sfumato.sums.partitions import ALIKE, DRAWN, PartitionedRecords, Partitions
 from sfumato.sums.records import Records
 
-__all__ = ["RowNoise", "release_rows"]
-
 START = b"sfumato noisy rows 1\n"
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -35,10 +33,10 @@ class RowNoise(Protocol):
     """Noise on rows, each by itself: a public, frozen object that can be pickled."""
 
     def mechanisms(self) -> Sequence[Any]:
-        """Give what is drawn from, in the order of the draws."""
+        """Return what is drawn from, in the order of the draws."""
 
     def released(self, rows: Rows, codes: Codes, ledger: Chargeable | None) -> tuple[Rows, Codes]:
-        """Give rows and codes with noise; `ledger` is None where the charge was made elsewhere."""
+        """Return rows and codes with noise; `ledger` is None if charged elsewhere."""
 
 
 def release_rows(
@@ -106,7 +104,7 @@ class PartNoise:
     name: str
 
     def __call__(self, number: int, batches: Iterable[Any]) -> bytes:
-        """Give what was drawn for this part, or draw it now."""
+        """Return what was drawn for this part, or draw it now."""
         return ANSWERS.given((self.name, number), lambda: self._drawn(number, batches))
 
     def _drawn(self, number: int, batches: Iterable[Any]) -> bytes:
@@ -132,7 +130,7 @@ class _Answers:
         self._lock = threading.Lock()
 
     def given(self, key: tuple[str, int], draw: Callable[[], bytes]) -> bytes:
-        """Give the stored answer, or store one before it is given."""
+        """Return the stored answer, or store one before it is given."""
         with self._lock:
             for other in [each for each in self._locks if each[0] != key[0]]:
                 self._locks.pop(other)  # of an earlier map

@@ -15,8 +15,6 @@ from sfumato.sums.urls import UrlParts, is_url
 from sfumato.tables.columns import arrow
 from sfumato.tables.frames import library_of
 
-__all__ = ["partitions_of", "unknown_record"]
-
 
 def partitions_of(X: Any, y: Any = None, groups: Any = None) -> tuple[Partitions, Any, Any]:
     """Open a table that is not in memory.
@@ -61,8 +59,8 @@ def _is_dask_array(X: object) -> bool:
     return library_of(X) == "dask" and hasattr(X, "chunks")
 
 
-def unknown_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
-    """Give one made-up record of which nothing is known: what is public can be read off it.
+def all_missing_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
+    """Return one made-up record of which nothing is known: what is public can be read off it.
 
     columns: Names of columns, or their number.
     schema (pyarrow.Schema, optional): Types that they are stored with; one that cannot be read is

@@ -29,10 +29,8 @@ from sfumato.sums.maps import RowMap, numbers_beside
 from sfumato.sums.messages import SecretMessage, opened, sealed
 from sfumato.sums.persons import PersonSum, PersonUnit
 from sfumato.sums.records import ArrayRecords, Block, Records
-from sfumato.sums.singles import SINGLE_BITS, SingleRows
+from sfumato.sums.singles import SINGLE_BITS, Float32Rows
 from sfumato.sums.statistics import Statistic
-
-__all__ = ["KeptBlock", "ListedParts", "PartitionedRecords", "Partitions", "RowsKept", "Task"]
 
 Task = Callable[[int, Iterable[Any]], Any]  # of the number of a part and its batches
 Reader = Callable[[Any], tuple[Any, ...]]  # of a batch: rows, codes, and IDs where they count
@@ -52,7 +50,7 @@ class Partitions(ABC):
         Types that columns are stored with, where they are known before a row is read.
     """
 
-    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `lies_elsewhere`
+    is_elsewhere: ClassVar[bool] = True  # no table in memory: see `is_out_of_core`
     is_remote: ClassVar[bool] = True
     library: str = "pyarrow"
     schema: Any = None
@@ -70,7 +68,7 @@ class Partitions(ABC):
 
     @abstractmethod
     def map(self, task: Task) -> Iterator[Any]:
-        """Give ``task(number, batches)`` for every part, in any order.
+        """Return ``task(number, batches)`` for every part, in any order.
 
         Parameters
         ----------
@@ -85,7 +83,7 @@ class Partitions(ABC):
         """
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Give the same parts with no more than these columns, read as their public types.
+        """Return the same parts with no more than these columns, read as their public types.
 
         Parameters
         ----------
@@ -102,7 +100,7 @@ class Partitions(ABC):
         return self
 
     def undeclared(self) -> Partitions:
-        """Give the same parts with the types that they are stored with.
+        """Return the same parts with the types that they are stored with.
 
         Returns
         -------
@@ -119,12 +117,12 @@ class Partitions(ABC):
             raise InvalidInputError(f"The table has no column {missing[0]!r}.")
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
-        """Give the rows in parts that hold all rows of a person; an engine that cannot refuses.
+        """Return the rows in parts that hold all rows of a person; an engine that cannot refuses.
 
         Parameters
         ----------
         ids_of : callable
-            Gives the IDs of a batch.
+            Returns the IDs of a batch.
 
         Returns
         -------
@@ -136,8 +134,8 @@ class Partitions(ABC):
             "is not offered here. Nothing was charged. Read a table from files, or give an array."
         )
 
-    def kept(self, task: Task) -> Partitions:
-        """Give the parts as `task` makes them, kept where they lie; by default made on each pass.
+    def cache(self, task: Task) -> Partitions:
+        """Return the parts as `task` makes them, kept where they lie; by default made on each pass.
 
         Parameters
         ----------
@@ -177,7 +175,7 @@ class ListedParts(Partitions):
         return self._columns
 
     def _reporting_as(self, other: Partitions) -> Self:
-        """Tell the progress of passes to whom another table tells it."""
+        """Report the progress of passes as another table does."""
         self.progress = other.progress
         return self
 
@@ -217,7 +215,7 @@ class KeptBlock:
 
     codes: Their classes.
     size: Rows of each of their persons.
-    longest: See `SingleRows`; None on the grid of sums.
+    longest: See `Float32Rows`; None on the grid of sums.
     """
 
     rows: NDArray[np.float32]
@@ -226,8 +224,8 @@ class KeptBlock:
     longest: NDArray[np.float64] | None = None
 
     def block(self) -> Block:
-        """Give the block as a pass reads it."""
-        rows = self.rows if self.longest is None else SingleRows(self.rows, self.longest)
+        """Return the block as a pass reads it."""
+        rows = self.rows if self.longest is None else Float32Rows(self.rows, self.longest)
         return rows, self.codes.astype(np.intp), self.size
 
 
@@ -292,7 +290,7 @@ class RowsKept:
     """The task that keeps mapped rows where they lie.
 
     part: How batches become records.
-    in_singles: Whether they are kept as `SingleRows`, on a coarser grid.
+    in_singles: Whether they are kept as `Float32Rows`, on a coarser grid.
     in_ball: First numbers of a row that are zero where they do not lie in the unit ball.
     """
 
@@ -306,7 +304,7 @@ class RowsKept:
         for rows, codes, sizes in self.part.records(batches)._blocks():
             size = cast("int", sizes)  # of all persons of the block: they are gathered
             on_grid = cut_inside(rows, bits, self.in_ball)
-            longest = SingleRows.of(on_grid).longest if self.in_singles else None
+            longest = Float32Rows.of(on_grid).longest if self.in_singles else None
             yield KeptBlock(on_grid.astype(np.float32), codes.astype(np.int32), size, longest)
 
 
@@ -316,7 +314,7 @@ class _BlockRecords(Records):
         self._kept = blocks
 
     @property
-    def is_gathered(self) -> bool:
+    def is_grouped_by_person(self) -> bool:
         return True  # as they were when they were kept
 
     def _blocks(self) -> Iterator[Block]:
@@ -324,7 +322,7 @@ class _BlockRecords(Records):
 
 
 def _places(batch: Any) -> tuple[Any, ...]:
-    """Give a record per row of a batch, of which nothing is known."""
+    """Return a record per row of a batch, of which nothing is known."""
     n_rows = len(batch[0] if isinstance(batch, tuple) else batch)
     return np.zeros((n_rows, 1)), np.zeros(n_rows, dtype=np.intp)
 
@@ -376,7 +374,7 @@ class PartitionedRecords(Records):
         return self._partitions.is_remote
 
     @property
-    def is_gathered(self) -> bool:
+    def is_grouped_by_person(self) -> bool:
         """Rows of a person lie side by side in their part."""
         return True
 
@@ -399,20 +397,20 @@ class PartitionedRecords(Records):
             raise EngineError(f"{error} {said}", receipt=receipt) from None
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, computed where they lie."""
+        """Return the records seen through a public map, computed where they lie."""
         return self._with(
             self._partitions, replace(self._part, steps=(*self._part.steps, row_map)), row_map.width
         )
 
-    def kept(self) -> Records:
-        """Give the records with their maps computed once and kept where they lie.
+    def cache(self) -> Records:
+        """Return the records with their maps computed once and kept where they lie.
 
         Returns: The same records, on the grid of sums.
         """
         return self._kept_as(in_singles=False)
 
-    def kept_in_singles(self) -> Records:
-        """Do the same on the grid of `SingleRows`.
+    def cache_float32(self) -> Records:
+        """Do the same on the grid of `Float32Rows`.
 
         Returns: The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
         """
@@ -421,7 +419,7 @@ class PartitionedRecords(Records):
     def _kept_as(self, *, in_singles: bool) -> Records:
         beside = numbers_beside(self._part.steps[-1]) if self._part.steps else 0
         inside = self.width - beside
-        kept = self._partitions.kept(RowsKept(self._part, in_singles, inside))
+        kept = self._partitions.cache(RowsKept(self._part, in_singles, inside))
         part = _Part(None, (), self.width, self.person, inside)
         return self._with(kept, part, self.width)
 

@@ -22,24 +22,8 @@ from sfumato.sums.identities import Codes, Hashes, person_codes, person_digests,
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import check_persons
 
-__all__ = [
-    "Gathered",
-    "Joined",
-    "PersonSum",
-    "PersonUnit",
-    "Scattered",
-    "by_size",
-    "choose",
-    "gathered",
-    "numbered",
-    "person_products",
-    "scattered",
-    "scattered_batches",
-    "side_by_side",
-]
-
 AVERAGE_BITS = 24  # averages below 2 are added up to multiples of 2**-24 ...
-MOST_PERSONS = 2**28  # ... and so many of them are a double
+MAX_PERSONS = 2**28  # ... and so many of them are a double
 HASHED_ROWS = 2**14  # so many rows are hashed at a time, in the cache
 Sizes = NDArray[np.unsignedinteger[Any]]
 
@@ -68,7 +52,7 @@ class PersonUnit:
         self,
         statistic: Statistic,
         relation: str | Relation,
-        most_rows: int,
+        max_rows: int,
         norm: int | str = 2,
     ) -> float:
         """Largest distance of the sums of two neighbours, which differ in one person.
@@ -78,7 +62,7 @@ class PersonUnit:
 
         statistic: What is added up.
         relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        most_rows: The public number of rows that are added up, or a public bound on it.
+        max_rows: The public number of rows that are added up, or a public bound on it.
         norm ({1, 2, "part"}): See `Statistic.sensitivity`.
         """
         relation = Relation(relation)
@@ -92,12 +76,12 @@ class PersonUnit:
         away = statistic.sensitivity(Relation.ADD_OR_REMOVE_ONE, 1, norm)
         # [T2] k times a point of the hull of the terms and zero
         moved = self.rows * max(one, away) if joined is None else joined
-        rounding = statistic.rounding(most_rows)
+        rounding = statistic.rounding(max_rows)
         return moved + (rounding if norm == 2 else math.sqrt(statistic.size) * rounding)
 
 
 @dataclass(frozen=True)
-class Joined:
+class PerPersonClip:
     """A bound on all rows of a person together, where that is less than on each of them.
 
     unit: How many rows a person has, and how they are added up.
@@ -211,16 +195,16 @@ class PersonSum:
         return sum(total.n_rows // size for size, total in self._by_size.items())
 
     def added(self) -> SecretSum:
-        """Give the sum over all rows, whatever the persons have."""
+        """Return the sum over all rows, whatever the persons have."""
         total = SecretSum(self._shape)
         for each in self._by_size.values():
             total.merge(each)
         return total
 
     def averaged(self) -> NDArray[np.float64]:
-        """Give the sum of averages as doubles, for a mechanism that adds noise to it."""
-        if self.n_persons > MOST_PERSONS:
-            raise InvalidInputError(f"At most {MOST_PERSONS} persons are averaged.")
+        """Return the sum of averages as doubles, for a mechanism that adds noise to it."""
+        if self.n_persons > MAX_PERSONS:
+            raise InvalidInputError(f"At most {MAX_PERSONS} persons are averaged.")
         wide = self.n_rows > WINDOW_ROWS  # 64 bits may be too few: Python's integers
         whole = np.zeros(self._shape, dtype=object if wide else np.int64)
         rest = np.zeros(self._shape)
@@ -241,7 +225,7 @@ class PersonSum:
 
 
 @dataclass(frozen=True)
-class Scattered:
+class UnsortedPersons:
     """Rows as they lie, and how many rows of each one's person are kept; secret, but for the unit.
 
     unit: What is public.
@@ -262,7 +246,7 @@ class Scattered:
 def by_size(
     rows: Any, codes: NDArray[np.intp], sizes: Sizes | int, unit: PersonUnit
 ) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
-    """Give the rows that are kept, apart by how many rows their persons have where that matters.
+    """Yield the rows that are kept, apart by how many rows their persons have where that matters.
 
     rows: (n, width).
     codes (n,): Their classes.
@@ -282,7 +266,7 @@ def by_size(
 
 
 @dataclass(frozen=True)
-class Gathered:
+class GroupedPersons:
     """Where the kept rows of persons lie, so that hers are side by side; secret, but for the unit.
 
     unit: What is public.
@@ -304,7 +288,7 @@ class Gathered:
 
 def choose(
     codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
-) -> Scattered:
+) -> UnsortedPersons:
     """Choose the rows of each person that are kept.
 
     codes (n,): The number of each row's person, -1 where no ID is given.
@@ -324,7 +308,7 @@ def choose(
         all_hashes = np.concatenate([hashes(each) for each in parts])
         is_kept = _are_kept(owners[crowded], all_hashes, counts, unit.rows)
         sizes[crowded] = np.where(is_kept, unit.rows, 0)
-    return Scattered(unit, int(np.count_nonzero(counts)), sizes)
+    return UnsortedPersons(unit, int(np.count_nonzero(counts)), sizes)
 
 
 def _are_kept(
@@ -345,7 +329,9 @@ def _are_kept(
     return np.asarray(keys <= last[owners])
 
 
-def scattered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Scattered:
+def select_person_rows(
+    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
+) -> UnsortedPersons:
     """Choose the rows of persons that are kept, of an array.
 
     rows: (n, width).
@@ -356,7 +342,9 @@ def scattered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit)
     return _chosen(rows, codes, groups, unit)[0]
 
 
-def gathered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) -> Gathered:
+def group_person_rows(
+    rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
+) -> GroupedPersons:
     """Do the same and put those of each person side by side; persons with equally many together.
 
     rows: (n, width).
@@ -365,10 +353,10 @@ def gathered(rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit) 
     unit: How many rows are kept.
     """
     found, owners = _chosen(rows, codes, groups, unit)
-    return side_by_side(owners, found)
+    return group_rows(owners, found)
 
 
-def side_by_side(owners: Codes, found: Scattered) -> Gathered:
+def group_rows(owners: Codes, found: UnsortedPersons) -> GroupedPersons:
     """Put kept rows in the order of their persons, those with equally many together.
 
     owners (n,): The number of each row's person.
@@ -379,12 +367,12 @@ def side_by_side(owners: Codes, found: Scattered) -> Gathered:
     places = places[np.argsort(found.sizes[places], kind="stable")]
     n_rows = np.bincount(found.sizes[places])
     runs = tuple((int(size), int(n_rows[size]) // int(size)) for size in np.flatnonzero(n_rows))
-    return Gathered(found.unit, found.n_persons, runs, places)
+    return GroupedPersons(found.unit, found.n_persons, runs, places)
 
 
 def _chosen(
     rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
-) -> tuple[Scattered, Codes]:
+) -> tuple[UnsortedPersons, Codes]:
     owners = person_codes(groups)
     if len(owners) != len(rows):
         raise InvalidInputError("X and groups have inconsistent numbers of samples.")
@@ -397,7 +385,7 @@ def _chosen(
 
 def scattered_batches(
     batches: Iterator[tuple[Any, ...]], unit: PersonUnit, content: Callable[[Any], Any] | None
-) -> Scattered:
+) -> UnsortedPersons:
     """Find the rows of persons that are kept, of rows that are read in batches."""
     digests, hashes = [np.empty(0, dtype="V16")], [np.empty(0, dtype=np.uint64)]
     for rows, codes, groups in batches:

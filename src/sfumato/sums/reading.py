@@ -10,8 +10,6 @@ import numpy as np
 from sfumato.tables.frames import column_names, columns_of
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["BatchReader"]
-
 
 @dataclass(frozen=True)
 class BatchReader:
@@ -28,26 +26,26 @@ class BatchReader:
     groups: str | None
 
     def __call__(self, batch: Any) -> tuple[Any, ...]:
-        """Give rows and codes, and IDs where persons are the unit."""
+        """Return rows and codes, and IDs where persons are the unit."""
         rows, codes, *_ = self.of(batch)
         codes = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
         ids = () if self.estimator.person_unit is None else (self.ids_of(batch),)
         return (rows, codes, *ids)
 
     def of(self, batch: Any) -> tuple[Any, ...]:
-        """Give rows, codes and public facts."""
+        """Return rows, codes and public facts."""
         found: tuple[Any, ...] = getattr(self.estimator, self.method)(*self._divided(batch))
         return found
 
     def at_party(self, batch: Any) -> Any:
-        """Give what a party holds as it is read: labels that no bounds list are left out."""
+        """Return what a party holds as it is read: labels that no bounds list are left out."""
         labelled = self.method.startswith("_labelled")
         if isinstance(batch, tuple) and labelled and self.estimator.array_bounds.labels is None:
             return batch[0], None, None
         return batch
 
     def ids_of(self, batch: Any) -> Any:
-        """Give the IDs of persons."""
+        """Return the IDs of persons."""
         if isinstance(batch, tuple):
             return self.estimator._groups(batch[0], batch[2])
         if isinstance(self.estimator.bounds, TableBounds) or self.groups is None:

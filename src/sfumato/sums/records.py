@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import (
     Array,
     by_columns,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
     to_numpy,
@@ -25,8 +25,8 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.grid import (
     BLOCK_ROWS,
-    MOST_PUBLIC_ROWS,
-    MOST_ROWS,
+    MAX_ROWS,
+    MAX_ROWS_SECRET_N,
     ROW_BITS,
     SecretSum,
     are_inside,
@@ -35,20 +35,18 @@ from sfumato.sums.grid import (
 )
 from sfumato.sums.maps import MappedRows, RowMap, numbers_beside
 from sfumato.sums.persons import (
-    MOST_PERSONS,
-    Gathered,
+    MAX_PERSONS,
+    GroupedPersons,
     PersonSum,
     PersonUnit,
-    Scattered,
     Sizes,
+    UnsortedPersons,
     by_size,
-    gathered,
-    scattered,
+    group_person_rows,
+    select_person_rows,
 )
-from sfumato.sums.singles import PART, SINGLE_BITS, RowsOnDisk, SingleRows
+from sfumato.sums.singles import PART, SINGLE_BITS, Float32Rows, RowsOnDisk
 from sfumato.sums.statistics import Codes, Statistic
-
-__all__ = ["ArrayRecords", "Block", "Records", "cached_rows", "rows_for_objective"]
 
 CACHED_ROWS = 2**14  # most rows that are mapped and added together, ...
 CACHED_NUMBERS = 2**20  # ... and most of their numbers, so that they stay in the cache
@@ -97,8 +95,8 @@ class Records(ABC):
             raise InvalidInputError("Relation 'replace_one' makes the number of records public.")
         if is_public and public_rows == 0:
             raise InvalidInputError("There are no records to learn from: the table has no rows.")
-        most = MOST_PUBLIC_ROWS if is_public else MOST_ROWS  # public caps
-        most = most if person is None else min(most, MOST_PERSONS)
+        most = MAX_ROWS if is_public else MAX_ROWS_SECRET_N  # public caps
+        most = most if person is None else min(most, MAX_PERSONS)
         if public_rows is not None and public_rows > most:
             raise _too_many(most, is_public=is_public)
         self.public_persons = public_rows if is_public and person is not None else None
@@ -106,11 +104,11 @@ class Records(ABC):
         self.public_rows = public_rows if is_public and counts_rows else None
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """The public number of records, or the public bound on it."""
         if self.person is not None and self.public_persons is not None:
-            return min(MOST_PUBLIC_ROWS, self.person.rows * self.public_persons)
-        return MOST_ROWS if self.public_rows is None else self.public_rows
+            return min(MAX_ROWS, self.person.rows * self.public_persons)
+        return MAX_ROWS_SECRET_N if self.public_rows is None else self.public_rows
 
     def sensitivity(self, statistic: Statistic, norm: int | str = 2) -> float:
         """How far one record, or one person, can move the sum of `statistic` over these records.
@@ -128,8 +126,8 @@ class Records(ABC):
             The sensitivity.
         """
         if self.person is not None:
-            return self.person.sensitivity(statistic, self.relation, self.most_rows, norm)
-        return statistic.sensitivity(self.relation, self.most_rows, norm)
+            return self.person.sensitivity(statistic, self.relation, self.max_rows, norm)
+        return statistic.sensitivity(self.relation, self.max_rows, norm)
 
     def release(
         self, statistic: Statistic, mechanism: Any, receipt: Receipt
@@ -188,8 +186,8 @@ class Records(ABC):
                 f"{type(statistic).__name__} has {needed:g}."
             )
         exact = add_up(statistic)
-        if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.most_rows:
-            raise _too_many(self.most_rows, is_public=False)
+        if self.relation is not Relation.REPLACE_ONE and exact.n_rows > self.max_rows:
+            raise _too_many(self.max_rows, is_public=False)
         total = _as_doubles(exact)
         draw = mechanism.release_symmetric if statistic.is_symmetric else mechanism.release
         return draw(total, ledger=receipt)
@@ -210,7 +208,7 @@ class Records(ABC):
         return float(mechanism.variance())
 
     def mapped(self, row_map: RowMap) -> Records:
-        """Give the records seen through a public map, computed block by block on each pass.
+        """Return the records seen through a public map, computed block by block on each pass.
 
         Parameters
         ----------
@@ -224,8 +222,8 @@ class Records(ABC):
         """
         return _MappedRecords(self, row_map)
 
-    def kept(self) -> Records:
-        """Give the records with their maps computed once and kept, on the grid of sums.
+    def cache(self) -> Records:
+        """Return the records with their maps computed once and kept, on the grid of sums.
 
         Numbers of the unit ball on that grid have 19 bits at most, so single precision holds them;
         rows outside the ball, which a target by `Beside` is no part of, become zero.
@@ -244,10 +242,8 @@ class Records(ABC):
         width = self.width - self._beside
         for block, codes, size in self._blocks():
             on_grid = cut_inside(block, ROW_BITS, width)
-            if is_from_another_library(on_grid) or self._count is None:
-                parts.append(
-                    on_grid if is_from_another_library(on_grid) else on_grid.astype(np.float32)
-                )
+            if is_foreign_array(on_grid) or self._count is None:
+                parts.append(on_grid if is_foreign_array(on_grid) else on_grid.astype(np.float32))
                 if not fits_in_memory(4 * self.width * filled):  # and as much again when joined
                     return self
             else:  # in its place at once: half of the memory
@@ -257,24 +253,24 @@ class Records(ABC):
             sizes.append(np.broadcast_to(np.asarray(size, dtype=np.uint16), len(codes)))
         rows = namespace_of(parts[0]).concat(parts) if parts else whole
         persons = self._persons_in_order
-        if isinstance(persons, Scattered):
+        if isinstance(persons, UnsortedPersons):
             persons = replace(persons, sizes=np.concatenate(sizes))
         kept = ArrayRecords(rows, np.concatenate(numbers), relation=self.relation, persons=persons)
         kept._in_ball, kept._beside = width, self._beside
         return kept
 
     @property
-    def is_gathered(self) -> bool:
+    def is_grouped_by_person(self) -> bool:
         """Whether rows of a person lie side by side, so that they can be bounded together."""
-        return self.person is None or isinstance(self._persons_in_order, Gathered)
+        return self.person is None or isinstance(self._persons_in_order, GroupedPersons)
 
     @property
-    def _persons_in_order(self) -> Gathered | Scattered | None:
+    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
         """Whose rows the blocks of a pass hold, one after the other."""
         return None
 
-    def side_by_side(self) -> Records:
-        """Give the records with the rows of a person beside each other.
+    def group_by_person(self) -> Records:
+        """Return the records with the rows of a person beside each other.
 
         Returns
         -------
@@ -283,8 +279,8 @@ class Records(ABC):
         """
         return self
 
-    def kept_in_singles(self) -> Records:
-        """Give the records with their maps computed once and kept, on the grid of `SingleRows`.
+    def cache_float32(self) -> Records:
+        """Return the records with their maps computed once and kept, on the grid of `Float32Rows`.
 
         Where memory is short, on disk; where that is full, maps are computed on each pass. Numbers
         are the same.
@@ -309,15 +305,15 @@ class Records(ABC):
                 [block] if self.person is None else by_size(*block, self.person)
             ):
                 coarse = cut_inside(rows, SINGLE_BITS, self.width)
-                if not is_from_another_library(coarse):
-                    yield SingleRows.of(coarse), codes, size
+                if not is_foreign_array(coarse):
+                    yield Float32Rows.of(coarse), codes, size
                 elif self.person is None:  # classes go along, and not on each pass
                     yield by_columns(coarse), like(coarse, codes), size
                 else:
                     yield coarse, codes, size
 
     def _in_place(self) -> tuple[Any, Codes]:
-        """Give rows, read as ``rows[start:stop]``, and codes."""
+        """Return rows, read as ``rows[start:stop]``, and codes."""
         raise InvalidInputError("An objective needs rows in memory; these are read in batches.")
 
     @property
@@ -349,7 +345,7 @@ class Records(ABC):
     def _sum_over_persons(self, statistic: Statistic, unit: PersonUnit) -> SecretSum | PersonSum:
         """Add up persons: blocks hold whole numbers of persons, or rows that need no others."""
         is_joined = statistic.joined_sensitivity(self.relation, unit) is not None
-        if is_joined and not self.is_gathered:
+        if is_joined and not self.is_grouped_by_person:
             raise InvalidInputError(
                 "Rows of a person must lie side by side to be bounded together."
             )
@@ -434,7 +430,7 @@ class ArrayRecords(Records):
         codes: Codes | None = None,
         *,
         relation: str | Relation,
-        persons: Gathered | Scattered | None = None,
+        persons: GroupedPersons | UnsortedPersons | None = None,
     ) -> None:
         number = int(rows.shape[0]) if persons is None else persons.n_persons
         super().__init__(
@@ -452,9 +448,9 @@ class ArrayRecords(Records):
         groups: Any,
         unit: PersonUnit,
         relation: str | Relation,
-        side_by_side: bool = True,
+        group_by_person: bool = True,
     ) -> Self:
-        """Give the records of persons: the rows of each ID, at most so many as `unit` says.
+        """Return the records of persons: the rows of each ID, at most so many as `unit` says.
 
         Parameters
         ----------
@@ -468,7 +464,7 @@ class ArrayRecords(Records):
             How many rows a person has, and how they are added up.
         relation : {"replace_one", "add_or_remove_one"}
             The neighbours, which differ in one person.
-        side_by_side : bool, default=True
+        group_by_person : bool, default=True
             Whether rows of a person must be bounded together; without it adding up is quicker.
 
         Returns
@@ -477,23 +473,23 @@ class ArrayRecords(Records):
             The records.
         """
         numbers = np.zeros(len(rows), dtype=np.intp) if codes is None else codes
-        find = gathered if side_by_side else scattered
+        find = group_person_rows if group_by_person else select_person_rows
         persons = find(rows, numbers, groups, unit)
         is_public = Relation(relation) is Relation.REPLACE_ONE
-        most = MOST_PUBLIC_ROWS if is_public else MOST_ROWS
+        most = MAX_ROWS if is_public else MAX_ROWS_SECRET_N
         if persons.n_kept > most:
             raise InvalidInputError(f"At most {most} rows of persons are accepted.")
         return cls(rows, numbers, relation=relation, persons=persons)
 
     @property
     def _count(self) -> int | None:
-        if isinstance(self._persons, Gathered):
+        if isinstance(self._persons, GroupedPersons):
             return self._persons.n_kept
         return int(self._rows.shape[0])
 
     @property
-    def _persons_in_order(self) -> Gathered | Scattered | None:
-        if isinstance(self._persons, Gathered):
+    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
+        if isinstance(self._persons, GroupedPersons):
             return replace(self._persons, places=None)
         return self._persons
 
@@ -504,8 +500,8 @@ class ArrayRecords(Records):
 
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
-        step = BLOCK_ROWS if is_from_another_library(self._rows) else cached_rows(self.width)
-        if isinstance(self._persons, Scattered):
+        step = BLOCK_ROWS if is_foreign_array(self._rows) else cached_rows(self.width)
+        if isinstance(self._persons, UnsortedPersons):
             for first in range(0, len(self._codes), step):
                 part = slice(first, first + step)
                 yield self._rows[part], self._codes[part], self._persons.sizes[part]
@@ -524,11 +520,11 @@ class ArrayRecords(Records):
 
 
 def rows_for_objective(records: Records) -> tuple[Any, Codes]:
-    """Give rows, read as ``rows[start:stop]``, and codes: an objective is no sum of one pass.
+    """Return rows, read as ``rows[start:stop]``, and codes: an objective is no sum of one pass.
 
     Its mechanism sees it and releases its minimiser.
     """
-    return records.kept()._in_place()
+    return records.cache()._in_place()
 
 
 class _MappedRecords(Records):
@@ -538,15 +534,17 @@ class _MappedRecords(Records):
         self._beside = numbers_beside(row_map)
 
     @property
-    def _persons_in_order(self) -> Gathered | Scattered | None:
+    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
         return self._records._persons_in_order
 
     @property
     def _count(self) -> int | None:
         return self._records._count
 
-    def side_by_side(self) -> Records:
-        return self if self.is_gathered else self._records.side_by_side().mapped(self._map)
+    def group_by_person(self) -> Records:
+        return (
+            self if self.is_grouped_by_person else self._records.group_by_person().mapped(self._map)
+        )
 
     def _in_place(self) -> tuple[Any, Codes]:
         rows, codes = self._records._in_place()
@@ -567,7 +565,7 @@ class _KeptBlocks(Records):
         self._gathered = records._persons_in_order
 
     @property
-    def _persons_in_order(self) -> Gathered | Scattered | None:
+    def _persons_in_order(self) -> GroupedPersons | UnsortedPersons | None:
         return self._gathered
 
     def _blocks(self) -> Iterator[Block]:
@@ -589,7 +587,7 @@ def _as_doubles(total: SecretSum | PersonSum) -> NDArray[np.float64]:
 
 
 def cached_rows(width: int) -> int:
-    """Rows of a block: as many as stay in the cache, in whole parts of `SingleRows`."""
+    """Rows of a block: as many as stay in the cache, in whole parts of `Float32Rows`."""
     parts = max(1, CACHED_NUMBERS // (PART * max(width, 1)))
     return min(CACHED_ROWS, PART * parts)
 
@@ -608,10 +606,10 @@ def _finite_sum(add_up: Callable[[Any, Codes], Array], rows: Any, codes: Codes, 
 
 
 def _readable(rows: Array, statistic: Statistic) -> Array:
-    """Give rows in double precision, unless the statistic can read those in single precision."""
-    if isinstance(rows, SingleRows):
+    """Return rows in double precision, unless the statistic can read those in single precision."""
+    if isinstance(rows, Float32Rows):
         return rows if statistic.takes_singles else rows.doubles()
-    if is_from_another_library(rows):
+    if is_foreign_array(rows):
         return rows
     # Numbers of a row side by side, for sums over them are made in the order of memory.
     is_by_rows = rows.strides[-1] == rows.itemsize

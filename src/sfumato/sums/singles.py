@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 
 from sfumato.core.memory import fits_in_memory
 
-__all__ = ["SINGLE_BITS", "RowsOnDisk", "ScoreWeights", "SingleRows"]
-
 SINGLE_BITS = 12  # rows are multiples of 2**-SINGLE_BITS
 MANTISSA = 24  # bits of a number in single precision
 PART = 256  # rows whose products are added in single precision, parts in double precision
-LARGEST_DIGIT = 2.0**11  # steps of slopes that are multiplied as they are; ...
+MAX_DIGIT = 2.0**11  # steps of slopes that are multiplied as they are; ...
 BASE = 2.0**8  # ... larger ones are written with two digits of this base
 # OpenBLAS makes products of so few multiplications as they lie in memory, without a copy of the
 # rows: with few scores that takes half of the time.
-SMALL_PRODUCT, LEAST_TOGETHER = 10**6, 8
-LARGEST = 2.0**100  # weights, so that scores do not overflow in single precision
+SMALL_PRODUCT, MIN_TOGETHER = 10**6, 8
+MAX_WEIGHT = 2.0**100  # weights, so that scores do not overflow in single precision
 FEW = 0.25  # share of columns that are multiplied in double precision beside the others
 ROUNDING_MARGIN = 2.0**-20  # more than lengths are off by that are computed in doubles, ...
 SINGLE_MARGIN = 2.0**-10  # ... and in single precision
@@ -39,7 +37,7 @@ Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class SingleRows:
+class Float32Rows:
     """Rows of the unit ball, multiples of ``2**-SINGLE_BITS``, in single precision.
 
     rows: (n, width).
@@ -62,11 +60,11 @@ class SingleRows:
         return cls(rows.astype(np.float32), longest)
 
     def __getitem__(self, part: slice) -> Self:
-        """Give some of the rows."""
+        """Return some of the rows."""
         return self.of(self.doubles()[part])
 
     def doubles(self) -> Doubles:
-        """Give the rows in double precision.
+        """Return the rows in double precision.
 
         Returns (n, width): The same numbers.
         """
@@ -94,7 +92,7 @@ class SingleRows:
         """
         n_rows, width = self.rows.shape
         n_scores = weights.columns.shape[1]
-        together = max(LEAST_TOGETHER, SMALL_PRODUCT // max(1, width * n_scores))
+        together = max(MIN_TOGETHER, SMALL_PRODUCT // max(1, width * n_scores))
         whole = n_rows // together * together
         found = np.empty((n_rows, n_scores), dtype=np.float32)
         found[:whole] = np.matmul(
@@ -116,7 +114,7 @@ class SingleRows:
         Returns (n_scores, width): The sums.
         """
         counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
-        if np.abs(counts).max(initial=0.0) <= LARGEST_DIGIT:
+        if np.abs(counts).max(initial=0.0) <= MAX_DIGIT:
             return np.asarray(self._gathered(counts) * 2.0**-bits)
         upper = np.rint(counts * (1 / BASE))
         found = BASE * self._gathered(upper)
@@ -125,7 +123,7 @@ class SingleRows:
 
     def _gathered(self, counts: Doubles) -> Doubles:
         digits = counts.astype(np.float32, order="C")
-        steps = self.longest * (2.0**SINGLE_BITS * _longest_part(digits))
+        steps = self.longest * (2.0**SINGLE_BITS * _max_part(digits))
         (long,) = np.nonzero(steps > 2.0**MANTISSA)
         if len(long) > FEW * len(steps):
             return np.asarray(counts @ self.doubles())
@@ -151,8 +149,8 @@ class SingleRows:
         return found
 
 
-def _longest_part(counts: Singles) -> float:
-    """Give the largest length of the numbers of one score in a part, or a little more."""
+def _max_part(counts: Singles) -> float:
+    """Return the largest length of the numbers of one score in a part, or a little more."""
     if not counts.size:
         return 0.0
     squares = np.add.reduceat(counts * counts, range(0, counts.shape[1], PART), axis=1)
@@ -169,7 +167,7 @@ class ScoreWeights:
     """
 
     def __init__(self, weights: Doubles) -> None:
-        weights = np.clip(np.nan_to_num(weights), -LARGEST, LARGEST)
+        weights = np.clip(np.nan_to_num(weights), -MAX_WEIGHT, MAX_WEIGHT)
         exponent = math.frexp(_longest(weights))[1]
         while True:
             step = 2.0 ** (exponent + SINGLE_BITS - MANTISSA)
@@ -207,13 +205,13 @@ class RowsOnDisk:
             self._file.close()
 
     def held(self, block: Any) -> Any:
-        """Give a block as it is, or with its rows in the file where memory is short.
+        """Return a block as it is, or with its rows in the file where memory is short.
 
         block (SingleRows or array): Rows in memory; those on another device stay there.
         Returns (SingleRows or array): The same numbers.
         Raises OSError: If the disk is full.
         """
-        if not isinstance(block, SingleRows):
+        if not isinstance(block, Float32Rows):
             return block
         self._n_bytes += block.rows.nbytes
         if not block.rows.size or fits_in_memory(self._n_bytes):

@@ -14,8 +14,6 @@ from sfumato.sums.failures import reported
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import KeptBlock, Partitions, Task
 
-__all__ = ["SparkParts"]
-
 SCHEMA = "number int, message binary"
 PERSON = "sfumato_person"  # name of a column while rows are moved
 
@@ -69,7 +67,7 @@ class SparkParts(Partitions):
         declared.progress = self.progress
         return declared
 
-    def kept(self, task: Task) -> Partitions:
+    def cache(self, task: Task) -> Partitions:
         """Keep what a task makes of each partition, in memory and on the disks of the workers."""
         packed = self._frame.mapInArrow(_Packed(task, self._opening), SCHEMA).persist()
         kept = _KeptParts(packed)

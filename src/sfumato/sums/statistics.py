@@ -12,19 +12,10 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array, namespace_of, to_numpy
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import ROW_BITS, cut, double_rounding
+from sfumato.sums.grid import ROW_BITS, double_rounding, truncate_to_grid
 
 if TYPE_CHECKING:
     from sfumato.sums.persons import PersonUnit
-
-__all__ = [
-    "ClassCounts",
-    "ClassMoments",
-    "MeanAndSquares",
-    "Parts",
-    "SecondMoment",
-    "Statistic",
-]
 
 Codes = NDArray[np.intp]
 
@@ -37,7 +28,7 @@ class Statistic(ABC):
     """
 
     is_symmetric: ClassVar[bool] = False  # in its last two axes, so that half of the noise is drawn
-    takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `SingleRows`
+    takes_singles: ClassVar[bool] = False  # whether `add_up` reads rows held as `Float32Rows`
 
     @property
     @abstractmethod
@@ -53,7 +44,7 @@ class Statistic(ABC):
         """
 
     @property
-    def largest_term(self) -> float:
+    def max_term(self) -> float:
         """Largest magnitude of a term of one record, in one coordinate; below 2."""
         return 1.0
 
@@ -64,7 +55,7 @@ class Statistic(ABC):
 
     @abstractmethod
     def add_up(self, rows: Array, codes: Codes) -> Array:
-        """Give the exact sum of the terms of a block of records.
+        """Return the exact sum of the terms of a block of records.
 
         Parameters
         ----------
@@ -110,7 +101,7 @@ class Statistic(ABC):
         return math.sqrt(self.size) * self.term_sensitivity(relation)
 
     def add_up_persons(self, rows: Array, codes: Codes, size: int) -> Array:  # noqa: ARG002
-        """Give the exact sum over rows that belong to persons, `size` rows each and side by side.
+        """Return the exact sum over rows that belong to persons, `size` rows each and side by side.
 
         Parameters
         ----------
@@ -162,12 +153,12 @@ class Statistic(ABC):
         """
         return self.size
 
-    def rounding(self, most_rows: int) -> float:
+    def rounding(self, max_rows: int) -> float:
         """Euclidean distance by which two sums can move apart as they become doubles.
 
         Parameters
         ----------
-        most_rows : int
+        max_rows : int
             The public number of records, or a public bound on it.
 
         Returns
@@ -175,16 +166,16 @@ class Statistic(ABC):
         float
             The distance.
         """
-        return double_rounding(self.size, self.largest_term * most_rows)
+        return double_rounding(self.size, self.max_term * max_rows)
 
-    def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
         """Largest distance of the sums of two neighbours once they are doubles.
 
         Parameters
         ----------
         relation : {"replace_one", "add_or_remove_one"}
             Which data sets count as neighbours.
-        most_rows : int
+        max_rows : int
             The public number of records, or a public bound on it.
         norm : {1, 2, "part"}, default=2
             The sum of magnitudes, the Euclidean norm, or the sum over one part of the statistic.
@@ -194,7 +185,7 @@ class Statistic(ABC):
         float
             The distance.
         """
-        rounding = self.rounding(most_rows)
+        rounding = self.rounding(max_rows)
         if norm != 2:  # a part moves no further than the whole
             return self.term_total(Relation(relation)) + math.sqrt(self.size) * rounding
         return self.term_sensitivity(Relation(relation)) + rounding
@@ -257,7 +248,7 @@ class MeanAndSquares(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up rows, squared lengths and ones."""
-        on_grid = cut(rows, ROW_BITS)
+        on_grid = truncate_to_grid(rows, ROW_BITS)
         squares = float(np.einsum("ij,ij->", on_grid, on_grid))
         return np.concatenate([on_grid.sum(axis=0), [squares, len(on_grid)]])
 
@@ -294,7 +285,7 @@ class SecondMoment(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up products."""
-        on_grid = cut(rows, ROW_BITS)
+        on_grid = truncate_to_grid(rows, ROW_BITS)
         return namespace_of(on_grid).matrix_transpose(on_grid) @ on_grid
 
     def term_sensitivity(self, relation: Relation) -> float:
@@ -323,7 +314,7 @@ class Parts:
         return 1 << int(self.axes.shape[2])
 
     def of(self, rows: Array, codes: Codes) -> Codes:
-        """Give the part of each row; each row by itself."""
+        """Return the part of each row; each row by itself."""
         along = np.einsum("ij,ijk->ik", rows - self.means[codes], self.axes[codes])
         places = (along > 0) @ (1 << np.arange(self.axes.shape[2]))
         return np.asarray(codes * self.per_class + places)
@@ -372,7 +363,7 @@ class ClassMoments(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:
         """Add up products, group by group."""
-        on_grid = cut(rows, ROW_BITS)
+        on_grid = truncate_to_grid(rows, ROW_BITS)
         groups = codes if self.parts is None else self.parts.of(on_grid, codes)
         extended = np.column_stack([on_grid, np.full(len(on_grid), self.constant)])
         total = np.zeros(self.shape)
@@ -382,7 +373,7 @@ class ClassMoments(Statistic):
         return total
 
     def unweighted(self, sums: Array) -> Array:
-        """Give ``sum [u; 1][u; 1]ᵀ`` of released sums.
+        """Return ``sum [u; 1][u; 1]ᵀ`` of released sums.
 
         Parameters
         ----------

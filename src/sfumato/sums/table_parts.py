@@ -22,8 +22,6 @@ from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 from sfumato.tables.frames import library_of
 
-__all__ = ["FileParts", "LocalParts", "QueryParts", "files_named"]
-
 BATCH_ROWS = 65536
 KEPT_SHARE = 0.25  # of the free memory, that rows may take before they are written to disk
 PERSON_BYTES = 2**26  # of the rows of a part whose persons are brought together
@@ -52,7 +50,7 @@ class LocalParts(ListedParts):
         for number, part in enumerate(self._parts):
             yield task(number, part())
 
-    def kept(self, task: Task) -> Partitions:
+    def cache(self, task: Task) -> Partitions:
         """Keep rows in memory while it lasts, and the others in a file that nobody else can open.
 
         task: Gives the blocks that are kept.
@@ -271,11 +269,11 @@ class QueryParts(LocalParts):
 class KeptBlocks:
     """Blocks of rows in memory and, where they are many, in a file without a name.
 
-    most_bytes: Bytes that may stay in memory.
+    max_bytes: Bytes that may stay in memory.
     """
 
-    def __init__(self, most_bytes: float) -> None:
-        self._most, self.n_bytes_in_memory = most_bytes, 0
+    def __init__(self, max_bytes: float) -> None:
+        self._most, self.n_bytes_in_memory = max_bytes, 0
         self._blocks: list[KeptBlock] = []
         self._written: list[tuple[int, int, int, Any]] = []  # rows, width, size, longest
         self._file: BinaryIO | None = None

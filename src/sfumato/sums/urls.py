@@ -15,14 +15,12 @@ from sfumato.sums.partitions import Partitions
 from sfumato.sums.table_parts import BATCH_ROWS, GLOB, LocalParts
 from sfumato.tables.columns import arrow
 
-__all__ = ["UrlParts", "is_url"]
-
 URL = re.compile(r"^[a-z][a-z0-9+.-]+:/{1,3}(?=[^/])")  # a Path keeps one slash of several
 PARQUET, FEATHER = (".parquet", ".pq"), (".feather", ".arrow")
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path begins with a scheme."""
+    """Return whether a path begins with a scheme."""
     return bool(URL.match(os.fspath(path)))
 
 
@@ -77,7 +75,7 @@ class _Feather:
 
 
 def _found(url: str) -> tuple[Any, list[str]]:
-    """Give the file system of a URL, and the files that it names."""
+    """Return the file system of a URL, and the files that it names."""
     fs = arrow("fs")
     folder, _, last = url.rpartition("/")
     is_glob = bool(GLOB & set(last))
@@ -106,7 +104,7 @@ def _found(url: str) -> tuple[Any, list[str]]:
 
 @contextmanager
 def _reported(url: str) -> Iterator[None]:
-    """Tell failures of Arrow without what their messages may quote."""
+    """Report failures of Arrow without what their messages may quote."""
     try:
         yield
     except InvalidInputError:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["Constraint", "parsed", "repaired"]
-
 Values = dict[str, NDArray[np.float64]]
 
 _NAME = r"`[^`]+`|[^\s`]+"
@@ -116,7 +114,7 @@ def repaired(
     constraints: Sequence[Constraint],
     ranges: Mapping[str, tuple[float, float]],
 ) -> Values:
-    """Give values that meet the constraints, one constraint after the other.
+    """Return values that meet the constraints, one constraint after the other.
 
     Parameters
     ----------

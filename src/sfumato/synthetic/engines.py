@@ -3,7 +3,7 @@
 ====================  =====================================================================
 method                what crosses the boundary
 ====================  =====================================================================
-record, "moments"     a few noisy sums (`moments.record_engine`); rows are drawn from them
+record, "moments"     a few noisy sums (`moments.class_gaussians`); rows are drawn from them
 record, "local"       every row with Gaussian noise, every label by randomised response
 ====================  =====================================================================
 """
@@ -25,10 +25,10 @@ from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms.base import Mechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
+from sfumato.models.class_gaussians import GaussiansPlan, check_parts, release_gaussians
 from sfumato.models.gaussians import CentredGaussians
 from sfumato.models.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.models.private import PrivateEstimator
-from sfumato.models.record_engine import GaussiansPlan, check_parts, release_gaussians
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums import Records
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
@@ -36,24 +36,14 @@ from sfumato.sums.noisy_rows import release_rows
 from sfumato.synthetic.smoothing import Stop, fabricate_groups
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_choice, check_count, check_n_components
-from sfumato.tables.frames import lies_elsewhere
-
-__all__ = [
-    "METHODS",
-    "BranchedRows",
-    "LocalNoise",
-    "PrivateRowsEstimator",
-    "cut_rows",
-    "in_order",
-    "smoothed_branches",
-]
+from sfumato.tables.frames import is_out_of_core
 
 Rows = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 METHODS = ("moments", "local")
-USUAL_PASSES = 2
-LARGEST_BRANCH = 6000  # its kernel matrix takes 288 MB
+DEFAULT_PASSES = 2
+MAX_BRANCH = 6000  # its kernel matrix takes 288 MB
 LABEL_SHARE = 0.5  # of epsilon, in the local method
 
 
@@ -71,7 +61,7 @@ class BranchedRows:
     classes: list[int]
 
     def groups(self, device: str | None) -> Sequence[Array]:
-        """Give the rows of each branch, on an accelerator if one is named."""
+        """Return the rows of each branch, on an accelerator if one is named."""
         if device is None:
             return RowGroups(self.rows, self.places)
         torch = import_module("torch")
@@ -82,7 +72,7 @@ class PrivateRowsEstimator(PrivateEstimator):
     """Base of `Fabricator` and `PrivateAffineHullClassifier`; not meant to be used by itself."""
 
     offered_methods: ClassVar[tuple[str, ...]] = METHODS
-    largest_branch: ClassVar[int] = LARGEST_BRANCH
+    max_branch: ClassVar[int] = MAX_BRANCH
 
     # Constructor arguments of both.
     hull_components: int
@@ -103,8 +93,8 @@ class PrivateRowsEstimator(PrivateEstimator):
 
     # Checks ---------------------------------------------------------------------------------
 
-    def _check_promise(self) -> Bounds:
-        bounds = super()._check_promise()
+    def _validate_privacy_params(self) -> Bounds:
+        bounds = super()._validate_privacy_params()
         check_choice("method", self._method, self.offered_methods)
         check_count("hull_components", self.hull_components)
         if self.partition is not None:
@@ -149,7 +139,7 @@ class PrivateRowsEstimator(PrivateEstimator):
             n_components=check_n_components(self.n_components, given.width),
             gaussians_per_class=self.gaussians_per_class,
         )
-        receipt = self._prepay(*plan.mechanisms())  # [F2] charge all, then draw
+        receipt = self._charge(*plan.mechanisms())  # [F2] charge all, then draw
         released = release_gaussians(records, plan, receipt)  # [F3] the releases
         self.guarantee_ = self._guarantee(receipt)
         return released.in_units_of(scale.inner_bounds)
@@ -172,18 +162,18 @@ class PrivateRowsEstimator(PrivateEstimator):
             else None,
             scale,
         )
-        receipt = self._prepay(*noise.mechanisms())  # [F5] charge all, then draw
+        receipt = self._charge(*noise.mechanisms())  # charge all, then draw
         noisy, codes = release_rows(records, noise, receipt, n_classes)
         self.guarantee_ = self._guarantee(receipt)
-        size, partition = self.branch_size or self.largest_branch, self.partition or "random"
+        size, partition = self.branch_size or self.max_branch, self.partition or "random"
         places, classes = cut_rows(noisy, codes, size, partition, self.random_state)
         return BranchedRows(noisy, places, classes), codes
 
     def _records_for_noise(
         self, rows_of: Callable[..., Any], X: Any, y: Any, groups: Any
     ) -> tuple[Records, Any]:
-        """Give records, in memory or elsewhere, and the label set."""
-        if lies_elsewhere(X) and y is not None and self.row_bounds.labels is None:
+        """Return records, in memory or elsewhere, and the label set."""
+        if is_out_of_core(X) and y is not None and self.row_bounds.labels is None:
             raise MissingBoundsError(
                 "Records that are not in memory need their labels listed in the bounds."
             )
@@ -210,7 +200,7 @@ class PrivateRowsEstimator(PrivateEstimator):
         """The smoothing passes; None or 0 for no smoothing."""
         if self.n_smoothing is not None:
             return self.n_smoothing
-        return None if self._draws_rows else USUAL_PASSES
+        return None if self._draws_rows else DEFAULT_PASSES
 
 
 def cut_rows(
@@ -247,7 +237,7 @@ def smoothed_branches(
     n_jobs: int | None,
     verbose: bool,
 ) -> tuple[Sequence[Array], NDArray[np.intp]]:
-    """Smooth each branch by its own hull, or none; give the rows and the passes of each branch."""
+    """Smooth each branch by its own hull, or none; return rows and passes of each branch."""
     groups = private.groups(device)
     if stops is None:
         return groups, np.zeros(len(groups), dtype=np.intp)
@@ -258,7 +248,7 @@ def smoothed_branches(
     return [each.rows for each in fabricated], passes
 
 
-def in_order(private: BranchedRows, groups: Sequence[Any]) -> NDArray[np.float64]:
+def unpartition(private: BranchedRows, groups: Sequence[Any]) -> NDArray[np.float64]:
     """Put rows of branches back to the places of the rows that they stand for."""
     rows = np.empty(private.rows.shape)
     for place, group in zip(private.places, groups, strict=True):
@@ -293,11 +283,11 @@ class LocalNoise:
     scale: IntoUnitCube
 
     def mechanisms(self) -> list[Mechanism]:
-        """Give what is drawn from."""
+        """Return what is drawn from."""
         return [self.gaussian, *([] if self.response is None else [self.response])]
 
     def released(self, rows: Rows, codes: Codes, ledger: Chargeable | None) -> tuple[Rows, Codes]:
-        """Give rows and labels with noise, in units of the scale."""
+        """Return rows and labels with noise, in units of the scale."""
         inner, width = self.scale.inner_bounds, self.scale.n_features
         noisy = self.gaussian.release(
             IntoUnitBall(inner, width)(self.scale.scaled(rows)), ledger=ledger

@@ -26,7 +26,7 @@ from sfumato.models.additive.knots import EDGES
 from sfumato.models.gaussians import CentredGaussians
 from sfumato.models.hulls.partition import PARTITIONS
 from sfumato.privacy.guarantee import Unit
-from sfumato.sums.elsewhere import are_rows
+from sfumato.sums.elsewhere import is_row_dataset
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
 from sfumato.synthetic.engines import (
@@ -34,10 +34,10 @@ from sfumato.synthetic.engines import (
     BranchedRows,
     PrivateRowsEstimator,
     cut_rows,
-    in_order,
+    unpartition,
 )
 from sfumato.synthetic.label_tree import release_tree
-from sfumato.synthetic.smoothing import MOST_PASSES
+from sfumato.synthetic.smoothing import MAX_PASSES
 from sfumato.synthetic.stored import (
     stored_bins,
     stored_names,
@@ -48,10 +48,8 @@ from sfumato.synthetic.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.synthetic.tree_rows import DeclaredTable
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_count, checked_column
-from sfumato.tables.frames import LIBRARIES, is_table, library_of, lies_elsewhere
+from sfumato.tables.frames import LIBRARIES, is_out_of_core, is_table, library_of
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["Fabricator"]
 
 BRANCH_OF_DRAWN_ROWS = 1000
 OF_PERSONS = ("tree", "moments")  # methods that add up records
@@ -175,7 +173,7 @@ class Fabricator(PrivateRowsEstimator):
     """
 
     # The time of a pass grows with the square of the branch, its use beyond this hardly.
-    largest_branch: ClassVar[int] = 3000
+    max_branch: ClassVar[int] = 3000
     offered_methods: ClassVar[tuple[str, ...]] = ("tree", *METHODS)
 
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
@@ -190,7 +188,7 @@ class Fabricator(PrivateRowsEstimator):
         "classes_": optional(labels("c")),
         "n_smoothing_": optional(integers(None)),
         "released_": stored_release,
-        "n_smoothing": optional(whole(most=MOST_PASSES)),
+        "n_smoothing": optional(whole(most=MAX_PASSES)),
         "hull_components": whole(least=1),
         "partition": optional(one_of(*PARTITIONS)),
         "branch_size": optional(whole(least=1)),
@@ -257,14 +255,14 @@ class Fabricator(PrivateRowsEstimator):
             The fitted estimator.
         """
         self.__dict__.pop("method_", None)  # of an earlier fit
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         method = self._chosen_method(X)
         if self.person_unit is not None and method not in OF_PERSONS:
             raise UnsupportedModeError(
                 f"Method {method!r} publishes a row for each row and protects records: with "
                 f"unit='person' use one of {', '.join(map(repr, OF_PERSONS))}."
             )
-        is_frame = (is_table(X) or lies_elsewhere(X)) and isinstance(self.bounds, TableBounds)
+        is_frame = (is_table(X) or is_out_of_core(X)) and isinstance(self.bounds, TableBounds)
         self.library_ = (library_of(X) if is_table(X) else "pyarrow") if is_frame else None
         self.__dict__.pop("classes_", None)  # of an earlier fit with labels
         self.method_ = method
@@ -283,15 +281,15 @@ class Fabricator(PrivateRowsEstimator):
             self._note_labels(labels)
             scale = IntoUnitCube(bounds, records.width)
             private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F6]
-            fabricated = in_order(private, self._fabricated(private, self._passes))
+            fabricated = unpartition(private, self._fabricated(private, self._passes))
             self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
 
     def _given(
         self, X: Any, y: Any, groups: Any, bounds: Bounds
     ) -> tuple[Records, NDArray[Any] | None]:
-        """Give records, in memory or elsewhere, and the label set, None without labels."""
-        if not (isinstance(X, Records) and are_rows(X)):
+        """Return records, in memory or elsewhere, and the label set, None without labels."""
+        if not (isinstance(X, Records) and is_row_dataset(X)):
             records, labels = self._read(self._rows_and_codes, X, y, groups)
             return records, labels
         records, found = self._records(X, None, bounds)
@@ -302,7 +300,7 @@ class Fabricator(PrivateRowsEstimator):
             self.classes_ = labels
 
     def fabricate(self, n_rows: int | None = None) -> Any:
-        """Give the fabricated rows, as a table if the rows seen were one.
+        """Return the fabricated rows, as a table if the rows seen were one.
 
         Parameters
         ----------
@@ -398,15 +396,15 @@ class Fabricator(PrivateRowsEstimator):
         return str(getattr(self, "method_", None) or self.method or "moments")
 
     def _chosen_method(self, X: Any) -> str:
-        """Give the method for these rows: a public rule."""
-        is_frame = is_table(X) or lies_elsewhere(X)
+        """Return the method for these rows: a public rule."""
+        is_frame = is_table(X) or is_out_of_core(X)
         fits = is_frame and isinstance(self.bounds, TableBounds)
         if self.method == "tree" and not fits:
             raise UnsupportedModeError("method='tree' is for tables with bounds=TableBounds(...).")
         if self.method is not None or not fits:
             return self.method or "moments"
         columns = self._declared_table().columns  # checked before anything is charged
-        if self.bins or self.constraints or self._hides_number or lies_elsewhere(X):
+        if self.bins or self.constraints or self._n_is_secret or is_out_of_core(X):
             return "tree"  # a table that is not in memory is a long one
         n_numbers = sum(not column.n_categories for column in columns)
         worthwhile = is_tree_worthwhile(
@@ -425,7 +423,7 @@ class Fabricator(PrivateRowsEstimator):
     def _labelled_places(
         self, X: Any, y: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
-        """Give a place per column, the numbers of labels and the label set."""
+        """Return a place per column, the numbers of labels and the label set."""
         table = self._declared_table()
         _, codes, labels = self._rows_and_codes(X, y)
         return table.places(table.bounds.cells(X)), codes, labels
@@ -435,13 +433,13 @@ class Fabricator(PrivateRowsEstimator):
         plan = TreePlan.of(
             records, table.columns, self._n_classes, epsilon=self.epsilon, delta=self.delta
         )
-        plan.require_room()
-        receipt = self._prepay(*plan.mechanisms())  # charge all, then draw
+        plan.check_memory()
+        receipt = self._charge(*plan.mechanisms())  # charge all, then draw
         self.released_ = vars(release_tree(records, plan, receipt))
         self.guarantee_ = self._guarantee(receipt)
 
     def released_tree(self) -> tuple[DeclaredTable, LabelTree]:
-        """Give what is public about the table, and the tree that was released of it.
+        """Return what is public about the table, and the tree that was released of it.
 
         Returns
         -------
@@ -504,7 +502,7 @@ class Fabricator(PrivateRowsEstimator):
     def _rows_and_codes(
         self, X: Any, y: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any] | None]:
-        """Give rows, the numbers of labels and the label set, None without labels."""
+        """Return rows, the numbers of labels and the label set, None without labels."""
         rows = self._check_rows(X)
         if y is None:
             return rows, np.zeros(len(rows), dtype=np.intp), None
@@ -513,7 +511,7 @@ class Fabricator(PrivateRowsEstimator):
     # After the release ------------------------------------------------------------------------
 
     def _conditioned(self, given: Mapping[str, Any]) -> tuple[CentredGaussians, Fixed]:
-        """Give the Gaussians under conditions, and what rows have at which places."""
+        """Return the Gaussians under conditions, and what rows have at which places."""
         released = CentredGaussians.from_record(self.released_)
         conditions, code = self._given_label(given)
         fixed = np.empty(0, dtype=np.intp), np.empty(0)
@@ -560,7 +558,7 @@ class Fabricator(PrivateRowsEstimator):
         size, partition = self.branch_size or BRANCH_OF_DRAWN_ROWS, self.partition or "random"
         cut = cut_rows(drawn, numbers, size, partition, self.random_state)
         private = BranchedRows(drawn * unit, *cut)
-        smoothed = in_order(private, self._fabricated(private, self._passes))
+        smoothed = unpartition(private, self._fabricated(private, self._passes))
         return np.asarray(smoothed / unit)
 
     def _answer(self, rows: NDArray[np.float64], codes: NDArray[np.intp]) -> Any:

@@ -27,16 +27,14 @@ from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_choice, check_count, checked_column
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivateAffineHullClassifier", "hulls_of_branches", "usual_samples"]
-
 BRANCH_OF_DRAWN_ROWS = 1000
-USUAL_SAMPLES = 2000
-MOST_SAMPLES = 80_000  # of all Gaussians together
-LEAST_SAMPLES = 4  # of a Gaussian, per direction
+DEFAULT_SAMPLES = 2000
+MAX_SAMPLES = 80_000  # of all Gaussians together
+MIN_SAMPLES = 4  # of a Gaussian, per direction
 
 
 class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
-    r"""Give a point the label of the class whose hull of private rows has the nearest image.
+    r"""Assign a point the label of the class whose hull of private rows has the nearest image.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|, \qquad W_c \text{ fitted on private rows only.}
 
@@ -194,7 +192,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         parameters = self._hull_parameters()
         records, labels = self._given(X, y, bounds)
         if len(labels) < 2:
@@ -221,7 +219,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self
 
     def _given(self, X: Any, y: Any, bounds: Bounds) -> tuple[Records, NDArray[Any]]:
-        """Give records, in memory or elsewhere, and the label set."""
+        """Return records, in memory or elsewhere, and the label set."""
         if not isinstance(X, Records):
             return self._records_for_noise(self._rows_and_codes, X, y, None)
         if not self._draws_rows:
@@ -233,12 +231,12 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     def _rows_and_codes(
         self, X: Any, y: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.intp], NDArray[Any]]:
-        """Give rows, the numbers of their labels and the label set."""
+        """Return rows, the numbers of their labels and the label set."""
         rows = self._check_rows(X)
         return rows, *self.row_bounds.clip_labels(checked_column(self, y, len(rows)))
 
     def predict(self, X: ArrayLike, *, search: str = "exact") -> NDArray[Any]:
-        """Give the label of the nearest hull.
+        """Return the label of the nearest hull.
 
         Parameters
         ----------
@@ -255,7 +253,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self._answers("predict", X, search=search)
 
     def distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the distance from each row to the hull of each class, shape (n_samples, n_classes).
+        """Return the distance from each row to the hull of each class, (n_samples, n_classes).
 
         Parameters
         ----------
@@ -270,7 +268,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self._answers("distances", X)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the logarithm of the matching score; with two classes, its difference.
+        """Return the logarithm of the matching score; with two classes, its difference.
 
         Parameters
         ----------
@@ -285,7 +283,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self._answers("decision_function", X)
 
     def matching_score(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the matching score of each class, between 1/e and 1 (63).
+        """Return the matching score of each class, between 1/e and 1 (63).
 
         Parameters
         ----------
@@ -300,7 +298,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self._answers("matching_score", X)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the matching scores divided by their sum; no calibrated chances.
+        """Return the matching scores divided by their sum; no calibrated chances.
 
         Parameters
         ----------
@@ -315,7 +313,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         return self._answers("predict_proba", X)
 
     def merge(self, *others: PrivateAffineHullClassifier) -> PrivateAffineHullClassifier:
-        """Give the classifier with the hulls of all parties, class by class (104).
+        """Return the classifier with the hulls of all parties, class by class (104).
 
         The guarantee of the result is for a person who may have records at every party: the
         promises add up. Where each person is at one party only, the largest of them holds.
@@ -356,7 +354,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         """Draw rows from every Gaussian, in coordinates of mean square about 1, and cut them."""
         generator = check_random_state(self.random_state)
         n_gaussians, k = released.gaussians.means.shape
-        n_rows = self.samples_per_gaussian or usual_samples(n_gaussians, k)
+        n_rows = self.samples_per_gaussian or default_samples(n_gaussians, k)
         drawn = [released.sample(number, n_rows, generator) for number in range(n_gaussians)]
         n_cuts = -(-n_rows // (self.branch_size or BRANCH_OF_DRAWN_ROWS))
         # Rows are drawn independently, so that every n-th of them is as good as a random choice.
@@ -396,10 +394,10 @@ def hulls_of_branches(
     return classifier
 
 
-def usual_samples(n_gaussians: int, order: int) -> int:
+def default_samples(n_gaussians: int, order: int) -> int:
     """Choose the rows to draw from each Gaussian, by public numbers."""
-    shared = max(MOST_SAMPLES // n_gaussians, LEAST_SAMPLES * order)
-    return min(USUAL_SAMPLES, shared)
+    shared = max(MAX_SAMPLES // n_gaussians, MIN_SAMPLES * order)
+    return min(DEFAULT_SAMPLES, shared)
 
 
 def _lifted(branch: Branch, released: CentredGaussians) -> Branch:

@@ -35,12 +35,10 @@ from sfumato.synthetic.table_cells import TableCells
 from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
 from sfumato.synthetic.tree_plan import TreePlan, coarse_sizes, counted_sizes
 
-__all__ = ["Coarse", "release_tree"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_JOINT_CELLS = 2**18  # of a column and two parents by class
+MAX_JOINT_CELLS = 2**18  # of a column and two parents by class
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class _Choices:
         candidates = [
             (column, second, parent)
             for column, second, parent in tree.second_parents
-            if sizes[column] * sizes[second] * sizes[parent] * tree.n_classes <= MOST_JOINT_CELLS
+            if sizes[column] * sizes[second] * sizes[parent] * tree.n_classes <= MAX_JOINT_CELLS
         ]
         if not candidates:
             return np.empty((0, 2), dtype=np.intp)

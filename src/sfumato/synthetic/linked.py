@@ -26,14 +26,12 @@ from sfumato.tables.schema import TableBounds
 if TYPE_CHECKING:
     from sfumato.synthetic.fabricator import Fabricator
 
-__all__ = ["LinkedTables"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 COUNT, FIRST, FURTHER = "events", "first.", "further."
 SWEEPS = 3  # over the columns of a further event, before it counts as a new one
-MOST_EVENTS = 31
+MAX_EVENTS = 31
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,9 @@ class LinkedTables:
     order: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.most_events, int) or not 1 <= self.most_events <= MOST_EVENTS:
+        if not isinstance(self.most_events, int) or not 1 <= self.most_events <= MAX_EVENTS:
             raise InvalidInputError(
-                f"'most_events' must be a whole number from 1 to {MOST_EVENTS}. "
+                f"'most_events' must be a whole number from 1 to {MAX_EVENTS}. "
                 f"Got {self.most_events!r}."
             )
         if self.events.target is not None:
@@ -136,7 +134,7 @@ class LinkedTables:
         return (FIRST, FURTHER) if self.most_events > 1 else (FIRST,)
 
     def joined(self, people: Any, events: Any) -> Any:
-        """Give one record per person; each depends on that person and the person's events alone.
+        """Return one record per person; each depends on that person and the person's events alone.
 
         Parameters
         ----------
@@ -249,7 +247,7 @@ class LinkedTables:
 def _people_of(
     people: Any, events: Any, happened: Array, order: int | None
 ) -> tuple[Codes, list[Codes]]:
-    """Give the first row of each person, and the places of that person's events in order."""
+    """Return the first row of each person, and the places of that person's events in order."""
     n_people = len(people)
     joint = np.empty(n_people + len(events), dtype=object)
     joint[:n_people], joint[n_people:] = id_cells(people), id_cells(events)

@@ -25,12 +25,10 @@ from sfumato.synthetic.table_cells import TableCells
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PairDistance", "Quality", "measured_quality"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_LEARNED = 20_000  # rows from which learners learn
+MAX_TRAINING_ROWS = 20_000  # rows from which learners learn
 SENSITIVE = "SENSITIVE: measured on raw rows. These figures are not private; do not hand them out."
 FREE = "Compared with released counts; costs no further budget."
 
@@ -84,7 +82,7 @@ class Quality:
         return float(np.mean([each.distance for each in self.pairs])) if self.pairs else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values.
+        """Return plain values.
 
         Returns: All figures.
         """
@@ -103,7 +101,7 @@ class Quality:
         write_form(path, forms)
 
     def figures(self) -> list[tuple[str, str]]:
-        """Give the figures in words and numbers.
+        """Return the figures in words and numbers.
 
         Returns: Name and value.
         """
@@ -196,7 +194,7 @@ def _marginals(model: Fabricator, names: list[str], made: Any, raw: Any) -> tupl
 
 
 def _cells(model: Fabricator, rows: Any, cells_of: TableCells) -> Codes:
-    """Give the numbers of the cells of each row, and of its class."""
+    """Return the numbers of the cells of each row, and of its class."""
     table, _ = model.released_tree()
     cells = np.asarray(cells_of(table.places(table.bounds.cells(rows)))).astype(np.intp)
     labels = table.bounds.target_of(rows)
@@ -256,7 +254,7 @@ def _expected(tree: Any) -> float:
 
 
 def _labels(model: Fabricator, column: int) -> tuple[str, ...]:
-    """Give the names of the cells of a column, or of the classes."""
+    """Return the names of the cells of a column, or of the classes."""
     table, tree = model.released_tree()
     if column == tree.fine.width:
         return tuple(map(str, model.classes_))
@@ -285,7 +283,7 @@ def _learned(model: Fabricator, made: Any, raw: Any) -> dict[str, dict[str, floa
     generator = np.random.RandomState(0)
     halves = {name: generator.permutation(len(x)) for name, (x, _) in rows.items()}
     tested = "raw rows" if raw is not None else "fabricated rows"
-    test = halves[tested][len(halves[tested]) // 2 :][:MOST_LEARNED]
+    test = halves[tested][len(halves[tested]) // 2 :][:MAX_TRAINING_ROWS]
     found: dict[str, dict[str, float]] = {}
     for name, learner in (
         ("forest", RandomForestClassifier(50, random_state=0, n_jobs=1)),
@@ -293,7 +291,7 @@ def _learned(model: Fabricator, made: Any, raw: Any) -> dict[str, dict[str, floa
     ):
         found[name] = {}
         for source, (x, y) in rows.items():
-            learn = halves[source][: max(1, len(x) // 2)][:MOST_LEARNED]
+            learn = halves[source][: max(1, len(x) // 2)][:MAX_TRAINING_ROWS]
             if len(np.unique(y[learn])) < 2 or not len(test):
                 continue
             learner.fit(x[learn], y[learn])

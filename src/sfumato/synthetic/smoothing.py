@@ -26,16 +26,7 @@ from sfumato.models.hulls.branch import fit_branch
 from sfumato.models.hulls.evaluation import CLEARLY_POSITIVE
 from sfumato.models.hulls.partition import RowGroups
 
-__all__ = [
-    "MOST_PASSES",
-    "Fabricated",
-    "Stop",
-    "fabricate_groups",
-    "fabricate_rows",
-    "modelling_error",
-]
-
-MOST_PASSES = 60
+MAX_PASSES = 60
 
 
 class _Pass(NamedTuple):
@@ -67,7 +58,7 @@ class Stop:
     threshold: float | None = None
 
     def reached(self, n_passes: int, error: float) -> bool:
-        """Tell whether pass `n_passes` is the last."""
+        """Return whether pass `n_passes` is the last."""
         limit = -math.inf if self.threshold is None else self.threshold
         return n_passes >= self.passes or error <= limit
 
@@ -75,7 +66,7 @@ class Stop:
 def fabricate_rows(
     rows: Array, *, n_components: int, stop: Stop, dtype: str = "float64"
 ) -> Fabricated:
-    """Smooth rows and give the images of the smoothed ones (89).
+    """Smooth rows and return the images of the smoothed ones (89).
 
     rows (N, p): Private rows, in double precision; NumPy or PyTorch.
     n_components: Subspace dimension n of each pass, capped by the rank.
@@ -117,7 +108,7 @@ def fabricate_groups(
 
 
 def modelling_error(rows: Array, *, n_components: int) -> float:
-    """Give ``sum |y_i - A(y_i)|`` over the rows of the hull itself (88)."""
+    """Return ``sum |y_i - A(y_i)|`` over the rows of the hull itself (88)."""
     return next(_passes(rows, n_components, "float64")).error
 
 

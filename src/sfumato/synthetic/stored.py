@@ -9,21 +9,15 @@ import numpy as np
 
 from sfumato.core.constraints import integers, numbers, optional, real, record, refuse, whole
 from sfumato.models.gaussians import stored_gaussians
-from sfumato.sums.grid import MOST_PUBLIC_ROWS
-from sfumato.synthetic.table_cells import MOST_FINE_VALUES, MOST_VALUES
-
-__all__ = [
-    "stored_bins",
-    "stored_names",
-    "stored_release",
-]
+from sfumato.sums.grid import MAX_ROWS
+from sfumato.synthetic.table_cells import MAX_FINE_VALUES, MAX_VALUES
 
 _gaussians = record(
     centre=numbers("d"),
     basis=numbers("d", "k"),
     radius=real(above=0.0),
     classes=integers("g"),
-    n_rows=optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
+    n_rows=optional(whole(least=1, most=MAX_ROWS)),
     **stored_gaussians(),
 )
 _rows = record(rows=numbers("n", "d"), codes=integers("n"))
@@ -33,11 +27,11 @@ _tree = record(
     pairs=numbers(None),
     tree=integers(None, None),
     noise=numbers(2, least=0.0),
-    n_rows=optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
+    n_rows=optional(whole(least=1, most=MAX_ROWS)),
     seconds=integers(None, 2),
     more_pairs=numbers(None),
     n_parts=whole(least=0, most=2**20),
-    most_values=whole(least=MOST_VALUES, most=MOST_FINE_VALUES),
+    most_values=whole(least=MAX_VALUES, most=MAX_FINE_VALUES),
 )
 
 

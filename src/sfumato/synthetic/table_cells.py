@@ -15,23 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from sfumato.core.arrays import Array as AnyArray
-from sfumato.core.arrays import to_numpy
+from sfumato.core.arrays import Array as AnyArray, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive.knots import EDGES
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["MOST_FINE_VALUES", "MOST_VALUES", "ColumnCells", "TableCells", "public_columns"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
-MOST_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
-MOST_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
+MAX_VALUES = 32  # whole numbers of so short a range have a cell each, also in pairs of columns
+MAX_FINE_VALUES = 128  # and of so short a one in the counts of the column alone, noise permitting
 NARROW = 2.0**-30  # of its range: so wide is a cell that stands for one value
-MOST_CATEGORIES = 64  # further categories share the last cell
+MAX_CATEGORIES = 64  # further categories share the last cell
 PARTS = 33  # points of a cell at which its distribution function is known; straight between them
 
 
@@ -67,14 +64,14 @@ class ColumnCells:
     @property
     def is_shared(self) -> bool:
         """Whether the last cell stands for several categories."""
-        return self.n_categories > MOST_CATEGORIES
+        return self.n_categories > MAX_CATEGORIES
 
-    def most_cells(self, levels: int, n_parts: int = 0) -> int:
-        """Give a public bound on its cells if ranges are halved so often, or joined to parts."""
+    def max_cells(self, levels: int, n_parts: int = 0) -> int:
+        """Return a public bound on its cells if ranges are halved so often, or joined to parts."""
         if n_parts and self.is_fine:
             return 3 * n_parts + 2
         if self.n_categories:
-            return min(self.n_categories, MOST_CATEGORIES) + 1
+            return min(self.n_categories, MAX_CATEGORIES) + 1
         return (2**levels + 4 if self.edges is None else len(self.edges) - 1) + 1
 
     def with_values(self, most: int) -> ColumnCells:
@@ -94,7 +91,7 @@ class ColumnCells:
         return ends + [-tiny, tiny] * (self.lower + 2 * tiny < 0 < self.upper - 2 * tiny)
 
     def places(self, cells: Array) -> Array:
-        """Give one number per record: its category, its place in [0, 1], or NaN where missing."""
+        """Return one number per record: its category, its place in [0, 1], or NaN where missing."""
         known = np.where(np.isfinite(cells), cells, np.nan)
         if not self.n_categories:
             inside = np.clip(known, self.lower, self.upper)
@@ -110,7 +107,7 @@ class ColumnCells:
 def public_columns(
     bounds: TableBounds, bins: Mapping[str, Sequence[float]] | None = None
 ) -> tuple[ColumnCells, ...]:
-    """Give the cells of the columns of a table from what is public about them.
+    """Return the cells of the columns of a table from what is public about them.
 
     bounds: Types, ranges and categories, and which columns may be missing.
     bins: Public edges of the cells of columns of numbers, in the units of the table.
@@ -142,7 +139,7 @@ def _number(feature: Feature, asked: Sequence[float] | None) -> ColumnCells:
     if is_whole:
         lower, upper = math.ceil(lower) - 0.5, math.floor(upper) + 0.5
     edges = _edges(feature.name, (lower, upper), is_whole, asked)
-    is_fine = edges is None or (asked is None and len(edges) > MOST_VALUES + 1)
+    is_fine = edges is None or (asked is None and len(edges) > MAX_VALUES + 1)
     about = is_whole, edges, feature.missing, None, is_fine
     return ColumnCells(feature.name, 0, lower, upper, *about)
 
@@ -158,7 +155,7 @@ def _edges(
                 "least."
             )
         return (ends[0], *inner, ends[1])
-    if is_whole and 0 < ends[1] - ends[0] <= MOST_FINE_VALUES:
+    if is_whole and 0 < ends[1] - ends[0] <= MAX_FINE_VALUES:
         return tuple(np.arange(ends[0], ends[1] + 1).tolist())
     return None
 
@@ -215,19 +212,19 @@ class TableCells:
     def sizes(self) -> tuple[int, ...]:
         """Cells of each column."""
         return tuple(
-            (min(c.n_categories, MOST_CATEGORIES) if edges is None else len(edges) - 1)
+            (min(c.n_categories, MAX_CATEGORIES) if edges is None else len(edges) - 1)
             + c.may_be_missing
             for c, edges in zip(self.columns, self.edges, strict=True)
         )
 
     def __call__(self, rows: AnyArray) -> AnyArray:
-        """Give the numbers of the cells of places."""
+        """Return the numbers of the cells of places."""
         places = to_numpy(rows)
         cells = np.empty(places.shape)
         for i, (column, edges) in enumerate(zip(self.columns, self.edges, strict=True)):
             there, last = places[:, i], self.sizes[i] - 1 - column.may_be_missing
             if edges is None:
-                found = np.minimum(there, MOST_CATEGORIES - 1)
+                found = np.minimum(there, MAX_CATEGORIES - 1)
             else:
                 inner = (np.array(edges[1:-1]) - column.lower) / (column.upper - column.lower)
                 found = np.searchsorted(inner, there, side="right").astype(np.float64)
@@ -235,7 +232,7 @@ class TableCells:
         return cells
 
     def cell_of(self, column: int, cell: float) -> int:
-        """Give the cell of one public value of a column, for conditions."""
+        """Return the cell of one public value of a column, for conditions."""
         row = np.full((1, self.width), np.nan)
         row[0, column] = self.columns[column].places(np.array([cell]))[0]
         return int(self(row)[0, column])
@@ -264,11 +261,11 @@ class TableCells:
             values = known.astype(np.float64)
             if each.is_shared:
                 weights = np.array(
-                    (each.weights or (1.0,) * each.n_categories)[MOST_CATEGORIES - 1 :]
+                    (each.weights or (1.0,) * each.n_categories)[MAX_CATEGORIES - 1 :]
                 )
                 chances = weights / weights.sum()
                 others = (
-                    MOST_CATEGORIES - 1 + generator.choice(len(chances), size=len(cells), p=chances)
+                    MAX_CATEGORIES - 1 + generator.choice(len(chances), size=len(cells), p=chances)
                 )
                 values = np.where(known == last, others, values)
             return values, missing
@@ -293,7 +290,7 @@ def _joined_edges(edges: tuple[float, ...], masses: Array, n_parts: int) -> tupl
 
 
 def _distribution(edges: Array, masses: Array) -> tuple[Array, Array]:
-    """Give points of a smooth distribution function through cumulative masses."""
+    """Return points of a smooth distribution function through cumulative masses."""
     total = np.cumsum(np.maximum(masses, 0.0) + 1e-12)
     curve = PchipInterpolator(edges, np.concatenate([[0.0], total / total[-1]]))
     places = np.linspace(edges[:-1], edges[1:], PARTS)[1:]
@@ -332,7 +329,7 @@ def _inside(
 
 
 def _one_value(edges: Array, cells: Codes, values: Array) -> Array:
-    """Give the value for which a narrow cell stands: an end of the range, or zero."""
+    """Return the value for which a narrow cell stands: an end of the range, or zero."""
     lower, upper = edges[cells], edges[cells + 1]
     narrow = upper - lower < 2 * NARROW * (edges[-1] - edges[0])
     at_end = np.where(cells == 0, edges[0], edges[-1])

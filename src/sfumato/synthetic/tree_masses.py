@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from sfumato.models.functions.grid_density import smooth
 from sfumato.models.functions.projection import density_threshold
 from sfumato.sums import CountTables
-from sfumato.synthetic.table_cells import MOST_VALUES, TableCells
-
-__all__ = ["LabelTree", "Node", "ReleasedTree"]
+from sfumato.synthetic.table_cells import MAX_VALUES, TableCells
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -56,7 +54,7 @@ class ReleasedTree:
     seconds: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
     more_pairs: Array = field(default_factory=lambda: np.empty(0))
     n_parts: int = 0
-    most_values: int = MOST_VALUES
+    most_values: int = MAX_VALUES
 
 
 class Node(NamedTuple):
@@ -99,7 +97,7 @@ class LabelTree:
         return self.fine.joined(masses, self.released.n_parts)
 
     def _split(self, pairs: Codes, counts: Array) -> list[Array]:
-        """Give counts of pairs by class as tables."""
+        """Return counts of pairs by class as tables."""
         if not len(pairs):
             return []
         tables = tuple(map(tuple, pairs.tolist()))
@@ -149,7 +147,7 @@ class LabelTree:
         ]
 
     def _starts(self, column: int) -> Codes:
-        """Give the first fine cell of each joined one; that of missing values is the last."""
+        """Return the first fine cell of each joined one; that of missing values is the last."""
         fine, joined = self.fine.edges[column], self.cells.edges[column]
         assert fine is not None and joined is not None  # noqa: S101, PT018 - categories stay
         starts = np.searchsorted(np.array(fine), joined[:-1])
@@ -213,7 +211,7 @@ class LabelTree:
         return found
 
     def pair_of(self, column: int, parent: int) -> Array:
-        """Give the masses of two neighbours in the tree, the first asked for first, by class."""
+        """Return the masses of two neighbours in the tree, the first asked for first, by class."""
         for (i, j), table in zip(self.released.tree.tolist(), self.pairs, strict=True):
             if (i, j) == (column, parent):
                 return table
@@ -301,7 +299,7 @@ class LabelTree:
     def _conditioned(
         self, given: Mapping[int, int], given_class: int | None
     ) -> tuple[list[Array], Array]:
-        """Give masses of each column by (parents, class), after the conditions below are met.
+        """Return masses of each column by (parents, class), after the conditions below are met.
 
         Messages go from the last column up: what a column can still give for the cells of its
         parents. Of two parents one is the parent of the other in the tree, so that the message
@@ -335,7 +333,7 @@ class LabelTree:
         return [tables[node.column] for node in self.order], weights / weights.sum()
 
     def _forced(self, table: Array, column: int, given: Mapping[int, int]) -> Array:
-        """Give a table in which a cell that is asked for has all mass."""
+        """Return a table in which a cell that is asked for has all mass."""
         if column not in given:
             return np.where(table.sum(axis=0) > 0, table, 1.0)
         forced = np.zeros(table.shape)
@@ -344,7 +342,7 @@ class LabelTree:
 
 
 def _masses(shares: Array) -> Array:
-    """Give the nearest masses that are nowhere negative and sum to one."""
+    """Return the nearest masses that are nowhere negative and sum to one."""
     threshold, gain = density_threshold(shares, 1.0)
     return np.asarray(gain * np.maximum(shares - threshold, 0.0))
 
@@ -380,7 +378,7 @@ def _fitted(pair: Array, first: Array, second: Array) -> Array:
 
 
 def _joined(first: Array, second: Array, above: Array) -> Array:
-    """Give masses of (column, parent, second parent, class) by those of its three pairs."""
+    """Return masses of (column, parent, second parent, class) by those of its three pairs."""
     table = first[:, :, None, :] * second[:, None, :, :] * above[None]
     targets = ((first[:, :, None, :], 2), (second[:, None, :, :], 1), (above[None], 0))
     for _ in range(SECOND_ROUNDS):

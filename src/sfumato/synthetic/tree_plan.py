@@ -18,25 +18,14 @@ from sfumato.models.additive.knots import PlaceCounts, PlaceTree
 from sfumato.privacy.calibrate import gaussian_mu_beside
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums import CountTables, Records, Statistic
-from sfumato.synthetic.table_cells import MOST_FINE_VALUES, MOST_VALUES, ColumnCells
-
-__all__ = [
-    "TreePlan",
-    "coarse_sizes",
-    "counted_sizes",
-    "is_tree_worthwhile",
-    "usual_levels",
-    "usual_margin_share",
-    "usual_seconds",
-    "usual_values",
-]
+from sfumato.synthetic.table_cells import MAX_FINE_VALUES, MAX_VALUES, ColumnCells
 
 Array = NDArray[np.float64]
 
 # Chosen once on training rows of public tables, and fixed since.
 CUT_SHARE, TREE_SHARE = 0.05, 0.1  # of mu²: edges of cells, edges of the tree
 COUNTED_TREE_SHARE = 0.2  # of mu²: counts of all pairs, where edges are chosen by them
-MOST_COUNTED_CELLS = 4  # of a column, in these counts
+MAX_COUNTED_CELLS = 4  # of a column, in these counts
 # Of the Gaussian part: counts of each column, more of it below so many rows per noise of a count
 # of a pair. Pairs of columns get the rest.
 MARGIN_SHARE, NOISY_MARGIN_SHARE, NOISY_SIGNAL = 0.5, 0.8, 150.0
@@ -45,8 +34,8 @@ FINE_SIGNAL = 400.0  # rows per noise of a count of a pair, from which on
 FINE_LEVELS = 2  # columns are halved so much more often by themselves than in pairs
 ROWS_NOT_KNOWN = 10_000  # what a rule takes for a number of rows that is secret
 LEVELS_BY_SIGNAL = ((5000.0, 5), (150.0, 4), (40.0, 3))  # rows by the noise of a count of a pair
-MOST_COUNTS = 2**22  # counts of all candidate pairs together
-LEAST_SIGNAL = 15.0  # below which Gaussians of the classes are nearer to a table of numbers
+MAX_COUNTS = 2**22  # counts of all candidate pairs together
+MIN_SIGNAL = 15.0  # below which Gaussians of the classes are nearer to a table of numbers
 # Columns with a second parent, as a share of those that may have one: by the rows per noise of a
 # count of a pair.
 SECONDS_BY_SIGNAL = ((10_000.0, 1.0), (400.0, 0.5))
@@ -55,7 +44,7 @@ SECONDS_BY_SIGNAL = ((10_000.0, 1.0), (400.0, 0.5))
 def is_tree_worthwhile(
     n_rows: int, n_columns: int, n_numbers: int, *, epsilon: float, delta: float
 ) -> bool:
-    """Tell whether counts stand out from their noise, or columns are mostly categories.
+    """Return whether counts stand out from their noise, or columns are mostly categories.
 
     n_rows: The public number of rows.
     n_columns, n_numbers: Columns, and those of numbers among them.
@@ -65,14 +54,14 @@ def is_tree_worthwhile(
     if 2 * n_numbers < n_columns or not math.isfinite(epsilon) or n_columns < 2:
         return True
     noise = math.sqrt(2 * (n_columns - 1)) / (mu_from_budget(epsilon, delta) * math.sqrt(0.5))
-    return n_rows >= LEAST_SIGNAL * noise
+    return n_rows >= MIN_SIGNAL * noise
 
 
 def _rows_per_noise(n_rows: int | None, noise: float) -> float:
     return (n_rows or ROWS_NOT_KNOWN) / max(noise, 1e-12)
 
 
-def usual_levels(n_rows: int | None, noise: float) -> int:
+def default_levels(n_rows: int | None, noise: float) -> int:
     """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns.
 
     n_rows: The number of rows where it is public.
@@ -83,7 +72,7 @@ def usual_levels(n_rows: int | None, noise: float) -> int:
     return next((levels for least, levels in LEVELS_BY_SIGNAL if signal >= least), 2)
 
 
-def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
+def default_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     """Choose how many columns get a second parent: none where noise would eat what they give.
 
     n_rows: The number of rows where it is public.
@@ -95,7 +84,7 @@ def usual_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
     return max(0, math.ceil(share * (n_columns - 2)))
 
 
-def usual_values(n_rows: int | None, noise: float) -> int:
+def default_values(n_rows: int | None, noise: float) -> int:
     """Choose how many whole numbers of a range have a cell each: fewer where noise would win.
 
     n_rows: The number of rows where it is public.
@@ -103,10 +92,10 @@ def usual_values(n_rows: int | None, noise: float) -> int:
     Returns: 32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
     """
     most = _rows_per_noise(n_rows, ROWS_OF_A_VALUE * noise)
-    return int(min(max(most, MOST_VALUES), MOST_FINE_VALUES))
+    return int(min(max(most, MAX_VALUES), MAX_FINE_VALUES))
 
 
-def usual_margin_share(n_rows: int | None, noise: float) -> float:
+def default_margin_share(n_rows: int | None, noise: float) -> float:
     """Choose the share of counts of single columns: larger where pairs are mostly noise.
 
     n_rows: The number of rows where it is public.
@@ -118,7 +107,7 @@ def usual_margin_share(n_rows: int | None, noise: float) -> float:
 
 
 def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
-    """Give the cells of each column with which pairs are compared: fewer for wide tables.
+    """Return the cells of each column with which pairs are compared: fewer for wide tables.
 
     sizes: Cells of each column.
     Returns: At most as many.
@@ -127,7 +116,7 @@ def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
     while most > 2:
         capped = np.minimum(sizes, most).astype(float)
         counts = (capped.sum() ** 2 - np.square(capped).sum()) / 2 * n_classes
-        if counts <= MOST_COUNTS:
+        if counts <= MAX_COUNTS:
             break
         most -= 1
     return tuple(min(size, most) for size in sizes)
@@ -154,7 +143,7 @@ class TreePlan:
     levels: int = 0
     more_noise: float = 1.0
     n_parts: int = 0
-    most_values: int = MOST_VALUES
+    most_values: int = MAX_VALUES
 
     @classmethod
     def of(
@@ -181,11 +170,11 @@ class TreePlan:
         unit = GaussianMechanism(1.0, 1.0)
         more_noise = math.sqrt(records.variance_of(unit) / unit.variance())
         alone = records.sensitivity(_tables(n_columns)) / (mu * math.sqrt(0.5)) if finite else 0.0
-        most_values = usual_values(records.public_rows, alone * more_noise)
+        most_values = default_values(records.public_rows, alone * more_noise)
         columns = tuple(column.with_values(most_values) for column in columns)
         n_cut = sum(column.is_cut for column in columns)
-        levels = usual_levels(records.public_rows, noise * more_noise)
-        n_seconds = usual_seconds(records.public_rows, noise * more_noise, n_columns)
+        levels = default_levels(records.public_rows, noise * more_noise)
+        n_seconds = default_seconds(records.public_rows, noise * more_noise, n_columns)
         n_choices = n_edges + n_seconds
         signal = (records.public_rows or ROWS_NOT_KNOWN) / max(noise * more_noise, 1e-12)
         fine = levels + (FINE_LEVELS if signal >= FINE_SIGNAL else 0)
@@ -206,7 +195,7 @@ class TreePlan:
         def gaussian(n_tables: int, share: float) -> GaussianMechanism:
             return _gaussian(records, _tables(n_tables), whole * math.sqrt(share))
 
-        share = usual_margin_share(records.public_rows, noise * more_noise) if n_edges else 1.0
+        share = default_margin_share(records.public_rows, noise * more_noise) if n_edges else 1.0
         one_pair = (1 - share) / max(n_choices, 1)  # all pairs have the same noise
         return cls(
             columns,
@@ -236,15 +225,15 @@ class TreePlan:
         listed = (self.cuts, self.margins, choices[0], self.pairs, choices[1], self.more_pairs)
         return [each for each in listed if each is not None]
 
-    def require_room(self) -> None:
+    def check_memory(self) -> None:
         """Refuse, before the charge, tables that cannot be drawn or held."""
-        sizes = [column.most_cells(self.levels) for column in self.columns]
+        sizes = [column.max_cells(self.levels) for column in self.columns]
         self.margins.for_size(sum(sizes) * self.n_classes)
         if isinstance(self.choice, GaussianMechanism):
             few = counted_sizes(sizes)
             self.choice.for_size(sum(few) ** 2 * self.n_classes)
         if self.pairs is not None:
-            sizes = [column.most_cells(self.levels, self.n_parts) for column in self.columns]
+            sizes = [column.max_cells(self.levels, self.n_parts) for column in self.columns]
             largest = sorted(sizes)[-2:]
             self.pairs.for_size(len(sizes) * largest[0] * largest[1] * self.n_classes)
 
@@ -261,12 +250,12 @@ class TreePlan:
 
 
 def counted_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Give the cells of each column with which pairs are compared by noisy counts: few.
+    """Return the cells of each column with which pairs are compared by noisy counts: few.
 
     sizes: Cells of each column.
     Returns: At most as many.
     """
-    return tuple(min(size, MOST_COUNTED_CELLS) for size in sizes)
+    return tuple(min(size, MAX_COUNTED_CELLS) for size in sizes)
 
 
 def _chosen_by_scores(

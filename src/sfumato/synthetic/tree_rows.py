@@ -16,8 +16,6 @@ from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["DeclaredTable"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
@@ -48,17 +46,17 @@ class DeclaredTable:
         return cls(bounds, public_columns(bounds, bins), parsed(constraints, known))
 
     def places(self, cells: Array) -> Array:
-        """Give cells as places, one number per column, each record by itself."""
+        """Return cells as places, one number per column, each record by itself."""
         pairs = zip(self.columns, cells.T, strict=True)
         return np.column_stack([column.places(each) for column, each in pairs])
 
     def tree(self, released: ReleasedTree, n_classes: int) -> LabelTree:
-        """Give the tree of released counts."""
+        """Return the tree of released counts."""
         columns = self.columns_with(released.most_values)
         return LabelTree(TableCells.of(columns, released.cuts), n_classes, released)
 
     def columns_with(self, most_values: int) -> tuple[ColumnCells, ...]:
-        """Give the cells of the columns where at most so many whole numbers have a cell each."""
+        """Return the cells of the columns where at most so many whole numbers have a cell each."""
         return tuple(column.with_values(most_values) for column in self.columns)
 
     def draw(
@@ -105,7 +103,7 @@ class DeclaredTable:
     def encoded(
         self, given: Mapping[str, Any], encoder: TableEncoder
     ) -> tuple[NDArray[np.intp], Array]:
-        """Give conditions as numbers of an encoded record, and their places in it."""
+        """Return conditions as numbers of an encoded record, and their places in it."""
         wanted = self._wanted(given)
         cells = np.full((1, len(self.bounds.features)), np.nan)
         cells[0, list(wanted)] = list(wanted.values())
@@ -119,7 +117,7 @@ class DeclaredTable:
         return places, row[places]
 
     def _wanted(self, given: Mapping[str, Any]) -> dict[int, float]:
-        """Give the cells of public values, by place of the column."""
+        """Return the cells of public values, by place of the column."""
         features = {f.name: (i, f) for i, f in enumerate(self.bounds.features)}
         found = {}
         for name, value in given.items():

@@ -3,5 +3,3 @@
 from sfumato.tables.encoder import TableEncoder
 from sfumato.tables.frames import is_table
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["TableBounds", "TableEncoder", "is_table"]

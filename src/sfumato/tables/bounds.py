@@ -14,13 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.cells import REAL_KINDS, as_cells, as_number, as_numbers, as_rows
 
-__all__ = ["MOST_PERSON_ROWS", "WAYS", "Bounds", "check_persons", "label_places"]
-
 PUBLIC_LABELS = "public"
 WAYS = ("average", "sum")  # to add up the rows of a person
-MOST_PERSON_ROWS = 2**12  # a person stays within one block of rows
+MAX_PERSON_ROWS = 2**12  # a person stays within one block of rows
 # Of a norm, of corners and of sides: squares of other numbers overflow or vanish, for some rows.
-SMALLEST, LARGEST = 1e-150, 1e150
+MIN_MAGNITUDE, LARGEST = 1e-150, 1e150
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,9 @@ class Bounds:
             )
         if (self.lower is None) != (self.upper is None):
             raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
-        if self.norm is not None and not SMALLEST <= self.norm <= LARGEST:
+        if self.norm is not None and not MIN_MAGNITUDE <= self.norm <= LARGEST:
             raise InvalidInputError(
-                f"'norm' must lie between {SMALLEST} and {LARGEST}. Got {self.norm} instead."
+                f"'norm' must lie between {MIN_MAGNITUDE} and {LARGEST}. Got {self.norm} instead."
             )
         self._check_box()
         check_persons(self.person_rows, self.per_person)
@@ -97,9 +95,9 @@ class Bounds:
             raise InvalidInputError(
                 f"'lower' and 'upper' must lie between {-LARGEST} and {LARGEST}; rescale the data."
             )
-        if np.min(upper - lower) < SMALLEST:
+        if np.min(upper - lower) < MIN_MAGNITUDE:
             raise InvalidInputError(
-                f"'upper' must lie at least {SMALLEST} above 'lower'; rescale the data."
+                f"'upper' must lie at least {MIN_MAGNITUDE} above 'lower'; rescale the data."
             )
         if self.norm is not None and not np.all((lower <= 0) & (upper >= 0)):
             raise InvalidInputError("A box used together with 'norm' must contain zero.")
@@ -107,7 +105,7 @@ class Bounds:
     # The ball and the box ---------------------------------------------------------------
 
     def box(self, n_features: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Give the corners of the box for rows of `n_features`, or None without a box.
+        """Return the corners of the box for rows of `n_features`, or None without a box.
 
         Parameters
         ----------
@@ -129,7 +127,7 @@ class Bounds:
         return np.zeros(n_features) + self.lower, np.zeros(n_features) + np.asarray(self.upper)
 
     def ball(self, n_features: int) -> tuple[NDArray[np.float64], float]:
-        """Give centre and radius of the smallest known ball that holds every clipped row.
+        """Return centre and radius of the smallest known ball that holds every clipped row.
 
         Parameters
         ----------
@@ -199,7 +197,7 @@ class Bounds:
         return min(found)
 
     def default_row(self, n_features: int) -> NDArray[np.float64]:
-        """Give the public row that stands for a row with missing or infinite numbers.
+        """Return the public row that stands for a row with missing or infinite numbers.
 
         Parameters
         ----------
@@ -263,7 +261,7 @@ class Bounds:
         return rows
 
     def clip_labels(self, y: ArrayLike) -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Give the code of each label and the label set; unknown labels become the first one.
+        """Return the code of each label and the label set; unknown labels become the first one.
 
         Parameters
         ----------
@@ -282,7 +280,7 @@ class Bounds:
         return np.maximum(label_places(labels, given), 0), labels  # [Q4] each label by itself
 
     def label_set(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Give the public label set; `y` is read only where the set was declared public.
+        """Return the public label set; `y` is read only where the set was declared public.
 
         Parameters
         ----------
@@ -323,15 +321,15 @@ def check_persons(person_rows: Any, per_person: Any) -> None:
     if person_rows is None:
         return
     is_whole = isinstance(person_rows, int | np.integer) and not isinstance(person_rows, bool)
-    if not (is_whole and 1 <= person_rows <= MOST_PERSON_ROWS):
+    if not (is_whole and 1 <= person_rows <= MAX_PERSON_ROWS):
         raise InvalidInputError(
-            f"'person_rows' must be a whole number from 1 to {MOST_PERSON_ROWS}. "
+            f"'person_rows' must be a whole number from 1 to {MAX_PERSON_ROWS}. "
             f"Got {person_rows!r} instead."
         )
 
 
 def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
-    """Give the place of each label in a set, -1 for what is not in it; nothing raises.
+    """Return the place of each label in a set, -1 for what is not in it; nothing raises.
 
     Numbers are compared as doubles, of whatever type an array or a batch of them is. Texts are
     compared as texts, then as numbers if they read as such: one odd label turns an array of

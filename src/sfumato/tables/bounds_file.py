@@ -13,8 +13,6 @@ from typing import Any
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["read", "text_of", "write"]
-
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 HEAD = """\
@@ -66,7 +64,7 @@ def write(text: str, path: str | os.PathLike[str]) -> None:
 
 
 def text_of(record: Mapping[str, Any], notes: Mapping[str, str], target_note: str = "") -> str:
-    """Give the text of the file.
+    """Return the text of the file.
 
     record: Plain values, as `TableBounds.to_record` gives them.
     notes: A comment for each column.

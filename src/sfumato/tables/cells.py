@@ -30,23 +30,6 @@ from sklearn.utils.validation import check_array, validate_data
 from sfumato.core.arrays import namespace_of
 from sfumato.exceptions import InvalidInputError, InvalidTypeError
 
-__all__ = [
-    "as_cells",
-    "as_number",
-    "as_numbers",
-    "as_rows",
-    "cells_of",
-    "check_choice",
-    "check_count",
-    "check_n_components",
-    "check_workers",
-    "checked_column",
-    "checked_rows",
-    "checked_tensor",
-    "on_arrow",
-    "real_text",
-]
-
 TRUTHS = {"true": 1, "false": 0}
 REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
 COMPLEX = re.compile(r"\((.+)[+-]0j\)|0j")
@@ -56,7 +39,7 @@ Array = NDArray[np.float64]
 
 
 def as_number(cell: Any) -> float:
-    """Give one cell as a double, NaN for what is no number; never raises.
+    """Return one cell as a double, NaN for what is no number; never raises.
 
     cell: Anything.
     Returns: The number, or NaN.
@@ -75,7 +58,7 @@ def as_number(cell: Any) -> float:
 
 
 def real_text(text: str) -> str:
-    """Give the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
+    """Return the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
 
     A library writes all numbers of a column so beside one that is complex.
 
@@ -87,7 +70,7 @@ def real_text(text: str) -> str:
 
 
 def as_numbers(cells: Any) -> Array:
-    """Give an array of cells as doubles, each by itself.
+    """Return an array of cells as doubles, each by itself.
 
     cells (ndarray): Of any type and shape.
     Returns: Of the same shape; no copy where it has this type already.
@@ -103,7 +86,7 @@ def as_numbers(cells: Any) -> Array:
 
 
 def as_cells(values: Any) -> NDArray[Any]:
-    """Give a sequence as an array of one cell each; a typed one keeps its type.
+    """Return a sequence as an array of one cell each; a typed one keeps its type.
 
     values: A list stays a list of objects: NumPy would turn numbers beside one text into texts.
     Returns: One-dimensional for a list.
@@ -118,7 +101,7 @@ def as_cells(values: Any) -> NDArray[Any]:
 
 
 def cells_of(column: Any) -> list[Any]:
-    """Give the cells of a column as objects, None for one that Python cannot hold.
+    """Return the cells of a column as objects, None for one that Python cannot hold.
 
     column (column): Of any library.
     """
@@ -144,7 +127,7 @@ def _cell(column: Any, place: int) -> Any:
 
 
 def _array_of(column: Any) -> NDArray[Any]:
-    """Give a column as NumPy does; as objects where it cannot, because of one cell or a type."""
+    """Return a column as NumPy does; as objects where it cannot, because of one cell or a type."""
     try:
         return np.asarray(on_arrow(column))
     except MemoryError:
@@ -174,7 +157,7 @@ def on_arrow(column: Any) -> Any:
 
 
 def as_rows(X: Any, n_features: int | None = None) -> Array:
-    """Give records as rows of doubles; no value makes it raise.
+    """Return records as rows of doubles; no value makes it raise.
 
     X (array-like or table): Records: an array, a table of pandas, polars or Arrow, or a sequence of
         sequences.
@@ -238,7 +221,7 @@ def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | No
 
 
 def _typed(records: Sequence[Any] | NDArray[Any]) -> NDArray[Any] | None:
-    """Give plain numbers in rows of one length as an array, much faster; None for the rest."""
+    """Return plain numbers in rows of one length as an array, much faster; None for the rest."""
     try:
         whole = np.asarray(list(records))
     except Exception:  # then cell by cell
@@ -247,7 +230,7 @@ def _typed(records: Sequence[Any] | NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _cells_of(record: Any) -> NDArray[Any] | None:
-    """Give the cells of one record; None for what is no sequence of cells."""
+    """Return the cells of one record; None for what is no sequence of cells."""
     if not isinstance(record, list | tuple) and not hasattr(record, "__array__"):
         return None
     try:
@@ -276,7 +259,7 @@ def checked_rows(
     n_features: int | None = None,
     may_be_empty: bool = False,
 ) -> NDArray[np.float64]:
-    """Give rows of doubles, and note or check the number and the names of their features.
+    """Return rows of doubles, and note or check the number and the names of their features.
 
     estimator: Whose rows they are.
     X: Records, see `as_rows`; no value raises.
@@ -323,7 +306,7 @@ def checked_tensor(estimator: Any, X: Any, *, reset: bool, may_be_empty: bool = 
 
 
 def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
-    """Give labels or targets as one cell per row; of the cells nothing is asked."""
+    """Return labels or targets as one cell per row; of the cells nothing is asked."""
     if y is None:
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
@@ -348,14 +331,14 @@ def checked_column(estimator: BaseEstimator, y: ArrayLike | None, n_rows: int) -
 
 
 def check_count(name: str, value: Any) -> int:
-    """Give a parameter that must be a positive whole number."""
+    """Return a parameter that must be a positive whole number."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise InvalidInputError(f"'{name}' must be a positive whole number. Got {value!r} instead.")
     return int(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Give a parameter that must be one of a few words."""
+    """Return a parameter that must be one of a few words."""
     if value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
         raise InvalidInputError(f"'{name}' must be one of {allowed}. Got {value!r} instead.")

@@ -12,8 +12,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["BLANKS", "found_in", "holds", "with_checksum"]
-
 BLOCK_BYTES = 2**22
 _WORD = b"sha256 of this file, these digits as zeros: "
 _BLANK = _WORD + b"0" * 64
@@ -21,7 +19,7 @@ BLANKS = {b"sfumato-checksum": _BLANK, b"checksum-of-sfumato": _BLANK}  # metada
 
 
 def found_in(metadata: Mapping[bytes, bytes] | None) -> set[bytes]:
-    """Give the checksums that stand in metadata."""
+    """Return the checksums that stand in metadata."""
     return {(metadata or {})[key] for key in BLANKS if key in (metadata or {})}
 
 
@@ -31,7 +29,7 @@ def with_checksum(content: bytes) -> bytes:
 
 
 def holds(path: Path, checksum: bytes) -> bool:
-    """Tell whether a file is, byte by byte, the one that the checksum was made of."""
+    """Return whether a file is, byte by byte, the one that the checksum was made of."""
     if len(checksum) != len(_BLANK):  # damaged itself
         return False
     digest, seen = hashlib.sha256(), b""

@@ -25,21 +25,6 @@ from numpy.typing import NDArray
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import as_number, cells_of, real_text
 
-__all__ = [
-    "arrow",
-    "arrow_kind",
-    "as_column",
-    "as_numbers",
-    "codes_of",
-    "is_text",
-    "plain",
-    "read_as",
-    "text_of",
-    "texts",
-    "type_of",
-    "type_of_value",
-]
-
 KINDS = {
     "bool": "b",
     "int": "i",
@@ -57,7 +42,7 @@ BLANKS = " \t\n\r\v\f"
 # Texts that may be numbers, and those that are, written out.
 PERHAPS = r"^[+-]?([0-9.]|(?i:inf|nan))"
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
-MOST_DIGITS = 400  # of a whole number that is written out
+MAX_DIGITS = 400  # of a whole number that is written out
 
 
 def arrow(module: str = "") -> Any:
@@ -71,12 +56,12 @@ def arrow(module: str = "") -> Any:
 
 
 def arrow_kind(type_name: str) -> str:
-    """Give the NumPy kind of a type of Arrow, or an empty text where it holds no numbers."""
+    """Return the NumPy kind of a type of Arrow, or an empty text where it holds no numbers."""
     return KINDS.get(type_name.rstrip("0123456789"), "")
 
 
 def type_of(name: str) -> Any:
-    """Give the type of Arrow that has this name."""
+    """Return the type of Arrow that has this name."""
     for unit in UNITS:
         if name.startswith(f"timestamp[{unit}"):
             zone = re.search(r"tz=([^\]]+)", name)
@@ -91,7 +76,7 @@ def type_of(name: str) -> Any:
 
 
 def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.float64]:
-    """Give a column of numbers as doubles, a missing one as NaN.
+    """Return a column of numbers as doubles, a missing one as NaN.
 
     column (column): Of pandas, polars, Arrow or NumPy.
     kind ({"b", "i", "u", "f"}): What was declared: truth values, whole numbers, whole numbers from
@@ -105,7 +90,7 @@ def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.
 
 
 def codes_of(column: Any, values: Sequence[Any], place: str = "The column") -> NDArray[np.intp]:
-    """Give the place of each cell among public values, -1 where it is none of them.
+    """Return the place of each cell among public values, -1 where it is none of them.
 
     Cells are compared as what the values are: texts, truth values, or numbers as doubles. Whole
     numbers too, for many a library stores them as doubles beside one that is missing; values that
@@ -149,7 +134,7 @@ def _as_declared(value: Any, declared: str) -> Any:
 
 
 def as_column(column: Any) -> Any:
-    """Give a column of any library as one of Arrow, of the type that it is stored as."""
+    """Return a column of any library as one of Arrow, of the type that it is stored as."""
     library = type(column).__module__.partition(".")[0]
     if library == "pyarrow":
         return column
@@ -173,7 +158,7 @@ def _stored(column: Any) -> Any:
 
 
 def texts(cells: list[str | None]) -> Any:
-    """Give texts as a column; half of a surrogate pair is no text."""
+    """Return texts as a column; half of a surrogate pair is no text."""
     try:
         return arrow().array(cells, arrow().string())
     except (arrow().ArrowException, UnicodeError):
@@ -186,7 +171,7 @@ def _is_broken(text: str) -> bool:
 
 
 def text_of(cell: Any) -> str | None:
-    """Give a Python object as a text that reads back as the same value; None if it has none."""
+    """Return a Python object as a text that reads back as the same value; None if it has none."""
     if isinstance(cell, str):
         return cell
     if isinstance(cell, np.generic):
@@ -218,7 +203,7 @@ def _digits(number: float | Decimal) -> str | None:
     """Write a number; a whole one without a point, as a column of whole numbers would."""
     if number != number:
         return None
-    if isinstance(number, Decimal) and number.is_finite() and number.adjusted() < MOST_DIGITS:
+    if isinstance(number, Decimal) and number.is_finite() and number.adjusted() < MAX_DIGITS:
         is_whole = number == number.to_integral_value()
     else:
         is_whole = isinstance(number, float) and number.is_integer()
@@ -282,7 +267,7 @@ def plain(column: Any) -> Any:
 
 
 def _is_finer(stored: Any, wanted: Any) -> bool:
-    """Tell whether both hold times of one zone, the first in smaller units."""
+    """Return whether both hold times of one zone, the first in smaller units."""
     types = arrow("types")
     if not (types.is_timestamp(stored) and types.is_timestamp(wanted)) or stored.tz != wanted.tz:
         return False
@@ -290,7 +275,7 @@ def _is_finer(stored: Any, wanted: Any) -> bool:
 
 
 def is_text(stored: Any) -> bool:
-    """Tell whether a type of Arrow holds texts or bytes."""
+    """Return whether a type of Arrow holds texts or bytes."""
     types = arrow("types")
     asked = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
     return any(getattr(types, f"is_{each}")(stored) for each in (*asked, "fixed_size_binary"))

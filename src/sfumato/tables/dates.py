@@ -28,8 +28,6 @@ from sfumato.tables.columns import (
     type_of,
 )
 
-__all__ = ["PARTS", "is_date", "part_of"]
-
 PARTS = ("time", "year", "month", "weekday", "hour")
 DATES = ("date", "timestamp", "time", "duration")
 DAY = 86400.0
@@ -37,14 +35,14 @@ TYPED = {"polars", "pyarrow"}  # whose columns have a type of their own, whateve
 
 
 def is_date(type_name: str) -> bool:
-    """Tell whether a type of Arrow holds dates or times."""
+    """Return whether a type of Arrow holds dates or times."""
     return type_name.startswith(DATES)
 
 
 def part_of(
     column: Any, part: str, declared: str, format_of: str = "", place: str = "The column"
 ) -> NDArray[np.float64]:
-    """Give one part of each date, NaN where there is none.
+    """Return one part of each date, NaN where there is none.
 
     column (column): Of pandas, polars, Arrow or NumPy.
     part ({"time", "year", "month", "weekday", "hour"}): "time" is in days since 1970; months and
@@ -69,7 +67,7 @@ def part_of(
 
 
 def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
-    """Give seconds of wall-clock time; each cell by itself."""
+    """Return seconds of wall-clock time; each cell by itself."""
     types, compute, seconds = arrow("types"), arrow("compute"), arrow().timestamp("s")
     column = plain(column)
     stored = column.type
@@ -113,7 +111,7 @@ def _of_objects(column: Any, declared: str, format_of: str) -> Any:
 
 
 def _on_the_wall(cell: Any, place: tzinfo | None) -> Any:
-    """Give a date as a clock in that place shows it; None for one beyond the years of Python."""
+    """Return a date as a clock in that place shows it; None for one beyond the years of Python."""
     try:
         if isinstance(cell, np.datetime64):
             cell = cell.astype("datetime64[s]").item()

@@ -28,16 +28,11 @@ from sfumato.tables.facts import Feature
 from sfumato.tables.frames import column_names, is_table, table_from
 from sfumato.tables.schema import TableBounds
 
-__all__ = [
-    "TableEncoder",
-    "choose_categories",
-]
-
 Array = NDArray[np.float64]
 MARK = 0.5  # of a missing number: as far from the middle as the ends of the range
 ONE = 1 / math.sqrt(2)  # of a category
 ROUNDING_MARGIN = 2.0**-40  # entries are rounded, so that a row may be this much longer
-MOST_SWEEPS = 20
+MAX_SWEEPS = 20
 SMALL_GAP = 1e-3  # between a share that is asked for and the one that is chosen
 
 
@@ -119,7 +114,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Give records as rows of numbers; no cell makes it raise.
+        """Return records as rows of numbers; no cell makes it raise.
 
         Parameters
         ----------
@@ -176,7 +171,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.array([name for f in bounds.features for name in self._names(f)], dtype=object)
 
     def row_bounds(self, labels: Any = None) -> Bounds:
-        """Give the bounds of encoded records.
+        """Return the bounds of encoded records.
 
         Parameters
         ----------
@@ -203,7 +198,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return Bounds(norm=self._norm(bounds), lower=lower, upper=upper, labels=labels)
 
     def inverse_transform(self, X: Any, *, library: str = "pyarrow") -> Any:
-        """Give rows of numbers as a table again.
+        """Return rows of numbers as a table again.
 
         Parameters
         ----------
@@ -233,7 +228,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return table_from(library, values, types)
 
     def from_cells(self, cells: Array, *, library: str = "pyarrow") -> Any:
-        """Give what `TableBounds.cells` reads as a table again.
+        """Return what `TableBounds.cells` reads as a table again.
 
         Parameters
         ----------
@@ -274,7 +269,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     # One feature ------------------------------------------------------------------------------
 
     def _block(self, feature: Feature, cells: Array) -> Array:
-        """Give the numbers of one feature of all records."""
+        """Return the numbers of one feature of all records."""
         is_missing = np.isnan(cells)
         if not feature.is_number:
             rows = np.zeros((len(cells), len(self._names(feature))))
@@ -304,7 +299,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return feature.missing and self.scaled
 
     def _corners(self, feature: Feature) -> Iterator[tuple[float, float]]:
-        """Give the range of each number of a feature."""
+        """Yield the range of each number of a feature."""
         if not feature.is_number:
             yield from [(0.0, ONE)] * len(self._names(feature))
             return
@@ -373,7 +368,7 @@ def _middle_and_width(bounds: Bounds) -> tuple[Array, Array]:
 
 
 def _written(feature: Feature, cells: Array) -> list[Any]:
-    """Give cells, none of them missing, as values of a table."""
+    """Return cells, none of them missing, as values of a table."""
     if not feature.is_number:
         assert feature.categories is not None  # noqa: S101 - it is a category
         return [feature.categories[place] for place in cells.astype(np.intp)]
@@ -392,7 +387,7 @@ def _type_of(feature: Feature) -> str:
 
 
 def _typed(numbers: Array, feature: Feature) -> NDArray[Any]:
-    """Give numbers as the kind of their column; whole ones inside the range of their type."""
+    """Return numbers as the kind of their column; whole ones inside the range of their type."""
     declared = _type_of(feature)
     if feature.part == "time":
         return np.asarray((numbers * 86400).astype("datetime64[s]"))
@@ -408,7 +403,7 @@ def _typed(numbers: Array, feature: Feature) -> NDArray[Any]:
 
 
 def choose_categories(scores: Array) -> NDArray[np.intp]:
-    """Give each row the category of the highest ``score + offset``.
+    """Assign each row the category of the highest ``score + offset``.
 
     Drawn from a Gaussian, the scores of a rare category have the right mean and hardly ever the
     highest value. Offsets are set so that every category is chosen as often as its scores say on
@@ -424,9 +419,9 @@ def choose_categories(scores: Array) -> NDArray[np.intp]:
         return np.asarray(scores.argmax(axis=1), dtype=np.intp)
     shares /= shares.sum()
     offsets = np.zeros(scores.shape[1])
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         moved = scores + offsets
-        if _largest_gap(moved, shares) <= max(SMALL_GAP, 1 / len(scores)):
+        if _max_gap(moved, shares) <= max(SMALL_GAP, 1 / len(scores)):
             break
         for category, share in enumerate(shares):
             moved[:, category] = -np.inf
@@ -436,6 +431,6 @@ def choose_categories(scores: Array) -> NDArray[np.intp]:
     return np.asarray((scores + offsets).argmax(axis=1), dtype=np.intp)
 
 
-def _largest_gap(scores: Array, shares: Array) -> float:
+def _max_gap(scores: Array, shares: Array) -> float:
     chosen = np.bincount(scores.argmax(axis=1), minlength=len(shares)) / len(scores)
     return float(np.abs(chosen - shares).max())

@@ -29,10 +29,8 @@ from sfumato.tables.columns import (
 )
 from sfumato.tables.dates import PARTS, is_date, part_of
 
-__all__ = ["Column", "Feature", "Target", "refuse_unknown"]
-
 Array = NDArray[np.float64]
-LARGEST = 1e150
+MAX_MAGNITUDE = 1e150
 MONTHS, WEEKDAYS, HOURS = tuple(range(1, 13)), tuple(range(1, 8)), (0.0, 23.0)
 
 
@@ -101,13 +99,13 @@ class Feature:
         return np.where(codes < 0, self.fill, codes)
 
     def scaled(self, numbers: Array) -> Array:
-        """Give numbers of the table in public units: logarithms where that is declared."""
+        """Return numbers of the table in public units: logarithms where that is declared."""
         if not self.log:
             return numbers
         return np.log(numbers) if self.lower > 0 else np.log1p(numbers)
 
     def unscaled(self, cells: Array) -> Array:
-        """Give numbers of public units in those of the table again, inside of the range."""
+        """Return numbers of public units in those of the table again, inside of the range."""
         lower, upper = self.range
         inside = np.clip(cells, lower, upper)
         if self.log:
@@ -177,7 +175,7 @@ class Column:
         return column
 
     def to_record(self) -> dict[str, Any]:
-        """Give what `from_record` reads; what is not declared is left out."""
+        """Return what `from_record` reads; what is not declared is left out."""
         usual = {each.name: each.default for each in fields(self)}
         record = {key: value for key, value in vars(self).items() if value != usual[key]}
         return {key: v for key, v in record.items() if key not in ("name", "note")}
@@ -221,7 +219,7 @@ class Column:
         )
 
     def _part(self, part: str) -> dict[str, Any]:
-        """Give the public range or the categories of a part of a date."""
+        """Return the public range or the categories of a part of a date."""
         if part in ("month", "weekday"):
             return {"categories": MONTHS if part == "month" else WEEKDAYS}
         if part == "hour":
@@ -346,7 +344,7 @@ class Target:
         return cls(name, _type(record, place), declared)
 
     def values(self, column: Any) -> NDArray[Any]:
-        """Give labels or numbers, each cell by itself; a cell that is no label is the first one."""
+        """Return labels or numbers, cell by cell; a cell that is no label is the first one."""
         if self.labels is None:
             return as_numbers(column, arrow_kind(self.type), f"The column {self.name!r}")
         if self.labels == PUBLIC_LABELS:
@@ -359,7 +357,7 @@ class Target:
         return read_as(column, self.type if arrow_kind(self.type) else "string")
 
     def to_record(self) -> dict[str, Any]:
-        """Give what `from_record` reads."""
+        """Return what `from_record` reads."""
         found: dict[str, Any] = {"column": self.name, "type": self.type, "labels": self.labels}
         found |= {"lower": self.lower, "upper": self.upper}
         return {key: value for key, value in found.items() if value is not None}
@@ -390,7 +388,7 @@ def check_values(values: Any, place: str, key: str) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Give lists as tuples, days as text, and numbers of NumPy as those of Python."""
+    """Return lists as tuples, days as text, and numbers of NumPy as those of Python."""
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     if isinstance(value, date):
@@ -408,7 +406,7 @@ def _type(record: Mapping[str, Any], place: str) -> str:
 def _number(value: Any, key: str, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise MissingBoundsError(f"{place} needs '{key}', one finite number.")
-    if abs(value) > LARGEST:
+    if abs(value) > MAX_MAGNITUDE:
         raise InvalidInputError(f"{place}: '{key}' must lie between -1e150 and 1e150.")
     return value
 

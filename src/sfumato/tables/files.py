@@ -32,8 +32,6 @@ from sfumato.tables.notes import metadata_beside, note_of
 from sfumato.tables.stores import STORES, Store, opened_store, place_of
 from sfumato.tables.text import DELIMITERS, PLAIN_TEXT, TextFormat, encoding_of, sniffed
 
-__all__ = ["MOST_COLUMNS", "TableFile", "format_of", "write_table"]
-
 FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -44,11 +42,11 @@ FORMATS = {
     ".ndjson": "jsonl",
 }
 PACKED = (".gz", ".zst")
-MOST_COLUMNS = 5000  # moments are matrices of this order: 200 MB
+MAX_COLUMNS = 5000  # moments are matrices of this order: 200 MB
 BATCH_ROWS = 65536
 BATCH_BYTES = 2**24
 WHOLE_BYTES = 2**28  # a text file up to this size is read as a whole, its types from all rows
-LONGEST_HEADER = 2**22
+MAX_HEADER_BYTES = 2**22
 SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
@@ -57,12 +55,12 @@ METADATA = b"sfumato"  # key under which a written table carries its guarantee
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Tell whether the name says that a file is packed."""
+    """Return whether the name says that a file is packed."""
     return Path(path).suffix in PACKED
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Give the format that the suffix names."""
+    """Return the format that the suffix names."""
     file, _ = place_of(path)
     suffix = (file.with_suffix("") if is_packed(file) else file).suffix.lower()
     if suffix in STORES and not is_packed(file):
@@ -134,7 +132,7 @@ class TableFile:
         return {field.name: plain_type(field.type) for field in self.schema}
 
     def declared(self, types: Mapping[str, str], text: TextFormat | None = None) -> TableFile:
-        """Give this table with declared types and, where it is given, a declared format."""
+        """Return this table with declared types and, where it is given, a declared format."""
         text = text or self.text
         if (self.types, self.text) == (dict(types), text):
             return self
@@ -157,7 +155,7 @@ class TableFile:
         return cls(path, text=sniffed(whole, **known) if whole.strip() else None)
 
     def count_rows(self) -> int:
-        """Give the number of rows; formats of text are read for it."""
+        """Return the number of rows; formats of text are read for it."""
         with self._reported():
             if self.format == "parquet":
                 return int(self._parquet().metadata.num_rows)
@@ -168,7 +166,7 @@ class TableFile:
             return sum(len(batch) for batch in self._arrow_batches(self.schema.names[:1]))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """Give the rows in tables of at most some ten thousand rows, read one at a time."""
+        """Yield the rows in tables of at most some ten thousand rows, read one at a time."""
         names = self.schema.names if columns is None else list(columns)
         self.require_readable(names)  # a fact about types, before any cell is read
         with self._reported():
@@ -177,7 +175,7 @@ class TableFile:
                     yield self._typed(batch.select(names))
 
     def read(self, columns: Sequence[str] | None = None, *, may_be_empty: bool = False) -> Any:
-        """Give all rows as one table; no rows at all are an error, unless they may be."""
+        """Return all rows as one table; no rows at all are an error, unless they may be."""
         tables = list(self.batches(columns))
         if tables:
             return arrow().concat_tables(tables)
@@ -193,7 +191,7 @@ class TableFile:
             self._typed(self.schema.empty_table().select(list(columns)))
 
     def metadata(self) -> dict[str, Any] | None:
-        """Give what `write_table` stored along with the rows, if it did."""
+        """Return what `write_table` stored along with the rows, if it did."""
         stored = (self.schema.metadata or {}).get(METADATA)
         if stored is None:
             return None
@@ -215,10 +213,10 @@ class TableFile:
     def _checked_schema(self) -> Any:
         with self._reported():
             schema = self._read_schema()
-            names = schema.names if len(schema) <= MOST_COLUMNS else []
+            names = schema.names if len(schema) <= MAX_COLUMNS else []
         if not len(schema) and not self._has_no_header:
             raise InvalidInputError(f"The table '{self.path}' has no columns.")
-        if len(schema) > MOST_COLUMNS:
+        if len(schema) > MAX_COLUMNS:
             raise InvalidInputError(_too_wide(self.path, len(schema)))
         if len(set(names)) != len(schema):
             twice = next(name for name in names if names.count(name) > 1)
@@ -230,9 +228,9 @@ class TableFile:
     def _read_schema(self) -> Any:
         if self._is_read_by_lines:
             names = (
-                dict.fromkeys([*self.types, *json_names(self.path, MOST_COLUMNS - len(self.types))])
+                dict.fromkeys([*self.types, *json_names(self.path, MAX_COLUMNS - len(self.types))])
                 if self._has_no_header
-                else csv_header(self.path, LONGEST_HEADER, self.text)
+                else csv_header(self.path, MAX_HEADER_BYTES, self.text)
             )
             declared = [(name, type_of(self.types.get(name, "string"))) for name in names]
             return arrow().schema(declared)
@@ -334,7 +332,7 @@ class TableFile:
         """Look at the first line of a text file: Arrow takes long for very many columns."""
         if self.format == "csv":
             with self._reported(), opened(self.path) as file:
-                line = file.readline(LONGEST_HEADER)
+                line = file.readline(MAX_HEADER_BYTES)
             if line.startswith(OTHER_FORMATS):
                 raise InvalidInputError(
                     f"The file '{self.path}' is of another format than its name says."
@@ -345,7 +343,7 @@ class TableFile:
                     "table with lines that end in a line feed, as Unix or Windows writes them."
                 )
             n_columns = line.count(self.text.delimiter.encode()) + 1
-            if n_columns > MOST_COLUMNS:
+            if n_columns > MAX_COLUMNS:
                 raise InvalidInputError(_too_wide(self.path, n_columns))
 
     # Checks and messages ----------------------------------------------------------------------
@@ -360,7 +358,7 @@ class TableFile:
                 )
 
     def _other_header(self) -> str:
-        """Give a hint where what should be names of columns looks like something else."""
+        """Return a hint where what should be names of columns looks like something else."""
         names = self.schema.names
         if self.format == "csv" and len(names) == 1:
             others = [d for d in DELIMITERS if d != self.text.delimiter and d in names[0]]
@@ -388,7 +386,7 @@ class TableFile:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Tell errors of Arrow without the cells that they quote."""
+        """Report errors of Arrow without the cells that they quote."""
         try:
             yield
         except InvalidInputError:
@@ -449,7 +447,7 @@ def _check_buffers(column: Any) -> None:
 
 def _too_wide(path: Path, n_columns: int) -> str:
     return (
-        f"The table '{path}' has {n_columns} columns or more; at most {MOST_COLUMNS} can be used. "
+        f"The table '{path}' has {n_columns} columns or more; at most {MAX_COLUMNS} can be used. "
         "Keep the columns that matter."
     )
 

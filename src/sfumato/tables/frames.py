@@ -13,8 +13,6 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, type_of
 
-__all__ = ["column_names", "columns_of", "is_table", "library_of", "lies_elsewhere", "table_from"]
-
 LIBRARIES = ("pandas", "polars", "pyarrow")
 TABLE_CLASSES = ("DataFrame", "Table")
 CLUSTERS = ("dask", "pyspark")
@@ -22,7 +20,7 @@ QUERIES = (("duckdb", "DuckDBPyRelation"), ("_duckdb", "DuckDBPyRelation"), ("po
 
 
 def is_table(X: object) -> bool:
-    """Tell whether `X` is a table with named columns.
+    """Return whether `X` is a table with named columns.
 
     Parameters
     ----------
@@ -37,8 +35,8 @@ def is_table(X: object) -> bool:
     return library_of(X) in LIBRARIES and type(X).__name__ in TABLE_CLASSES
 
 
-def lies_elsewhere(X: object) -> bool:
-    """Tell whether `X` names or describes a table that is not in memory.
+def is_out_of_core(X: object) -> bool:
+    """Return whether `X` names or describes a table that is not in memory.
 
     Such are paths, queries, tables and arrays of a cluster, and what says so of itself in
     `is_elsewhere`: `Partitions` and records of parties.
@@ -57,13 +55,13 @@ def library_of(X: object) -> str:
 
 
 def column_names(table: Any) -> list[str]:
-    """Give the names of the columns of a table, in order."""
+    """Return the names of the columns of a table, in order."""
     names = table.column_names if library_of(table) == "pyarrow" else table.columns
     return [str(name) for name in names]
 
 
 def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Give columns by name; a table that lacks one, or has it twice, is an error."""
+    """Return columns by name; a table that lacks one, or has it twice, is an error."""
     given = column_names(table)
     found = {}
     for name in names:

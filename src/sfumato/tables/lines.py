@@ -27,20 +27,8 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, arrow_kind, read_as, text_of, texts, type_of
 from sfumato.tables.text import PLAIN_TEXT, TextFormat
 
-__all__ = [
-    "OTHER_FORMATS",
-    "common_numbers",
-    "count_lines",
-    "csv_batches",
-    "csv_header",
-    "json_batches",
-    "json_names",
-    "odd_line",
-    "opened",
-]
-
 BLOCK_BYTES = 2**24
-LONGEST_LINE = 2**26
+MAX_LINE_LENGTH = 2**26
 MARK = b"\xef\xbb\xbf"  # with which some programs begin a file of UTF-8
 # Beginnings of files of other formats: packed, Parquet, Arrow.
 OTHER_FORMATS = (
@@ -63,7 +51,7 @@ JSON_KINDS: dict[type, str] = {
 
 
 def count_lines(path: Path, *, header: bool, blank: bool = True) -> int:
-    """Give the number of records, or of those lines that are not blank."""
+    """Return the number of records, or of those lines that are not blank."""
     if blank:
         return sum(block.count(b"\n") for block in _blocks(path, header=header))
     return sum(
@@ -73,7 +61,7 @@ def count_lines(path: Path, *, header: bool, blank: bool = True) -> int:
 
 
 def odd_line(path: Path, form: str, text: TextFormat = PLAIN_TEXT) -> str:
-    """Say which line of a text has other fields or types than those before it, for its owner."""
+    """Return which line of a text has other fields or types than those before it, for its owner."""
     with contextlib.suppress(csv.Error, OSError, EOFError, zlib.error), opened(path) as raw:
         file = io.TextIOWrapper(raw, encoding="latin-1", newline="")
         found = _odd_csv(file, text) if form == "csv" else _odd_json(file)
@@ -115,7 +103,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
-    """Give the file in blocks of whole lines, without its header; a line too long is blank."""
+    """Yield the file in blocks of whole lines, without its header; a line too long is blank."""
     with opened(path) as file:
         _skip_mark(file)
         if header:
@@ -124,15 +112,15 @@ def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
         while block := file.read(BLOCK_BYTES):
             end = block.find(b"\n") + 1
             size += end or len(block)
-            if size <= LONGEST_LINE:
+            if size <= MAX_LINE_LENGTH:
                 begun += block[: end or len(block)]
             if not end:
                 continue
             cut = block.rfind(b"\n") + 1  # [Z3] a line ends where it ends, whatever it holds
-            yield (bytes(begun) if size <= LONGEST_LINE else b"\n") + block[end:cut]
+            yield (bytes(begun) if size <= MAX_LINE_LENGTH else b"\n") + block[end:cut]
             begun, size = bytearray(block[cut:]), len(block) - cut
         if size:
-            yield bytes(begun) + b"\n" if size <= LONGEST_LINE else b"\n"
+            yield bytes(begun) + b"\n" if size <= MAX_LINE_LENGTH else b"\n"
 
 
 def _skip_mark(file: BinaryIO) -> None:
@@ -144,7 +132,7 @@ def _skip_mark(file: BinaryIO) -> None:
 
 
 def csv_header(path: Path, longest: int, text: TextFormat = PLAIN_TEXT) -> list[str]:
-    """Give the names of the columns: the fields of the first line."""
+    """Return the names of the columns: the fields of the first line."""
     with opened(path) as file:
         _skip_mark(file)
         line = _decoded(file.readline(longest), path, text.encoding).rstrip("\r\n")
@@ -173,7 +161,7 @@ def _decoded(header: bytes, path: Path, encoding: str) -> str:
 def csv_batches(
     path: Path, names: Sequence[str], types: Mapping[str, str], text: TextFormat = PLAIN_TEXT
 ) -> Iterator[Any]:
-    """Give tables of the columns in `types`: of these types where Arrow can, else of bytes.
+    """Yield tables of the columns in `types`: of these types where Arrow can, else of bytes.
 
     Where Arrow can read all cells of a block, it reads each of them as `read_as` would.
     """
@@ -195,7 +183,7 @@ def csv_batches(
 
 
 def _common_cells(table: Any, types: Mapping[str, str], text: TextFormat) -> Any:
-    """Give markers of missing cells as missing, and numbers with a point; each cell by itself."""
+    """Return markers of missing cells as missing, and numbers with a point; each cell by itself."""
     compute, none = arrow("compute"), arrow().scalar(None, arrow().string())
     columns = {}
     for name in table.column_names:
@@ -245,7 +233,7 @@ def _read_block(
 
 
 def _good_lines(block: bytes, n_fields: int, text: TextFormat) -> Any:
-    """Tell which lines have as many fields as the header, and no quote left open."""
+    """Return which lines have as many fields as the header, and no quote left open."""
     compute, lines = arrow("compute"), _lines(block)
     if text.quote.encode() not in block:
         return compute.equal(compute.count_substring(lines, text.delimiter), n_fields - 1)
@@ -269,7 +257,7 @@ def _readable(block: bytes, n_fields: int, text: TextFormat = PLAIN_TEXT) -> Any
 
 
 def _lines(block: bytes) -> Any:
-    """Give the lines of a block, their ends included, without copying them."""
+    """Return the lines of a block, their ends included, without copying them."""
     pa = arrow()
     offsets = np.concatenate([[0], _ends(block)])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
@@ -285,7 +273,7 @@ def _ends(block: bytes) -> NDArray[np.int64]:
 
 
 def json_names(path: Path, most: int) -> list[str]:
-    """Give at most so many keys of the first line; refuse a file of another format."""
+    """Return at most so many keys of the first line; refuse a file of another format."""
     with opened(path) as file:
         start = file.read(8)
     if start.startswith(OTHER_FORMATS):
@@ -297,7 +285,7 @@ def json_names(path: Path, most: int) -> list[str]:
 
 
 def json_batches(path: Path, types: Mapping[str, str]) -> Iterator[Any]:
-    """Give tables of the columns in `types`: of these types where all cells are, else of texts."""
+    """Yield tables of the columns in `types`: of these types where all cells are, else of texts."""
     for block in _blocks(path, header=False):
         records = [_record(line) for line in block.split(b"\n")[:-1]]
         columns = {name: _column([r.get(name) for r in records], types[name]) for name in types}

@@ -11,8 +11,6 @@ from typing import Any
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["metadata_beside", "note_of", "read_note"]
-
 CHECKSUM = "sha256 of the rest"
 
 

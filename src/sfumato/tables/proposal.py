@@ -20,15 +20,13 @@ from sfumato.tables.facts import Column, Target
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["ColumnSummary", "Description", "describe_table"]
-
-MOST_CATEGORIES = 50
-MOST_LABELS = 1000
+MAX_CATEGORIES = 50
+MAX_LABELS = 1000
 FEW_LABELS = 20  # different whole numbers; more of them are a number to predict
 FEW = 10  # different whole numbers that may be codes
-MOST_COUNTED = 10**6  # different values of a column
+MAX_COUNTED = 10**6  # different values of a column
 SAMPLED = 50_000  # numbers of which the median is taken
-FEWEST_FOR_AN_ID, NEARLY = 200, 0.99
+MIN_FOR_AN_ID, NEARLY = 200, 0.99
 LONG_TAIL = 30  # times the median
 PROPOSED = "proposed from the data"
 PERSON_ROWS = 8  # proposed for every table: the rows of a person are not looked at
@@ -81,7 +79,7 @@ class ColumnSummary:
         if self.values is not None and (kind or self.type == "string"):
             self.values |= set(compute.unique(present).to_pylist())
             self._see_dates(present)
-            if len(self.values) > MOST_COUNTED:
+            if len(self.values) > MAX_COUNTED:
                 self.values = None
 
     def _see_dates(self, texts: Any) -> None:
@@ -116,7 +114,7 @@ class ColumnSummary:
     @property
     def is_near_unique(self) -> bool:
         """Whether nearly every record has a value of its own."""
-        return self.seen >= FEWEST_FOR_AN_ID and self.n_different >= NEARLY * self.seen
+        return self.seen >= MIN_FOR_AN_ID and self.n_different >= NEARLY * self.seen
 
     def proposed(self) -> Column:
         """Propose what may be public about the column, and say why."""
@@ -130,7 +128,7 @@ class ColumnSummary:
             return Column(self.name, self.type, 0, 1, missing=marked)
         if kind and not (self.whole and kind != "f" and self.is_near_unique):
             return self._proposed_number(kind)
-        is_short = self.values is not None and 0 < len(self.values) <= MOST_CATEGORIES
+        is_short = self.values is not None and 0 < len(self.values) <= MAX_CATEGORIES
         if self.type == "string" and is_short and self._meant_as() is None:
             listed = tuple(sorted(self.values or ()))
             return Column(self.name, self.type, categories=listed, missing=marked, note=PROPOSED)
@@ -146,12 +144,12 @@ class ColumnSummary:
             return "nearly every record has a value of its own, as an ID has"
         if self.type == "string":
             return (
-                f"more than {MOST_CATEGORIES} different texts; names and free text are not features"
+                f"more than {MAX_CATEGORIES} different texts; names and free text are not features"
             )
         return f"values of type {self.type} are neither numbers nor texts"
 
     def _meant_as(self) -> str | None:
-        """Say how texts that are meant as numbers or dates should be written."""
+        """Return how texts that are meant as numbers or dates should be written."""
         if self.type != "string" or not self.values:
             return None
         texts = [str(value).strip() for value in self.values]
@@ -209,9 +207,9 @@ class ColumnSummary:
             lower, upper = rounded_outwards(*self._ends())
             note = f"{PROPOSED}; many different numbers, so they are predicted as a number"
             return Target(self.name, self.type, note=note, lower=lower, upper=upper)
-        if self.values is None or len(self.values) > MOST_LABELS:
+        if self.values is None or len(self.values) > MAX_LABELS:
             raise InvalidInputError(
-                f"The target {self.name!r} has more than {MOST_LABELS} different values; a "
+                f"The target {self.name!r} has more than {MAX_LABELS} different values; a "
                 "classifier needs a column of labels."
             )
         if len(self.values) < 2:
@@ -270,7 +268,7 @@ def describe_table(source: TableFile, target: str | None = None) -> Description:
 
 
 def rounded_outwards(lowest: float, highest: float) -> tuple[float, float]:
-    """Give round numbers around a range; from 0 where the range comes near it.
+    """Return round numbers around a range; from 0 where the range comes near it.
 
     >>> rounded_outwards(6.981, 28.11), rounded_outwards(1990, 2024), rounded_outwards(3, 3)
     ((0.0, 30.0), (1990.0, 2030.0), (2.0, 4.0))

@@ -17,8 +17,6 @@ from sfumato.tables.facts import Column, Feature, Target, refuse_unknown
 from sfumato.tables.frames import column_names, columns_of
 from sfumato.tables.text import TextFormat
 
-__all__ = ["LAYOUT", "TableBounds"]
-
 ABOUT_PERSONS = ("person", "person_rows", "per_person", "one_row_per_person", "looks_like_ids")
 LAYOUT = 2  # a file of another layout is refused: its words may mean something else
 NAMES_OF_TYPES = {float: "double", int: "int64", bool: "bool", str: "string"}
@@ -140,7 +138,7 @@ class TableBounds:
         return found
 
     def cells(self, table: Any) -> NDArray[np.float64]:
-        """Give each cell of the used columns as a number, by itself.
+        """Return each cell of the used columns as a number, by itself.
 
         Parameters
         ----------
@@ -172,7 +170,7 @@ class TableBounds:
             )
 
     def with_person(self, name: str | None, rows: int | None) -> TableBounds:
-        """Give the bounds with the column of IDs; what they declare may be repeated, not changed.
+        """Return the bounds with the column of IDs; what they declare may be repeated, not changed.
 
         Parameters
         ----------
@@ -203,7 +201,7 @@ class TableBounds:
         )
 
     def require_target(self, name: str | None) -> Target:
-        """Give the target; `name` may repeat it, not change it.
+        """Return the target; `name` may repeat it, not change it.
 
         Parameters
         ----------
@@ -235,7 +233,7 @@ class TableBounds:
         return self.target.lower, self.target.upper
 
     def types(self) -> dict[str, str]:
-        """Give the types of the columns that are read, of IDs, and of the target.
+        """Return the types of the columns that are read, of IDs, and of the target.
 
         Returns
         -------
@@ -249,7 +247,7 @@ class TableBounds:
         return found if self.target is None else {**found, self.target.name: self.target.type}
 
     def target_of(self, table: Any, name: str | None = None) -> NDArray[Any] | None:
-        """Give the labels or numbers of the target, each cell by itself.
+        """Return the labels or numbers of the target, each cell by itself.
 
         Parameters
         ----------
@@ -312,7 +310,7 @@ class TableBounds:
         return cls(found, target, record["confirmed"], text, **about)
 
     def to_record(self) -> dict[str, Any]:
-        """Give plain values, which `from_record` reads.
+        """Return plain values, which `from_record` reads.
 
         Returns
         -------
@@ -365,7 +363,7 @@ class TableBounds:
         bounds_file.write(self.to_toml(), path)
 
     def to_toml(self) -> str:
-        """Give the text of the file.
+        """Return the text of the file.
 
         Returns
         -------
@@ -377,7 +375,7 @@ class TableBounds:
 
 
 def _declared(value: Any) -> dict[str, Any]:
-    """Give the keys of the file for the short forms of Python."""
+    """Return the keys of the file for the short forms of Python."""
     if isinstance(value, Mapping):
         return {"type": _type_for(value), **value}
     if value is None:

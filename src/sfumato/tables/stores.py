@@ -21,8 +21,6 @@ from typing import Any, Protocol
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow, text_of, texts, type_of
 
-__all__ = ["STORES", "Store", "opened_store", "place_of"]
-
 STORES = (".xlsx", ".xls", ".ods", ".sqlite", ".sqlite3", ".db", ".duckdb")
 NAMED = re.compile(rf"(?P<file>.+({'|'.join(map(re.escape, STORES))})):(?P<name>[^/\\]+)", re.I)
 BATCH_ROWS = 65536
@@ -38,17 +36,17 @@ class Store(Protocol):
     """One table inside a file."""
 
     def schema(self, *, declared: bool) -> Any:
-        """Give names and types; of texts where types are declared and cells have their own."""
+        """Return names and types; of texts where types are declared and cells have their own."""
 
     def count_rows(self) -> int:
-        """Give the number of rows."""
+        """Return the number of rows."""
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Give the rows in tables of Arrow."""
+        """Return the rows in tables of Arrow."""
 
 
 def place_of(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    """Give the file, and the name of the table inside it if there is one behind a colon."""
+    """Return the file, and the name of the table inside it if there is one behind a colon."""
     found = NAMED.fullmatch(str(path))
     return (Path(path), None) if found is None else (Path(found["file"]), found["name"])
 
@@ -110,15 +108,15 @@ class SheetOfExcel:
         self.rows = rows[1:]
 
     def schema(self, *, declared: bool) -> Any:
-        """Give names and types."""
+        """Return names and types."""
         return _schema(self.names, None if declared else self._selected(self.names))
 
     def count_rows(self) -> int:
-        """Give the number of rows."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Give the rows in tables of texts."""
+        """Yield the rows in tables of texts."""
         yield from _of_texts(self._selected(names), names)
 
     def _selected(self, names: Sequence[str]) -> Iterator[Any]:
@@ -142,16 +140,16 @@ class TableOfSQLite:
         ]
 
     def schema(self, *, declared: bool) -> Any:
-        """Give names and types."""
+        """Return names and types."""
         return _schema(self.names, None if declared else self._selected(self.names))
 
     def count_rows(self) -> int:
-        """Give the number of rows."""
+        """Return the number of rows."""
         ((found,),) = self._rows(f"SELECT count(*) FROM {_quoted(self.name)}")  # noqa: S608 - a name
         return int(found)
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Give the rows in tables of texts."""
+        """Yield the rows in tables of texts."""
         yield from _of_texts(self._selected(names), names)
 
     def _selected(self, names: Sequence[str]) -> Iterator[Any]:
@@ -190,7 +188,7 @@ def _cells(cells: Iterable[Any]) -> list[str | None]:
 
 
 def _schema(names: Sequence[str], rows: Iterable[Sequence[Any]] | None) -> Any:
-    """Give names and types; those of cells, where they are to be seen."""
+    """Return names and types; those of cells, where they are to be seen."""
     kinds: list[set[type]] = [set() for _ in names]
     for row in rows or ():
         for kind, cell in zip(kinds, row, strict=True):
@@ -222,18 +220,18 @@ class TableOfDuckDB:
         self.name = _chosen(file, name, offered, "table")
 
     def schema(self, *, declared: bool) -> Any:  # noqa: ARG002 - columns have types here
-        """Give names and types."""
+        """Return names and types."""
         return next(self._read(f"SELECT * FROM {_quoted(self.name)} LIMIT 0")).schema  # noqa: S608
 
     def count_rows(self) -> int:
-        """Give the number of rows."""
+        """Return the number of rows."""
         asked = f"SELECT count(*) AS found FROM {_quoted(self.name)}"  # noqa: S608 - a name
         return sum(
             int(found) for batch in self._read(asked) for found in batch["found"].to_pylist()
         )
 
     def batches(self, names: Sequence[str]) -> Iterator[Any]:
-        """Give the rows in tables of Arrow."""
+        """Yield the rows in tables of Arrow."""
         columns = ", ".join(map(_quoted, names))
         yield from self._read(f"SELECT {columns} FROM {_quoted(self.name)}")  # noqa: S608 - names
 

@@ -15,16 +15,14 @@ from typing import Any, BinaryIO
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["PLAIN_TEXT", "TextFormat", "encoding_of", "sniffed"]
-
 DELIMITERS = (",", ";", "\t", "|")
-LONGEST_LINE = 100_000  # of those that are looked at: csv takes no longer field
+MAX_LINE_LENGTH = 100_000  # of those that are looked at: csv takes no longer field
 # Words that many programs and people write for what is missing.
 MARKERS = (
     *("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "nan", "NaN", "-", "--", "?", "."),
     *("k.A.", "k. A.", "keine Angabe", "unknown", "missing"),
 )
-MOST_MARKERS = 5
+MAX_MARKERS = 5
 BLOCK_BYTES = 2**24
 # First bytes of files that are not text in an encoding which we read, and what to do with them.
 # The mark of UTF-16 is the beginning of that of UTF-32.
@@ -86,7 +84,7 @@ class TextFormat:
         return found
 
     def to_record(self) -> dict[str, Any]:
-        """Give what `from_record` reads."""
+        """Return what `from_record` reads."""
         usual = vars(PLAIN_TEXT)
         return {key: value for key, value in vars(self).items() if value != usual[key]}
 
@@ -117,7 +115,7 @@ PLAIN_TEXT = TextFormat()
 
 
 def _is_plain(encoding: Any) -> bool:
-    """Tell whether an encoding is UTF-8, or one byte per letter with ASCII inside."""
+    """Return whether an encoding is UTF-8, or one byte per letter with ASCII inside."""
     try:
         if codecs.lookup(encoding).name == "utf-8":
             return True
@@ -136,7 +134,7 @@ def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
     **known: Fields of the format that need not be found out.
     """
     lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
-    lines = [line for line in lines if len(line) <= LONGEST_LINE]
+    lines = [line for line in lines if len(line) <= MAX_LINE_LENGTH]
     is_single = sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines)
     quote = known.get("quote") or ("'" if is_single else '"')
     delimiter = known.get("delimiter") or max(DELIMITERS, key=lambda d: _fit(lines, d, quote))
@@ -182,7 +180,7 @@ def _quotes(lines: Sequence[str]) -> bool:
 
 
 def _fit(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
-    """Give the share of lines that have as many fields as the header, if it has several."""
+    """Return the share of lines that have as many fields as the header, if it has several."""
     widths = [len(row) for row in csv.reader(lines, delimiter=delimiter, quotechar=quote)]
     if not widths or widths[0] < 2:
         return 0.0, 0
@@ -190,14 +188,14 @@ def _fit(lines: Sequence[str], delimiter: str, quote: str) -> tuple[float, int]:
 
 
 def _markers(columns: Sequence[Sequence[str]], text: TextFormat) -> tuple[str, ...]:
-    """Give texts that stand for missing cells: known words, and the few odd ones among numbers."""
+    """Return texts that stand for missing cells: known words, and few odd ones among numbers."""
     found: dict[str, None] = {}
     for column in columns:
         values = Counter(cell for cell in column if cell)
         odd = [cell for cell in values if not _is_number(cell, text)]
         known = [cell for cell in odd if cell in MARKERS]
         n_odd = sum(values[cell] for cell in odd)
-        few = len(odd) <= MOST_MARKERS and n_odd <= 0.5 * values.total()
+        few = len(odd) <= MAX_MARKERS and n_odd <= 0.5 * values.total()
         is_number = few and len(values) - len(odd) > len(odd)
         found |= dict.fromkeys(odd if is_number else known)
     return tuple(found)

@@ -125,7 +125,7 @@ class House:
         return found
 
     def done(self, who: str = "ada", name: str = "patients", **asked: Any) -> dict[str, Any]:
-        """Submit a job, let it be done, and give it."""
+        """Submit a job, let it be done, and return it."""
         job = self.submit(who, name, **asked)
         self.work()
         found: dict[str, Any] = self.call(who, "GET", f"/jobs/{job['id']}")

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from sfumato.service import access
 from sfumato.service.access import Limiter, csrf_token, make_token, person_of
 from sfumato.service.api import router
-from sfumato.service.doors import HEADERS, MOST_BYTES
+from sfumato.service.auth import HEADERS, MAX_BYTES
 from sfumato.service.settings import forbid_reading
 from tests.interfaces.service.house import API, House
 
@@ -25,7 +24,7 @@ ROLES = {"olga": "officer", "ada": "analyst", "uwe": "auditor"}
 
 
 def guard_of(endpoint: Any) -> Any:
-    """Give the dependency of a route that names its roles, or None."""
+    """Return the dependency of a route that names its roles, or None."""
     for hint in get_type_hints(endpoint, include_extras=True).values():
         if get_origin(hint) is Annotated:
             for part in get_args(hint)[1:]:
@@ -158,7 +157,7 @@ def test_fuzzed_requests_never_break_the_service(
 def test_bodies_have_a_limit_and_odd_ones_an_answer(house: House) -> None:
     headers = {"Authorization": f"Bearer {house.tokens['ada']}"}
     path = f"{API}/datasets/patients/jobs"
-    large = b"[" + b"1," * MOST_BYTES + b"1]"
+    large = b"[" + b"1," * MAX_BYTES + b"1]"
     assert house.request("POST", path, headers=headers, content=large).status_code == 413
     for content in (b"", b"{", b"\xff\xfe", b"[" * 5000):
         status = house.request("POST", path, headers=headers, content=content).status_code

@@ -51,7 +51,7 @@ def test_every_field_is_documented(house: House) -> None:
 
 
 def verbs(path: Path) -> set[str]:
-    """Give the verbs of the office and of curation that a module calls."""
+    """Return the verbs of the office and of curation that a module calls."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.Attribute):

@@ -19,7 +19,7 @@ from sfumato import Ledger
 from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import Person
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from tests.interfaces.service.house import API, House
 from tests.interfaces.service.test_service_studio import Browser
 
@@ -146,7 +146,7 @@ def test_a_quota_is_no_race(fresh: House) -> None:
     """Charges of one analyst from many threads at once: the quota holds."""
     fresh.open(epsilon=5.0)
     fresh.call("olga", "PUT", "/datasets/patients/quotas/ada", {"epsilon": 0.5})
-    offices = [Office(fresh.settings) for _ in range(4)]
+    offices = [ServiceApi(fresh.settings) for _ in range(4)]
     ready = threading.Barrier(4)
 
     def submit(number: int) -> None:

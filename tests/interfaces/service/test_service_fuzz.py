@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.interfaces.service.house import House
 
@@ -40,7 +39,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def values_of(schema: Schema, parts: Schema) -> st.SearchStrategy[Any]:
-    """Give what a schema allows; what is not understood may be anything."""
+    """Return what a schema allows; what is not understood may be anything."""
     if "$ref" in schema:
         return values_of(parts[schema["$ref"].rpartition("/")[2]], parts)
     if "const" in schema or "enum" in schema:
@@ -89,7 +88,7 @@ def _plain(schema: Schema) -> st.SearchStrategy[Any]:
 
 @st.composite
 def broken(draw: Any, record: Any) -> Any:
-    """Give the same with one part replaced, left out or added."""
+    """Return the same with one part replaced, left out or added."""
     if isinstance(record, dict) and record and draw(st.booleans()):
         key = draw(st.sampled_from(sorted(record)))
         inner = draw(broken(record[key]))
@@ -108,7 +107,7 @@ def operations(house: House) -> list[tuple[str, str, Schema]]:
 
 @st.composite
 def requests(draw: Any, house: House, method: str, path: str, operation: Schema) -> Schema:
-    """Give a request of an operation: most of it as described, and sometimes a part broken."""
+    """Return a request of an operation: most of it as described, and sometimes a part broken."""
     parts = operation["parts"]
     jobs = [one["id"] for one in house.office.store.jobs()]
     known = {
@@ -141,7 +140,7 @@ def requests(draw: Any, house: House, method: str, path: str, operation: Schema)
 
 
 def fuzz(house: House, method: str, path: str, operation: Schema) -> list[int]:
-    """Send requests of one operation; give their statuses."""
+    """Send requests of one operation; return their statuses."""
     statuses: list[int] = []
 
     @settings(

@@ -14,7 +14,7 @@ from sfumato import Ledger
 from sfumato.exceptions import BudgetExceededError
 from sfumato.ledger.shared_budget import SharedBudget
 from sfumato.service.access import Person
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import House
 
@@ -39,7 +39,7 @@ def test_two_hundred_submits_of_twenty_analysts(tmp_path: Path, database: str | 
     for name in people:
         house.office.store.add_person("test", name, "analyst")
         shared.set_quota(name, epsilon=0.35)
-    offices = [Office(house.settings) for _ in range(4)]
+    offices = [ServiceApi(house.settings) for _ in range(4)]
 
     def submit(number: int) -> str | None:
         name = people[number % ANALYSTS]

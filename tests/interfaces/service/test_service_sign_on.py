@@ -20,7 +20,7 @@ ROLES = {"data-officers": "officer", "research": "analyst"}
 
 
 class Provider(httpx.BaseTransport):
-    """Says who signs in, with the claims that a test wants."""
+    """Names who signs in, with the claims that a test wants."""
 
     def __init__(self, **claims: Any) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec

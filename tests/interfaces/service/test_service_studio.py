@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from sfumato.service.access import csrf_token, make_token
-from sfumato.service.studio import entrance, pages
+from sfumato.service.studio import login, pages
 from sfumato.service.studio.forms import column_facts, columns_to_confirm
 from sfumato.service.studio.sessions import COOKIE
 from sfumato.tables.facts import Column
 from tests.interfaces.service.house import TABLE, House
 
-ROUTES = [*entrance.router.routes, *pages.router.routes]
+ROUTES = [*login.router.routes, *pages.router.routes]
 PAGES = [(sorted(route.methods)[0], route.path) for route in ROUTES]
 OPEN = {"/sign-in", "/sign-in/office", "/sign-in/back", "/assets/{name}"}
 ROLES = {"olga": "officer", "ada": "analyst", "uwe": "auditor"}
@@ -185,11 +185,11 @@ def test_people_are_added_and_tokens_shown_once(house: House) -> None:
 
 
 def test_a_first_link_is_good_once(tmp_path: Any) -> None:
-    from sfumato.service.office import Office
+    from sfumato.service.office import ServiceApi
     from sfumato.service.settings import Settings
 
     (tmp_path / "data").mkdir()
-    office = Office(Settings(tmp_path / "state", tmp_path / "data"))
+    office = ServiceApi(Settings(tmp_path / "state", tmp_path / "data"))
     code = office.first_officer()
     assert office.first_officer() is None
     office.store.close()

@@ -31,7 +31,7 @@ def as_user(user: int) -> dict[str, Any]:
 
 
 def interpreter() -> tuple[str, dict[str, str]]:
-    """Give an interpreter that other users may run, and its surroundings."""
+    """Return an interpreter that other users may run, and its surroundings."""
     usual = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     around = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HOME": "/nonexistent"}
     for command in (sys.executable, usual):

@@ -6,14 +6,9 @@ made under it as ``testing``.
 """
 
 from sfumato.audit.testing.case import PrivateCase
-from sfumato.audit.testing.contracts import PRIVATE_CHECKS, check_private_estimator
+from sfumato.audit.testing.contracts import (
+    PRIVATE_CHECKS,
+    check_private_estimator,
+)
 from sfumato.audit.testing.taint import taint_test
 from sfumato.mechanisms.entropy import seeded as seeded_noise
-
-__all__ = [
-    "PRIVATE_CHECKS",
-    "PrivateCase",
-    "check_private_estimator",
-    "seeded_noise",
-    "taint_test",
-]

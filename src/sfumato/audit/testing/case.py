@@ -12,8 +12,6 @@ from sklearn.base import clone
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["PrivateCase", "fit", "neighbours", "rows_of_a_person"]
-
 Oracle = Callable[[Any, np.ndarray, np.ndarray | None], None]
 Data = tuple[np.ndarray, np.ndarray | None]
 
@@ -45,7 +43,7 @@ class PrivateCase:
     rows_at_bound: np.ndarray | None = None
 
     def fitted(self, **params: Any) -> Any:
-        """Give a fitted clone with some parameters changed.
+        """Return a fitted clone with some parameters changed.
 
         Parameters
         ----------
@@ -76,7 +74,7 @@ def rows_of_a_person(model: Any) -> int:
 
 
 def neighbours(case: PrivateCase) -> Iterator[tuple[Data, Data]]:
-    """Give neighbours under the estimator's relation: a last row, or person, replaced or removed.
+    """Yield neighbours under the estimator's relation: a last row, or person, replaced or removed.
 
     The rows lie on the edge of the bounds, far outside them, inside, and are not finite; each
     comes with two labels. With unit "entry" one number of the last row is moved instead, by the

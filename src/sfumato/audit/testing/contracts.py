@@ -34,11 +34,9 @@ from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, flatten
 from sfumato.privacy.guarantee import Relation, Status, Unit
 
-__all__ = ["PRIVATE_CHECKS", "check_private_estimator", "moved_share", "uniform_scores"]
-
 FALSE_ALARM = 1e-6  # chance that a right noise law is called wrong
 SCORES = 1200  # noise values a release shows; 2/3 or 3/2 of the scale pass once in 10^6
-MOST_FITS = 500
+MAX_FITS = 500
 
 
 def check_private_estimator(
@@ -197,7 +195,7 @@ def check_noise_law(case: PrivateCase) -> None:
     """The noise has the stated law: its scale is accepted, 2/3 and 3/2 of it are rejected."""
     runs: list[list[Released]] = []
     found: dict[int, int] = {}  # noise values that each release has shown, as far as it shows any
-    while len(runs) < MOST_FITS and not (runs and all(n >= SCORES for n in found.values())):
+    while len(runs) < MAX_FITS and not (runs and all(n >= SCORES for n in found.values())):
         with taped() as tape:
             case.fitted()
         runs.append(tape.releases)
@@ -408,7 +406,7 @@ def moved_share(here: Released, there: Released) -> float:
 
 
 def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
-    """Give numbers that are uniform on (0, 1) if the noise has `factor` times the stated scale."""
+    """Return numbers uniform on (0, 1) if the noise has `factor` times the stated scale."""
     if isinstance(released.mechanism, ObjectiveMechanism):
         return _linear_term_scores(released, factor)
     mechanism: Any = released.mechanism

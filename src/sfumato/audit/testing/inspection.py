@@ -26,26 +26,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sfumato.core.arrays import is_from_another_library, to_numpy
+from sfumato.core.arrays import is_foreign_array, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import save
 
-__all__ = [
-    "Description",
-    "Outline",
-    "described",
-    "description",
-    "equal_to_the_bit",
-    "first_difference",
-    "holds_a_row",
-    "leaves",
-    "saved_bytes",
-    "unpacked",
-]
-
 PLAIN = (int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type, enum.Enum)
 NUMBERS = (int, float, np.number)
-MOST_NESTED = 40  # deeper than any model, shallower than Python's stack
+MAX_NESTED = 40  # deeper than any model, shallower than Python's stack
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 DESCRIPTORS = (
     types.GetSetDescriptorType,
@@ -71,9 +58,7 @@ ITSELF = {int, bool, str, bytes, type(None)}  # described by their values, and f
 LEAVES = (*PLAIN, np.generic, np.dtype, types.ModuleType, types.CodeType)
 
 
-def leaves(
-    value: Any, path: str = "model", deepest: int = MOST_NESTED
-) -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, path: str = "model", deepest: int = MAX_NESTED) -> Iterator[tuple[str, Any]]:
     """Walk everything that an object holds, and its `Outline` before its parts.
 
     Attributes and slots, also of subclasses of numbers and texts, items of containers in their
@@ -105,7 +90,7 @@ def _walk(value: Any, path: str, deepest: int, seen: dict[int, Any]) -> Iterator
         yield path, _opaque(value)
         return
     seen[id(value)] = value  # kept alive, so that no other object takes its place
-    is_numbers = is_from_another_library(value) or _is_row_of_numbers(value)
+    is_numbers = is_foreign_array(value) or _is_row_of_numbers(value)
     parts = [] if is_numbers else _parts(value)
     if is_numbers or isinstance(value, np.ndarray):
         yield path, value
@@ -360,7 +345,7 @@ def description(value: Any) -> Description:
         return Description(_type_name(value), content=value)
     if isinstance(value, Outline):
         return Description(value.kind, content=value.names)
-    if is_from_another_library(value):
+    if is_foreign_array(value):
         host = _of_numbers(to_numpy(value))
         return Description(_type_name(value), str(value.dtype), host.shape, "", host.content)
     if isinstance(value, np.ndarray | np.generic):
@@ -409,9 +394,7 @@ def _code_content(code: types.CodeType) -> tuple[Any, ...]:
     return place, code.co_code, code.co_names, code.co_varnames, tuple(constants)
 
 
-def described(
-    value: Any, path: str = "model", deepest: int = MOST_NESTED
-) -> dict[str, Description]:
+def described(value: Any, path: str = "model", deepest: int = MAX_NESTED) -> dict[str, Description]:
     """Describe every leaf of an object, by its path."""
     return {where: description(leaf) for where, leaf in leaves(value, path, deepest)}
 
@@ -419,7 +402,7 @@ def described(
 def first_difference(
     before: dict[str, Description], after: dict[str, Description]
 ) -> tuple[str, str] | None:
-    """Say where two descriptions differ first, and in what; None where they are equal."""
+    """Return where two descriptions differ first, and in what; None where they are equal."""
     for path in before if before.keys() == after.keys() else (*before, *after):
         here, there = before.get(path), after.get(path)
         if here == there:
@@ -444,7 +427,7 @@ def holds_a_row(value: Any, rows: np.ndarray) -> bool:
     """Whether a row stands in an array or a list of numbers, scaled or not, or in bytes."""
     if isinstance(value, bytes | bytearray):
         return any(row.astype(kind).tobytes() in value for row in rows for kind in ("f8", "f4"))
-    if is_from_another_library(value):
+    if is_foreign_array(value):
         value = to_numpy(value)
     elif type(value) in {list, tuple} and len(value) == rows.shape[1]:
         value = np.asarray(value, dtype=float)
@@ -471,7 +454,7 @@ def _directions(rows: np.ndarray) -> np.ndarray:
 
 
 def unpacked(file: bytes) -> bytes:
-    """Give all members of a saved model, one after the other."""
+    """Return all members of a saved model, one after the other."""
     if not file:
         return b""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
@@ -479,7 +462,7 @@ def unpacked(file: bytes) -> bytes:
 
 
 def saved_bytes(model: Any) -> bytes:
-    """Give the bytes of the file that `save` writes; the estimators of Sfumato must have one."""
+    """Return the bytes of the file that `save` writes; the estimators of Sfumato must have one."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "model.sfumato"
         try:

@@ -20,8 +20,6 @@ from typing import Any
 from sfumato.audit.testing.inspection import described
 from sfumato.audit.testing.surroundings import is_of_a_library
 
-__all__ = ["Outcome", "outcome_of"]
-
 
 @dataclass
 class Outcome:

@@ -26,8 +26,6 @@ import sklearn
 
 from sfumato.audit.testing.inspection import Description, described, description
 
-__all__ = ["Surroundings", "is_of_a_library"]
-
 NESTED = 8  # how far values of globals are followed
 PACKAGE = "sfumato"
 # Libraries whose objects hold data; those of others are constants of theirs, such as distributions.
@@ -227,7 +225,7 @@ def _set(settings: dict[str, Any]) -> None:
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    """Give all loggers but those of Dask, whose threads change them at any time."""
+    """Return all loggers but those of Dask, whose threads change them at any time."""
     named = logging.root.manager.loggerDict.items()
     return {"": logging.root} | {
         name: each
@@ -301,7 +299,7 @@ def _is_filled(cell: types.CellType) -> bool:
 
 
 def _putting_back(value: Any) -> Callable[[], None]:
-    """Give a function that puts the present content back into a container."""
+    """Return a function that puts the present content back into a container."""
     if type(value) is dict:
         return functools.partial(_refill, value, value.update, dict(value))
     if type(value) is set:

@@ -12,8 +12,6 @@ from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.tables import is_table
 
-__all__ = ["compare_tables"]
-
 
 def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any]) -> None:
     """Show that nothing but the released values tells a table from its neighbours.
@@ -61,7 +59,7 @@ def _seen(run: Callable[[Any], Any], table: Any, tape: Tape | None) -> tuple[Out
 
 
 def _plain(result: Any) -> Any:
-    """Give a table by its columns, and a model together with its file."""
+    """Return a table by its columns, and a model together with its file."""
     if is_table(result):
         names = getattr(result, "column_names", None) or list(result.columns)
         columns = [result[name] for name in names]

@@ -15,8 +15,6 @@ from sfumato.audit.testing.surroundings import Surroundings
 from sfumato.mechanisms.base import Tape, taped
 from sfumato.mechanisms.entropy import seeded
 
-__all__ = ["compare_replays", "require", "taint_test"]
-
 Data = tuple[Any, Any]
 ASPECTS = {"presence": "", "content": "", "order": " in its memory order"}
 

@@ -14,8 +14,6 @@ from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.report import Report, Result
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["BUDGETS", "demonstrate"]
-
 BUDGETS = (1.0, 3.0, 10.0)
 DELTA = 1e-5
 RUNS = 5

@@ -15,8 +15,6 @@ from sfumato.tables.dates import is_date
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["dummy_table"]
-
 GOLDEN = 0.6180339887498949  # multiples of it fill an interval evenly, and no generator is needed
 
 
@@ -61,7 +59,7 @@ def _column(column: Column, shares: NDArray[Any]) -> list[Any]:
 
 
 def _moments(column: Column, shares: NDArray[Any]) -> list[Any]:
-    """Give dates, or whole seconds where a column has times."""
+    """Return dates, or whole seconds where a column has times."""
     first = datetime.fromisoformat(str(column.lower or "2000-01-01")).replace(tzinfo=None)
     last = datetime.fromisoformat(str(column.upper or "2020-12-31")).replace(tzinfo=None)
     seconds = (last - first).total_seconds()

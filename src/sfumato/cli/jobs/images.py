@@ -22,8 +22,6 @@ from sfumato.models.linear.images import PrivateImageClassifier
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow
 
-__all__ = ["Images", "are_images", "fit_images", "predict_images", "read_images"]
-
 BRIGHTEST = 255
 
 
@@ -46,7 +44,7 @@ class Images:
 
 
 def are_images(path: Path) -> bool:
-    """Tell whether a path is a folder, or a file of arrays."""
+    """Return whether a path is a folder, or a file of arrays."""
     return path.is_dir() or path.suffix == ".npz"
 
 
@@ -152,7 +150,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _pixels(file: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Give the pixels of one file; whatever is wrong with it, a blank image."""
+    """Return the pixels of one file; whatever is wrong with it, a blank image."""
     image = _pillow()
     try:
         with warnings.catch_warnings():

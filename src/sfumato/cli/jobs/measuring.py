@@ -15,14 +15,12 @@ from sfumato.report import Marginal
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["BUDGETS", "accuracy", "budget_curve", "marginals"]
-
 BUDGETS = (0.3, 1.0, 3.0, 10.0)
 BINS = 20
 
 
 def accuracy(model: Any, test: TableFile) -> float:
-    """Give the share of rows of a table whose label the model predicts."""
+    """Return the share of rows of a table whose label the model predicts."""
     rows, labels = _rows(model, test)
     return float(np.mean(model.predict(rows) == labels))
 
@@ -30,7 +28,7 @@ def accuracy(model: Any, test: TableFile) -> float:
 def budget_curve(
     model: Any, train: TableFile, test: TableFile, progress: Callable[[int], None] | None = None
 ) -> tuple[dict[float, float], float]:
-    """Give the accuracy of such a model at several budgets, and without privacy.
+    """Return the accuracy of such a model at several budgets, and without privacy.
 
     The models are fitted anew, charged to no ledger, and thrown away: the figures are for the
     owner of the rows.
@@ -54,7 +52,7 @@ def budget_curve(
 def marginals(
     real: TableFile, fabricated: TableFile, ranges: dict[str, tuple[float, float]] | None = None
 ) -> tuple[Marginal, ...]:
-    """Give the shares of values of each column that both tables have.
+    """Return the shares of values of each column that both tables have.
 
     real, fabricated: The two tables.
     ranges: Range of each column of numbers; by default that of the fabricated rows.

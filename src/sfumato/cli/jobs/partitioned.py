@@ -14,11 +14,9 @@ from sfumato.sums.urls import UrlParts, is_url
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["is_in_parts", "opened"]
-
 
 def is_in_parts(path: Path, engine: str | None = None) -> bool:
-    """Tell whether a table is in many files, or is to be read by an engine.
+    """Return whether a table is in many files, or is to be read by an engine.
 
     path: The table.
     engine: The engine that was asked for.

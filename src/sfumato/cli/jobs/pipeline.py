@@ -24,9 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.cli.jobs.streaming import fit_in_batches, fit_rows, whole_table
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.class_gaussians import is_one_release_enough
 from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.models.private import PrivateEstimator
-from sfumato.models.record_engine import is_one_release_enough
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
@@ -36,25 +36,6 @@ from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 from sfumato.tables.text import TextFormat
-
-__all__ = [
-    "MODELS",
-    "PrivacyRequest",
-    "all_labelled_rows",
-    "class_of",
-    "default_model",
-    "fabricate_table",
-    "fit_table",
-    "is_public",
-    "labelled_rows",
-    "make_model",
-    "offered_models",
-    "predict_table",
-    "public_class",
-    "require_task",
-    "table_for",
-    "transfer_table",
-]
 
 # The names of the command line, and the public classes they stand for.
 MODELS = {
@@ -89,19 +70,19 @@ class PrivacyRequest:
 
 
 def offered_models() -> dict[str, Any]:
-    """Give the classes that `fit_table` can train, by their names on the command line."""
+    """Return the classes that `fit_table` can train, by their names on the command line."""
     return {name: public_class(kind) for name, kind in MODELS.items() if is_public(kind)}
 
 
 def is_public(name: str) -> bool:
-    """Tell whether Sfumato has an estimator of this name."""
+    """Return whether Sfumato has an estimator of this name."""
     import sfumato  # here, because classes are looked up when they are asked for
 
     return hasattr(sfumato, name)
 
 
 def public_class(name: str) -> Any:
-    """Give one of Sfumato's public estimators by its name."""
+    """Return one of Sfumato's public estimators by its name."""
     import sfumato
 
     return getattr(sfumato, name)
@@ -224,7 +205,7 @@ def labelled_rows(
     *,
     with_ids: bool = False,
 ) -> Iterator[tuple[Any, ...]]:
-    """Give encoded rows and labels, and IDs of persons where they are asked for, in batches."""
+    """Yield encoded rows and labels, and IDs of persons where they are asked for, in batches."""
     encoder, target = TableEncoder(bounds), bounds.require_target(None)
     for batch in source.batches(list(bounds.types())):
         if progress is not None:
@@ -234,7 +215,7 @@ def labelled_rows(
 
 
 def all_labelled_rows(source: TableFile, bounds: TableBounds) -> tuple[Array, NDArray[Any]]:
-    """Give all encoded rows and labels at once; no rows at all are an error."""
+    """Return all encoded rows and labels at once; no rows at all are an error."""
     parts = list(labelled_rows(source, _listed(source, bounds)))
     if not parts:
         raise InvalidInputError(f"The table '{source.path}' has no rows.")
@@ -242,7 +223,7 @@ def all_labelled_rows(source: TableFile, bounds: TableBounds) -> tuple[Array, ND
 
 
 def _listed(source: TableFile | Partitions, bounds: TableBounds) -> TableBounds:
-    """Give the bounds with the labels found in the table, if these were declared public."""
+    """Return the bounds with the labels found in the table, if these were declared public."""
     target = bounds.target
     if target is None or target.labels != PUBLIC_LABELS or isinstance(source, Partitions):
         return bounds  # parts need listed labels, and say so
@@ -338,7 +319,7 @@ def transfer_table(
 
 
 def _of_target(promise: PrivacyRequest | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Give the parameters that protect a target; as options they would have no payer."""
+    """Return the parameters that protect a target; as options they would have no payer."""
     names = ("protect_target", "target_epsilon", "target_delta", "target_ledger")
     named = [name for name in names if name in (options or {})]
     if named:
@@ -428,7 +409,7 @@ def table_for(model: Any, path: str | os.PathLike[str], **written: Any) -> Table
 
 
 def class_of(model: str) -> Any:
-    """Give the class of a name of the command line."""
+    """Return the class of a name of the command line."""
     offered = offered_models()
     if model not in offered:
         raise InvalidInputError(f"'model' must be one of {', '.join(offered)}. Got {model!r}.")
@@ -436,7 +417,7 @@ def class_of(model: str) -> Any:
 
 
 def _is_one_pass_enough(model: PrivateGaussianClassifier, shape: tuple[int, int]) -> bool:
-    """Tell whether a table is too long to read again, and so long that it need not be.
+    """Return whether a table is too long to read again, and so long that it need not be.
 
     The number of rows is asked only where it is public.
     """
@@ -461,7 +442,7 @@ def _with_found_labels(model: PrivateEstimator, target: Target) -> Any:
 
 
 def _few_labels(target: TableFile, bounds: TableBounds, labels: Target) -> tuple[Any, NDArray[Any]]:
-    """Give the table, and its labels with -1 where there is none."""
+    """Return the table, and its labels with -1 where there is none."""
     columns = [column.name for column in bounds.used]
     has_labels = labels.name in target.columns
     table = target.read([*columns, *([labels.name] if has_labels else [])])
@@ -473,7 +454,7 @@ def _few_labels(target: TableFile, bounds: TableBounds, labels: Target) -> tuple
 
 
 def _reader_of(model: Any, source: TableFile) -> tuple[list[str], Callable[[Any], Any]]:
-    """Give the columns that a model reads, and what it is given of them."""
+    """Return the columns that a model reads, and what it is given of them."""
     if isinstance(getattr(model, "bounds", None), TableBounds):
         return [column.name for column in model.bounds.used], lambda batch: batch
     columns = [str(name) for name in getattr(model, "feature_names_in_", source.columns)]
@@ -506,7 +487,7 @@ def _column(values: Any) -> Any:
 
 
 def _as_table(made: Any, target: Target | None, order: list[str], key: str | None) -> Any:
-    """Give rows and labels as one table with its columns in the order of the source."""
+    """Return rows and labels as one table with its columns in the order of the source."""
     table, labels = (made, None) if target is None else made
     if key is not None:
         table = table.add_column(0, key, arrow().array(range(1, len(table) + 1)))

@@ -23,26 +23,15 @@ from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
 
-__all__ = [
-    "FUNCTIONS",
-    "MOST_GRID_POINTS",
-    "chosen_columns",
-    "finite_points",
-    "grid_table",
-    "offered_functions",
-    "query_table",
-    "release_table",
-]
-
 # The names of the command line, and the public classes they stand for.
 FUNCTIONS = {"curve": "PrivateMeanCurve", "density": "PrivateDensity"}
-MOST_GRID_POINTS = 10**6
+MAX_GRID_POINTS = 10**6
 
 Array = NDArray[np.float64]
 
 
 def offered_functions() -> tuple[str, ...]:
-    """Give the functions that can be released."""
+    """Return the functions that can be released."""
     return tuple(name for name, kind in FUNCTIONS.items() if is_public(kind))
 
 
@@ -85,7 +74,7 @@ def release_table(
 
 
 def chosen_columns(bounds: TableBounds, names: Sequence[str], function: str) -> TableBounds:
-    """Give confirmed bounds of the named columns of numbers alone, or of all used ones."""
+    """Return confirmed bounds of the named columns of numbers alone, or of all used ones."""
     bounds.require_confirmed()
     known = {column.name: column for column in bounds.used}
     for name in names:
@@ -135,10 +124,10 @@ def grid_table(model: Any, size: int) -> Any:
         box = model.row_bounds.box(model.n_features_in_)
         axes = [np.linspace(low, high, size) for low, high in zip(*box, strict=True)]
         names = _columns_of(model, None)
-    if size < 2 or size ** len(axes) > MOST_GRID_POINTS:
+    if size < 2 or size ** len(axes) > MAX_GRID_POINTS:
         raise InvalidInputError(
             f"A grid of {size} points along {len(axes)} axes must have from 2 points per axis to "
-            f"{MOST_GRID_POINTS} points in all."
+            f"{MAX_GRID_POINTS} points in all."
         )
     points = np.array(list(itertools.product(*axes)))
     table = arrow().table(dict(zip(names, points.T, strict=True)))
@@ -165,7 +154,7 @@ def _answered(model: Any, names: Sequence[str], table: Any) -> Any:
 
 
 def finite_points(table: Any, names: Sequence[str]) -> Array:
-    """Give the points of a table as an array, if all of them are finite numbers."""
+    """Return the points of a table as an array, if all of them are finite numbers."""
     for name in names:
         if not arrow_kind(str(table[name].type)):
             raise InvalidInputError(f"The column {name!r} of the points does not contain numbers.")

@@ -23,8 +23,6 @@ from sfumato.tables.bounds import PUBLIC_LABELS, Bounds
 from sfumato.tables.columns import arrow
 from sfumato.tables.files import TableFile
 
-__all__ = ["READ_IN_BATCHES", "fit_in_batches", "fit_rows", "whole_table"]
-
 Array = NDArray[np.float64]
 Model = TypeVar("Model", PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
 Batches = Callable[[], Iterator[tuple[Any, ...]]]
@@ -114,7 +112,7 @@ def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | No
 def _in_batches(
     source: TableFile, model: Any, names: list[str], progress: Progress | None
 ) -> Partitions:
-    """Give a file as one part; a damaged one is found before the charge."""
+    """Return a file as one part; a damaged one is found before the charge."""
     if model.relation == Relation.ADD_OR_REMOVE_ONE:  # else its rows are counted first
         for _ in source.batches(names):
             pass

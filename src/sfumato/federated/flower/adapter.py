@@ -151,7 +151,7 @@ class GridCarrier:
 def exchanged(
     grid: Grid, requests: Mapping[int, Request], seconds: float
 ) -> dict[int, Reply | None]:
-    """Send a request to each node and give what came in time: None of a node that is gone."""
+    """Send a request to each node and return what came in time: None of a node that is gone."""
     messages = [
         Message(content=_content(request), message_type="train", dst_node_id=node)
         for node, request in requests.items()
@@ -202,7 +202,7 @@ def ask_all(grid: Grid, request: Request, seconds: float) -> list[Reply]:
 
 
 def absent(replies: Sequence[Reply], names: Sequence[str], n_parties: int) -> list[Reply]:
-    """Give a refusal for every party that was expected and is not heard of, by name if known."""
+    """Return a refusal for every party that was expected and is not heard of, by name if known."""
     told = {reply.party for reply in replies}
     if names:
         missing = [name for name in names if name not in told]

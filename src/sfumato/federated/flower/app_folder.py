@@ -10,8 +10,6 @@ from typing import Any
 from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["APPS", "filled", "write_app"]
-
 APPS = ("hulls", "sums")
 
 # Flower wants to see the name being given in this very file.
@@ -23,7 +21,7 @@ app = {side}("{kind}")
 
 
 def filled(template: str, **words: Any) -> str:
-    """Give a file of the folder `templates` with every ``@NAME@`` replaced."""
+    """Return a file of the folder `templates` with every ``@NAME@`` replaced."""
     text = (files("sfumato.federated.flower") / "templates" / template).read_text(encoding="utf-8")
     for name, word in words.items():
         text = text.replace(f"@{name.upper()}@", str(word))

@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["make_node_key", "make_server_certificate"]
-
 
 def make_server_certificate(folder: Path, hosts: list[str], days: int = 365) -> None:
     """Write ``ca.crt``, ``server.pem`` and ``server.key``; the authority's key is not kept.
@@ -35,7 +33,7 @@ def make_server_certificate(folder: Path, hosts: list[str], days: int = 365) -> 
 
 
 def make_node_key(path: Path) -> Path:
-    """Write a party's key pair, as ``path`` and ``path.pub``; give the public half's path."""
+    """Write a party's key pair, as ``path`` and ``path.pub``; return the public half's path."""
     key = ec.generate_private_key(ec.SECP384R1())
     public = path.with_name(path.name + ".pub")
     public.write_bytes(

@@ -26,8 +26,6 @@ from sfumato.federated.flower.simulation import run_configuration
 from sfumato.federated.hulls import HullTask
 from sfumato.federated.sums_task import SumsTask
 
-__all__ = ["write_deployment"]
-
 
 def write_deployment(
     folder: str | os.PathLike[str],

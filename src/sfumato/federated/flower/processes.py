@@ -23,13 +23,11 @@ from typing import Any, Self
 
 from sfumato.exceptions import FederationError
 
-__all__ = ["SuperLink", "free_port", "quiet_environment"]
-
 PROGRAMS = Path(sys.executable).parent
 ADDRESS = "127.0.0.1"
 START_SECONDS = 60.0
 # Between two looks at a run: each starts a program of Flower, about a second of a processor.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+FIRST_PAUSE, MAX_PAUSE = 0.5, 8.0
 STORED = (
     "What the parties have released is stored with them: submit the run again, and nobody pays "
     "twice."
@@ -40,7 +38,7 @@ NO_HEARTBEAT = (
 
 
 def quiet_environment(home: Path) -> dict[str, str]:
-    """Give the environment of every Flower process that is started here."""
+    """Return the environment of every Flower process that is started here."""
     return {
         **os.environ,
         "FLWR_HOME": str(home),
@@ -55,7 +53,7 @@ def quiet_environment(home: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Give a port that is free now."""
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
         return int(probe.getsockname()[1])
@@ -135,7 +133,7 @@ class SuperLink:
     def submit(
         self, app: Path, config: Mapping[str, Any], federation: Mapping[str, Any] | None = None
     ) -> int:
-        """Submit a run and give its number."""
+        """Submit a run and return its number."""
         overrides = ["--federation-config", _pairs(federation)] if federation else []
         told = self.flwr(
             "run",
@@ -165,11 +163,11 @@ class SuperLink:
                 log = self.flwr("log", str(run), self.name, "--show")
                 raise FederationError(f"{_reason(found)} {STORED}\n{log[-3000:]}")
             time.sleep(pause)
-            pause = min(pause * 1.5, LONGEST_PAUSE)
+            pause = min(pause * 1.5, MAX_PAUSE)
         raise FederationError(f"The run was not finished after {seconds:g} seconds. {STORED}")
 
     def flwr(self, *arguments: str) -> str:
-        """Call Flower's command line and give what it prints."""
+        """Call Flower's command line and return what it prints."""
         done = subprocess.run(  # noqa: S603 - a fixed program of this environment
             [str(PROGRAMS / "flwr"), *arguments],
             env=self.environment,
@@ -211,14 +209,14 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(run: Mapping[str, Any]) -> str:
-    """Say how a run ended and why, as far as Flower knows."""
+    """Return how a run ended and why, as far as Flower knows."""
     why = str(run.get("status-details") or "Flower gives no reason").rstrip(".")
     more = f" {NO_HEARTBEAT}" if "heartbeat" in why else ""
     return f"The run ended as '{run['status']}': {why}.{more}"
 
 
 def _healthy(port: int, certificate: Path | None) -> bool:
-    """Tell whether the SuperLink answers; a certificate that is refused will not get better."""
+    """Return whether the SuperLink answers; a certificate that is refused will not get better."""
     context = None if certificate is None else ssl.create_default_context(cafile=certificate)
     scheme = "http" if certificate is None else "https"
     try:

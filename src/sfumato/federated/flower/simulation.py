@@ -15,8 +15,6 @@ from sfumato.federated.hulls import HullTask
 from sfumato.federated.sums_task import SumsTask
 from sfumato.models.saving import save
 
-__all__ = ["run_configuration", "simulate_with_flower"]
-
 
 def simulate_with_flower(
     parties_folder: str | os.PathLike[str],
@@ -27,7 +25,7 @@ def simulate_with_flower(
     min_parties: int = 1,
     seconds: float = 600.0,
 ) -> dict[str, Any]:
-    """Run a task on Flower's simulation engine and give the summary that the coordinator wrote.
+    """Run a task on Flower's simulation engine and return the summary that the coordinator wrote.
 
     parties_folder: Files ``party-0.toml``, ``party-1.toml``, ..., see
         `sfumato.federated.read_party`.
@@ -62,7 +60,7 @@ def simulate_with_flower(
 def run_configuration(
     task: HullTask | SumsTask, out: Path, n_parties: int, min_parties: int = 1
 ) -> dict[str, Any]:
-    """Write the task's estimator into `out` and give the run configuration that names it."""
+    """Write the task's estimator into `out` and return the run configuration that names it."""
     estimator = out / "estimator.sfumato"
     save(task.estimator, estimator)
     how: dict[str, Any]

@@ -7,8 +7,9 @@ from shares when parties vanish. `sfumato.federated.secure.member` is a party's 
 """
 
 from sfumato.federated.secure.agreement import Agreement
-from sfumato.federated.secure.coordinator import SumCoordinator, secure_sum
+from sfumato.federated.secure.coordinator import (
+    SumCoordinator,
+    secure_sum,
+)
 from sfumato.federated.secure.identity import Identity
 from sfumato.federated.secure.member import Journal, Member
-
-__all__ = ["Agreement", "Identity", "Journal", "Member", "SumCoordinator", "secure_sum"]

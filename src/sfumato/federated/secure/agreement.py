@@ -11,8 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from sfumato.exceptions import FederationError
 
-__all__ = ["GRACEFUL_NEIGHBOURS", "MODULUS_BITS", "Agreement", "canonical", "digest", "step"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -106,7 +104,7 @@ class Agreement:
         return len(self.parties) - self.dropouts - self.colluding
 
     def place(self, name: str) -> int:
-        """Give the place of a party's shares.
+        """Return the place of a party's shares.
 
         Parameters
         ----------
@@ -121,7 +119,7 @@ class Agreement:
         return self.names.index(name) + 1
 
     def neighbours_of(self, name: str) -> list[str]:
-        """Give the parties with whom a party shares masks: the next ones on both sides.
+        """Return the parties with whom a party shares masks: the next ones on both sides.
 
         Parameters
         ----------
@@ -139,7 +137,7 @@ class Agreement:
         return sorted(near - {name})
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the agreement as plain JSON.
+        """Return the agreement as plain JSON.
 
         Returns
         -------
@@ -169,7 +167,7 @@ def _plain(value: Any) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Give the one text of a JSON value."""
+    """Return the one text of a JSON value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

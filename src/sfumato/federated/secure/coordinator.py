@@ -21,8 +21,6 @@ from sfumato.federated.secure.member import (
 )
 from sfumato.federated.secure.shamir import rebuilt
 
-__all__ = ["SumCoordinator", "secure_sum"]
-
 
 class SumCoordinator:
     """All that a coordinator holds in one session.
@@ -40,7 +38,7 @@ class SumCoordinator:
         self.masked: dict[str, Words] = {}
 
     def boxes_for(self, name: str) -> dict[str, str]:
-        """Give the sealed shares that were sent to a party, by sender.
+        """Return the sealed shares that were sent to a party, by sender.
 
         Parameters
         ----------
@@ -57,7 +55,7 @@ class SumCoordinator:
 
     @step
     def included(self) -> list[str]:
-        """Give the parties whose masked numbers have come.
+        """Return the parties whose masked numbers have come.
 
         Returns
         -------

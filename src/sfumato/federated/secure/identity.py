@@ -12,18 +12,6 @@ from numpy.typing import NDArray
 from sfumato.exceptions import FederationError, InvalidInputError
 from sfumato.federated.secure.agreement import canonical
 
-__all__ = [
-    "Identity",
-    "add_mask",
-    "derived",
-    "is_signed",
-    "new_secret",
-    "opened",
-    "public_of",
-    "sealed",
-    "shared_key",
-]
-
 Words = NDArray[np.uint64]
 CHUNK = 2**16  # bytes of a mask that are made at once and stay in the cache
 _NOUGHTS = bytes(CHUNK)
@@ -101,7 +89,7 @@ class Identity:
 
 
 def is_signed(text: bytes, signature: Any, public: str) -> bool:
-    """Tell whether the owner of a public key signed a text."""
+    """Return whether the owner of a public key signed a text."""
     try:
         key = _library()[0].Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), text)
@@ -119,14 +107,14 @@ def new_secret() -> bytes:
 
 
 def public_of(secret: bytes) -> str:
-    """Give the public part of a secret X25519 key."""
+    """Return the public part of a secret X25519 key."""
     key = _library()[1].X25519PrivateKey.from_private_bytes(secret)
     public: bytes = key.public_key().public_bytes_raw()
     return public.hex()
 
 
 def shared_key(secret: bytes, other: str, *, transcript: str, use: str, pair: list[str]) -> bytes:
-    """Give the key that two parties have in common, for one use in one session."""
+    """Return the key that two parties have in common, for one use in one session."""
     x25519 = _library()[1]
     try:
         common = x25519.X25519PrivateKey.from_private_bytes(secret).exchange(

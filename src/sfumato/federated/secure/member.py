@@ -29,16 +29,6 @@ from sfumato.federated.secure.identity import (
 )
 from sfumato.federated.secure.shamir import SECRET_BYTES, SHARE_BYTES, shares_of
 
-__all__ = [
-    "Advert",
-    "Journal",
-    "Member",
-    "advert_text",
-    "list_text",
-    "pair_mask_key",
-    "transcript_of",
-]
-
 Advert = Mapping[str, str]
 Words = NDArray[np.uint64]
 
@@ -91,7 +81,7 @@ class Member:
         self._included: list[str] = []
 
     def state(self) -> dict[str, Any]:
-        """Give what the session needs to go on in another process; it holds secrets.
+        """Return what the session needs to go on in another process; it holds secrets.
 
         Returns
         -------
@@ -123,7 +113,7 @@ class Member:
         return self
 
     def advertise(self) -> dict[str, str]:
-        """Give the public keys of this session, signed.
+        """Return the public keys of this session, signed.
 
         Returns
         -------
@@ -136,7 +126,7 @@ class Member:
 
     @step
     def share(self, adverts: Mapping[str, Advert]) -> dict[str, str]:
-        """Check everybody's keys and give a sealed share of the own secrets to each.
+        """Check everybody's keys and return a sealed share of the own secrets to each.
 
         Parameters
         ----------
@@ -174,7 +164,7 @@ class Member:
 
     @step
     def mask(self, boxes: Mapping[str, str], cells: NDArray[np.int64]) -> Words:
-        """Take the others' shares and give the own numbers under masks.
+        """Take the others' shares and return the own numbers under masks.
 
         Parameters
         ----------
@@ -261,7 +251,7 @@ class Member:
 
     @step
     def reveal(self, signatures: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """Give the shares that take the masks off the total, once enough have signed its list.
+        """Return the shares that take the masks off the total, once enough have signed its list.
 
         Parameters
         ----------
@@ -320,7 +310,7 @@ class Member:
         return senders
 
     def _cipher_key(self, other: str, *, to: str) -> bytes:
-        """Give the key of the one box that goes from one of the two to the other."""
+        """Return the key of the one box that goes from one of the two to the other."""
         return shared_key(
             self._cipher_secret,
             self._adverts[other]["cipher"],
@@ -356,7 +346,7 @@ _NOT_KEPT = ("name", "agreement", "_identity", "_journal")
 
 
 def advert_text(agreement: Agreement, name: str, keys: Advert) -> bytes:
-    """Give what a party signs of its keys."""
+    """Return what a party signs of its keys."""
     return canonical(["keys", agreement.digest(), name, keys["cipher"], keys["mask"]])
 
 
@@ -366,12 +356,12 @@ def transcript_of(agreement: Agreement, adverts: Mapping[str, Advert]) -> str:
 
 
 def list_text(transcript: str, senders: Sequence[str], included: Sequence[str]) -> bytes:
-    """Give what a party signs of the lists of parties."""
+    """Return what a party signs of the lists of parties."""
     return canonical(["list", transcript, list(senders), list(included)])
 
 
 def seed_mask_key(seed: bytes, transcript: str, name: str) -> bytes:
-    """Give the key of a party's own mask."""
+    """Return the key of a party's own mask."""
     if len(seed) != SECRET_BYTES:
         raise FederationError("A seed has 32 bytes.")
     return derived(seed, transcript=transcript, use=["own mask", name])
@@ -380,7 +370,7 @@ def seed_mask_key(seed: bytes, transcript: str, name: str) -> bytes:
 def pair_mask_key(
     secret: bytes, adverts: Mapping[str, Advert], transcript: str, name: str, other: str
 ) -> bytes:
-    """Give the key of the mask of two parties, from the secret of one of them."""
+    """Return the key of the mask of two parties, from the secret of one of them."""
     return shared_key(
         secret,
         adverts[other]["mask"],

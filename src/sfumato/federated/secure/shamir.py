@@ -13,15 +13,13 @@ from functools import lru_cache
 
 from sfumato.exceptions import FederationError
 
-__all__ = ["SECRET_BYTES", "SHARE_BYTES", "rebuilt", "shares_of"]
-
 PRIME = 2**521 - 1
 SECRET_BYTES = 32
 SHARE_BYTES = 66
 
 
 def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
-    """Give the shares at the places 1, 2, ..., `places`.
+    """Return the shares at the places 1, 2, ..., `places`.
 
     secret: 32 bytes.
     threshold: Shares that are needed.
@@ -36,7 +34,7 @@ def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
 
 
 def rebuilt(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
-    """Give the secret of shares by their places.
+    """Return the secret of shares by their places.
 
     shares: At least `threshold` of them; a share more than needed must agree with the others.
     threshold: Shares that are needed.
@@ -73,7 +71,7 @@ def _at(points: list[tuple[int, int]], place: int) -> int:
 
 @lru_cache(maxsize=256)
 def _weights(places: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """Give Lagrange's weights: all secrets of a session are rebuilt at the same places."""
+    """Return Lagrange's weights: all secrets of a session are rebuilt at the same places."""
     found = []
     for here in places:
         above = below = 1

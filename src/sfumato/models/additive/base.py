@@ -17,7 +17,7 @@ from sfumato.models.additive.columns import PublicColumns
 from sfumato.models.additive.explanation import Explanation, explained, explained_pairs
 from sfumato.models.additive.fit import AdditiveScores
 from sfumato.models.additive.hats import HatRows
-from sfumato.models.additive.pairs import MOST_PAIRS, PairRows
+from sfumato.models.additive.pairs import MAX_PAIRS, PairRows
 from sfumato.models.additive.plan import KnotRule, PairRule
 from sfumato.models.private import PrivateEstimator, checked_rows
 from sfumato.privacy.gaussian import mu_from_budget
@@ -25,8 +25,6 @@ from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.frames import is_table
-
-__all__ = ["FEWER_PASSES", "STORED_SCORES", "AdditiveModel"]
 
 Array = NDArray[np.float64]
 
@@ -36,7 +34,7 @@ PRIVATE_LEVELS, PUBLIC_LEVELS = 3, 2  # nine knots at quantiles, five at public 
 # A cut is off by some records divided by its epsilon: private knots need so many, times the
 # sensitivity, or public ones are as good. Chosen on made-up tables and on small tables of
 # scikit-learn (wine, digits), none of which is reported.
-FEWEST_RECORDS = 16
+MIN_RECORDS = 16
 ORDER_SHARE, CROSSED_SHARE = 0.02, 0.1  # of the Gaussian part of mu², to choose pairs
 RECORDS_PER_COLUMN = 200  # times mu, from which on pairs are looked at
 SCORED = 4096  # rows that are scored together
@@ -107,7 +105,7 @@ class AdditiveModel(PrivateEstimator):
         return (n_parts.bit_length() - 1,) * 2
 
     def _knot_rule(self, public_rows: int | None, n_numeric: int) -> KnotRule:
-        """Say where knots lie: by choice, or by the number of rows, public or released."""
+        """Return where knots lie: by choice, or by the number of rows, public or released."""
         if self.knots not in (*KNOTS, None):
             allowed = ", ".join(map(repr, KNOTS))
             raise InvalidInputError(f"'knots' must be {allowed} or None. Got {self.knots!r}.")
@@ -121,19 +119,19 @@ class AdditiveModel(PrivateEstimator):
         moved = 2 if Relation(self.relation) is Relation.REPLACE_ONE else 1
         if self.person_unit is not None and not self.person_unit.averages:
             moved *= self.person_unit.rows
-        enough = moved * FEWEST_RECORDS / each
+        enough = moved * MIN_RECORDS / each
         n_rows = self.expected_rows if public_rows is None else public_rows
         if n_rows is None:  # decided once the number of rows is released
             return KnotRule(self.knot_share, *levels, enough_rows=enough)
         return KnotRule(self.knot_share if n_rows >= enough else 0.0, *levels)
 
     def _pair_rule(self, public_rows: int | None, n_columns: int) -> PairRule:
-        """Say whether pairs are looked at: by choice, or by the number of rows."""
+        """Return whether pairs are looked at: by choice, or by the number of rows."""
         if self.interactions not in (True, False, None):
             raise InvalidInputError(
                 f"'interactions' must be True, False or None. Got {self.interactions!r}."
             )
-        most = min(MOST_PAIRS, n_columns * (n_columns - 1) // 2)
+        most = min(MAX_PAIRS, n_columns * (n_columns - 1) // 2)
         if self.interactions is False or not most:
             return PairRule()
         if self.interactions or math.isinf(self.epsilon):
@@ -149,9 +147,9 @@ class AdditiveModel(PrivateEstimator):
     # Records --------------------------------------------------------------------------------
 
     def _check_bounds(self) -> Bounds:
-        """Check the promise, before any row is looked at; give the bounds of the labels."""
+        """Check the promise, before any row is looked at; return the bounds of the labels."""
         if not isinstance(self.bounds, TableBounds):
-            bounds = self._check_promise()
+            bounds = self._validate_privacy_params()
             if bounds.lower is None:
                 raise MissingBoundsError(
                     "An additive model needs the public range of each column: give "
@@ -164,7 +162,7 @@ class AdditiveModel(PrivateEstimator):
         return Bounds(norm=1.0, labels=found)
 
     def _cells(self, X: ArrayLike, *, reset: bool) -> Array:
-        """Give each cell as a number by itself; missing is NaN."""
+        """Return each cell as a number by itself; missing is NaN."""
         if not isinstance(self.bounds, TableBounds):
             return self._check_rows(X, reset=reset)
         if is_table(X):
@@ -175,7 +173,7 @@ class AdditiveModel(PrivateEstimator):
                 self.feature_names_in_ = np.array(names, dtype=object)
         else:
             n_features = len(self.bounds.features) if reset else None
-            is_secret = reset and self._hides_number
+            is_secret = reset and self._n_is_secret
             with warnings.catch_warnings():  # arrays of `table_rows` have no names, on purpose
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
                 cells = checked_rows(
@@ -186,7 +184,7 @@ class AdditiveModel(PrivateEstimator):
         return cells
 
     def table_rows(self, table: Any) -> Array:
-        """Give the records of a table as `fit` takes them in an array: one number per cell."""
+        """Return the records of a table as `fit` takes them in an array: one number per cell."""
         if not isinstance(self.bounds, TableBounds):
             return super().table_rows(table)
         return self.bounds.cells(table)
@@ -246,7 +244,7 @@ class AdditiveModel(PrivateEstimator):
         return 0.0
 
     def explain(self, coverage: float = 0.95) -> Explanation:
-        """Give the curve of each column with a band for the noise, the most important first.
+        """Return the curve of each column with a band for the noise, the most important first.
 
         Only released numbers are read, so this costs nothing.
 
@@ -300,7 +298,7 @@ class AdditiveModel(PrivateEstimator):
             raise refuse("pairs_", "places of columns")
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Give the names of the hats, in the order of `coef_`: column and knot, or category.
+        """Return the names of the hats, in the order of `coef_`: column and knot, or category.
 
         Parameters
         ----------

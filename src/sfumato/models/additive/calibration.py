@@ -13,23 +13,21 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.models.additive.fit import AdditiveScores
 from sfumato.models.additive.knots import release_knots
 from sfumato.models.additive.plan import SCORE_LEVELS, AdditivePlan
-from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
-
-__all__ = ["Calibration", "ScoreAndTarget", "ScorePlaces", "release_calibration"]
 
 Array = NDArray[np.float64]
 
 STEEPEST = 2.0  # slopes over what a robust fit of a target without skew would have
 CAUTION = 2.0  # times the variance of the noise, taken from squares of slopes
 REACH = 3.0  # half distances of the outer octiles within which scores are not clipped
-SMALLEST_HALF = 2.0**-8
+MIN_HALF = 2.0**-8
 # Targets farther from the released median than this are clipped where the noise of their mean,
 # which grows with the range, would be more than a share of their spread.
-FEWEST_SPREADS, LEVEL_NOISE = 8.0, 0.05
-SMALLEST_SPREAD = 1e-6
+MIN_SPREADS, LEVEL_NOISE = 8.0, 0.05
+MIN_SPREAD = 1e-6
 FARTHEST_SCORE = 16.0  # spreads of the target
 
 
@@ -54,7 +52,7 @@ class Calibration:
 def release_calibration(
     records: Records, scores: AdditiveScores, plan: AdditivePlan, receipt: Receipt
 ) -> Calibration:
-    """Release second moments of scores and targets, and give the line through them.
+    """Release second moments of scores and targets, and return the line through them.
 
     Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
     shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
@@ -95,14 +93,14 @@ def _looked_at(scores: AdditiveScores, noise: float) -> tuple[float, float]:
     scores: With the released median and spread of the target.
     noise: Deviation of the noise of a mean, for a target from -1 to 1.
     """
-    reach = max(FEWEST_SPREADS, LEVEL_NOISE / noise if noise else math.inf) * scores.scale
+    reach = max(MIN_SPREADS, LEVEL_NOISE / noise if noise else math.inf) * scores.scale
     return max(scores.centre - reach, 0.0), min(scores.centre + reach, 1.0)
 
 
 def _middle_and_half(octiles: Array) -> tuple[float, float]:
     """Median of the scores, and half the distance of their outer octiles."""
     values = (octiles - 0.5) * 2 * FARTHEST_SCORE
-    half = max(float(values[-2] - values[1]) / 2, SMALLEST_HALF)
+    half = max(float(values[-2] - values[1]) / 2, MIN_HALF)
     return float(values[len(values) // 2]), half
 
 
@@ -116,13 +114,13 @@ def _line(moments: Array, noise: float, steepest: float) -> tuple[float, float, 
     n_rows = max(float(moments[0, 0]), 1.0)
     noise = noise / n_rows
     score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])
-    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, SMALLEST_SPREAD), 1.0)
+    own = min(max(float(moments[1, 1]) / n_rows - score**2, 2 * noise, MIN_SPREAD), 1.0)
     joint = float(moments[1, 2]) / n_rows - score * target
     # Positive part: what is left once the noise of it, of variance noise²/2, is taken away.
     shrunk = max(0.0, 1 - CAUTION * noise**2 / max(joint**2, 1e-300))
     slope = min(max(joint / own * shrunk, 0.0), steepest)
     left = float(moments[2, 2]) / n_rows - target**2 - slope * (2 * joint - slope * own)
-    spread = math.sqrt(max(left, noise / 2, SMALLEST_SPREAD**2))
+    spread = math.sqrt(max(left, noise / 2, MIN_SPREAD**2))
     doubt = noise * (math.sqrt(0.5) / max(abs(joint), noise) + 1 / own) if noise else 0.0
     return target - slope * score, slope, spread, min(doubt, 1.0)
 
@@ -175,4 +173,4 @@ class ScoreAndTarget:
         target = np.clip(target, -1.0, 1.0)
         together = np.column_stack([np.ones(len(rows)), score, target])
         together[np.isnan(target)] = 0.0
-        return cut(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+        return truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)

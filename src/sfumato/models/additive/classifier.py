@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sfumato.core.constraints import Form, known_bounds, labels, one_score_for_two, real
+from sfumato.core.constraints import Form, check_n_scores, known_bounds, labels, real
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.models.additive.fit import fit_scores
@@ -19,13 +19,11 @@ from sfumato.models.linear.fit import check_steps
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.losses import SoftmaxLoss
-from sfumato.sums.persons import Joined
+from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
-from sfumato.tables.frames import lies_elsewhere
-
-__all__ = ["PrivateAdditiveClassifier"]
+from sfumato.tables.frames import is_out_of_core
 
 Array = NDArray[np.float64]
 
@@ -206,11 +204,11 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
                 limit,
                 weights,
                 self._class_weights(counts),
-                Joined.usual(records.person, limit),
+                PerPersonClip.usual(records.person, limit),
             )
 
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
-        receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
+        receipt = self._charge(*plan.mechanisms())  # everything charged, then drawn
         scores = fit_scores(
             records,
             plan,
@@ -218,7 +216,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
             receipt,
             n_scores=loss.n_scores,
             score_noise=SCORE_NOISE,
-            curvature=loss.largest_curvature,
+            curvature=loss.max_curvature,
         )
         weights = self._class_weights(scores.counts)
         factor, shift = release_probabilities(records, scores, plan, receipt, weights)
@@ -258,7 +256,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         counted = records.public_rows is None or self.class_weight == "balanced"
         rule = self._knot_rule(records.public_rows, len(columns.numeric))
         pairs = self._pair_rule(records.public_rows, len(columns))
-        width = columns.width(2**rule.most_levels + 1) + pairs.most + 1
+        width = columns.width(2**rule.max_levels + 1) + pairs.most + 1
         limit = min(self.max_gradient_norm, loss.slope_bound)
         return records, AdditivePlan.of(
             records,
@@ -267,7 +265,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
                 loss,
                 limit,
                 np.zeros((loss.n_scores, width)),
-                joined=Joined.usual(records.person, limit),
+                joined=PerPersonClip.usual(records.person, limit),
             ),
             Shares(rule.share, MOMENT_SHARE, COUNT_SHARE if counted else 0.0, PROBABILITY_SHARE),
             cut=columns.numeric if rule.share else (),
@@ -284,9 +282,9 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         self, X: ArrayLike | Records, y: ArrayLike | None, bounds: Bounds, groups: Any
     ) -> tuple[Records, NDArray[Any]]:
         records: Records
-        if isinstance(X, Records) and not lies_elsewhere(X):
+        if isinstance(X, Records) and not is_out_of_core(X):
             records, classes = self._records(X, None, bounds)
-            records = records.side_by_side()  # rows of a person are bounded together
+            records = records.group_by_person()  # rows of a person are bounded together
         else:
             records, classes = self._read(self._labelled_cells, X, y, groups)
         if len(classes) < 2:
@@ -296,7 +294,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         return records, classes
 
     def _labelled_cells(self, X: Any, y: Any) -> tuple[Array, NDArray[np.intp], NDArray[Any]]:
-        """Give cells, the numbers of their labels and the label set."""
+        """Return cells, the numbers of their labels and the label set."""
         cells = self._cells(X, reset=True)
         return cells, *self._check_bounds().clip_labels(checked_column(self, y, len(cells)))
 
@@ -335,7 +333,7 @@ class PrivateAdditiveClassifier(LinearPredictions, AdditiveModel):
         return tuple(f"the score of {label!r}" for label in shown)
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
-        one_score_for_two(sizes)
+        check_n_scores(sizes)
         self._check_stored_scores()
 
     def _scores(self, X: ArrayLike) -> Array:

@@ -14,8 +14,6 @@ from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow_kind
 from sfumato.tables.facts import Feature
 
-__all__ = ["PublicColumns"]
-
 Array = NDArray[np.float64]
 
 
@@ -71,7 +69,7 @@ class PublicColumns:
         return tuple(i for i, each in enumerate(self.categories) if each is None)
 
     def values(self, column: int, places: Array) -> tuple[Any, ...]:
-        """Give places of a column of numbers in the units of the table; of dates, the days.
+        """Return places of a column of numbers in the units of the table; of dates, the days.
 
         places: From 0 to 1 in its public range.
         """
@@ -89,7 +87,7 @@ class PublicColumns:
         return sum(n_knots if each is None else len(each) for each in self.categories)
 
     def places(self, cells: Array) -> Array:
-        """Give each number as its place in the public range, from 0 to 1, each cell by itself.
+        """Return each number as its place in the public range, from 0 to 1, each cell by itself.
 
         A category stays its number. What is missing, infinite or no category is NaN.
 
@@ -110,7 +108,7 @@ class PublicColumns:
 
 
 def _categories(feature: Feature) -> tuple[Any, ...] | None:
-    """Give the categories of a column, or None where its curve has knots."""
+    """Return the categories of a column, or None where its curve has knots."""
     if feature.is_number:
         is_truth = feature.categories is None and arrow_kind(feature.type) == "b"
         return (False, True) if is_truth else None

@@ -16,11 +16,9 @@ from scipy.stats import norm
 
 from sfumato.models.additive.columns import PublicColumns
 
-__all__ = ["ColumnCurve", "Explanation", "PairTerm", "explained", "explained_pairs"]
-
 Array = NDArray[np.float64]
 
-MOST_LISTED = 10  # pairs in a table; all of them are in `pairs`
+MAX_LISTED = 10  # pairs in a table; all of them are in `pairs`
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class ColumnCurve:
     is_number: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return plain values, for JSON.
 
         Returns
         -------
@@ -108,7 +106,7 @@ class PairTerm:
         return bool(np.any(np.abs(self.weight) > self.band))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return plain values, for JSON.
 
         Returns
         -------
@@ -150,7 +148,7 @@ class Explanation:
         return {each.name: each for each in self.curves}[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return plain values, for JSON.
 
         Returns
         -------
@@ -166,7 +164,7 @@ class Explanation:
         }
 
     def summary(self) -> list[tuple[str, float, float, float, float]]:
-        """Give one line per column and per pair that is more than noise, the most important first.
+        """Return one line per column and per pair beyond noise, the most important first.
 
         Returns
         -------
@@ -183,7 +181,7 @@ class Explanation:
             )
             for each in self.curves
         ]
-        for pair in self.pairs[:MOST_LISTED]:
+        for pair in self.pairs[:MAX_LISTED]:
             if pair.is_seen:
                 ends = np.outer(pair.weight, (1 - pair.mean, -1 - pair.mean))
                 low, high = float(ends.min()), float(ends.max())
@@ -267,7 +265,7 @@ def explained_pairs(
     coverage: float,
     doubt: float = 0.0,
 ) -> tuple[PairTerm, ...]:
-    """Say what pairs add, from released numbers.
+    """Return what pairs add, from released numbers.
 
     names: Of the columns.
     pairs (n_pairs, 2): Places of the columns.

@@ -20,7 +20,7 @@ from sfumato.models.additive.columns import PublicColumns
 from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import public_knots, release_knots
 from sfumato.models.additive.pairs import (
-    MOST_PAIRED,
+    MAX_PAIRED,
     HatSums,
     PairRows,
     SideMeans,
@@ -32,18 +32,16 @@ from sfumato.models.additive.pairs import (
     pair_tables,
 )
 from sfumato.models.additive.plan import AdditivePlan
-from sfumato.models.linear.fit import LARGEST_STEP, Descent, descend
+from sfumato.models.linear.fit import MAX_STEP, Descent, descend
 from sfumato.models.linear.rows import whitened_rows
-from sfumato.sums.grid import FINE_BITS, cut
-from sfumato.sums.maps import Beside, LinearRows, exact_product
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
+from sfumato.sums.maps import BesideTarget, LinearRows, exact_product
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
-__all__ = ["AdditiveScores", "fit_scores"]
-
 Array = NDArray[np.float64]
 
-SMALLEST_SPREAD = 2.0**-12  # of the public range of the target
+MIN_SPREAD = 2.0**-12  # of the public range of the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +86,9 @@ class AdditiveScores:
     scale: float = 1.0
 
     def __call__(self, cells: AnyArray) -> Array:
-        """Give the scores of rows of cells, shape (n, n_scores)."""
+        """Return the scores of rows of cells, shape (n, n_scores)."""
         raw = self.rows.hats.raw(cells)
-        together = np.hstack([raw, cut(self.rows.products(raw), FINE_BITS)])
+        together = np.hstack([raw, truncate_to_grid(self.rows.products(raw), FINE_BITS)])
         longest = math.sqrt(len(self.rows.hats.columns) + len(self.rows.pairs))
         return exact_product(together, self.coef, longest) + self.intercept
 
@@ -119,19 +117,19 @@ def fit_scores(
     counted = _counted(records, plan, receipt)
     knots, centre, scale = _knots(records, plan, counted, receipt)
     hats = HatRows(plan.columns, knots)
-    encoded = records.mapped(Beside(hats, has_target, centre, scale))
+    encoded = records.mapped(BesideTarget(hats, has_target, centre, scale))
     rows = _paired(encoded, hats, plan, counted, receipt)
-    encoded = records.mapped(Beside(rows, has_target, centre, scale))
-    moment = encoded.mapped(First(rows.width)).release(  # [A2] second moment of the rows
+    encoded = records.mapped(BesideTarget(rows, has_target, centre, scale))
+    moment = encoded.mapped(LeadingColumns(rows.width)).release(  # [A2] second moment of the rows
         SecondMoment(rows.width), plan.moment, receipt
     )
     counts = _counts(records, plan, rows, moment, counted)
     noise = math.sqrt(records.variance_of(plan.moment))
     n_rows = max(1.0, float(counts.sum()))
-    white, steepest = whitened_rows(moment, noise, n_rows, rows.usual_square)
-    learned = encoded.mapped(Beside(white, has_target)).kept()
+    white, steepest = whitened_rows(moment, noise, n_rows, rows.default_square)
+    learned = encoded.mapped(BesideTarget(white, has_target)).cache()
 
-    def released_gradient(weights: Array) -> Array:
+    def noisy_gradient(weights: Array) -> Array:
         statistic = gradient(weights, counts)
         return learned.release(statistic, plan.gradients, receipt)  # [A4] a noisy gradient
 
@@ -140,9 +138,9 @@ def fit_scores(
         plan.n_steps,
         deviation / n_rows,
         score_noise=score_noise,
-        largest=min(LARGEST_STEP / plan.max_gradient_norm, 1 / (curvature * steepest)),
+        largest=min(MAX_STEP / plan.max_gradient_norm, 1 / (curvature * steepest)),
     )
-    weights = descend(released_gradient, (n_scores, white.width), n_rows, descent)  # [A5] no row
+    weights = descend(noisy_gradient, (n_scores, white.width), n_rows, descent)  # [A5] no row
     scores = _as_scores(rows, weights, white, moment, counts, deviation, descent)
     return replace(scores, centre=centre, scale=scale)
 
@@ -160,7 +158,7 @@ def _paired(
     )
     noise = math.sqrt(encoded.variance_of(plan.orders)) / hats.height
     orders, strengths = column_orders(hats, sums / hats.height, noise)
-    columns = tuple(np.sort(np.argsort(-strengths, kind="stable")[:MOST_PAIRED]).tolist())
+    columns = tuple(np.sort(np.argsort(-strengths, kind="stable")[:MAX_PAIRED]).tolist())
     statistic = pair_tables(len(plan.columns), plan.n_classes)
     sides = encoded.mapped(Sides(hats, orders, columns, has_target))
     counts = sides.release(statistic, plan.crossed, receipt)  # [A9] sides of pairs, by class
@@ -192,7 +190,7 @@ def _knots(
     centre, scale = 0.0, 1.0
     if plan.quantiles is not None:
         has_target = records.width > len(columns)
-        places = records.mapped(Beside(Places(columns), has_target))
+        places = records.mapped(BesideTarget(Places(columns), has_target))
         released = release_knots(  # [A1] knots
             places, plan.cut, plan.quantiles, plan.knots.n_levels, receipt
         )
@@ -209,7 +207,7 @@ def _centre_and_spread(cuts: Array) -> tuple[float, float]:
     middle = len(cuts) // 2
     outer = max(1, middle // 4)
     spread = (cuts[-1 - outer] - cuts[outer]) / 2
-    return float(cuts[middle]), max(float(spread), SMALLEST_SPREAD)
+    return float(cuts[middle]), max(float(spread), MIN_SPREAD)
 
 
 def _counts(
@@ -230,7 +228,7 @@ def _counts(
 
 
 @dataclass(frozen=True)
-class First:
+class LeadingColumns:
     """The first numbers of a row."""
 
     width: int

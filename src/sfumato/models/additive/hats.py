@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.models.additive.columns import PublicColumns
-from sfumato.sums.grid import FINE_BITS, cut
-
-__all__ = ["HatRows"]
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 
 Array = NDArray[np.float64]
 
@@ -56,10 +54,10 @@ class HatRows:
 
     def __call__(self, rows: AnyArray) -> AnyArray:
         """Map cells; each row by itself, and no value raises."""
-        return cut(self.raw(rows) * self.height, FINE_BITS)
+        return truncate_to_grid(self.raw(rows) * self.height, FINE_BITS)
 
     def raw(self, rows: AnyArray) -> Array:
-        """Give hats of height 1, multiples of ``2**-FINE_BITS``."""
+        """Return hats of height 1, multiples of ``2**-FINE_BITS``."""
         places = self.columns.places(np.asarray(rows, dtype=np.float64))
         hats = np.zeros((len(places), self.width))
         numeric = iter(self.knots)
@@ -79,6 +77,6 @@ class HatRows:
         """Put the two weights of each number."""
         left = np.clip(np.searchsorted(knots, column, side="right") - 1, 0, len(knots) - 2)
         weight = (column - knots[left]) / (knots[left + 1] - knots[left])
-        weight = cut(np.clip(weight, 0.0, 1.0), FINE_BITS)
+        weight = truncate_to_grid(np.clip(weight, 0.0, 1.0), FINE_BITS)
         hats[known, start + left] = 1 - weight
         hats[known, start + left + 1] = weight

@@ -23,16 +23,6 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = [
-    "EDGES",
-    "PlaceCounts",
-    "PlaceTree",
-    "knots_at",
-    "public_knots",
-    "release_cuts",
-    "release_knots",
-]
-
 Array = NDArray[np.float64]
 
 UNIFORM = 2**12  # cells of equal width
@@ -80,17 +70,17 @@ class PlaceCounts(Statistic):
         """√(2k) (replace) or √k (add or remove) for k columns."""
         return math.sqrt(len(self.columns) * self._in_a_column(relation))
 
-    def sensitivity(self, relation: str | Relation, most_rows: int, norm: int | str = 2) -> float:
-        """Give the distance of neighbours; one part is one column, which moves by 2 or 1.
+    def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
+        """Return the distance of neighbours; one part is one column, which moves by 2 or 1.
 
         relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        most_rows: The public number of records, or a public bound on it.
+        max_rows: The public number of records, or a public bound on it.
         norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one
             column.
         """
         if norm == "part":
             return self._in_a_column(Relation(relation))
-        return super().sensitivity(relation, most_rows, norm)
+        return super().sensitivity(relation, max_rows, norm)
 
     @staticmethod
     def _in_a_column(relation: Relation) -> float:
@@ -100,7 +90,7 @@ class PlaceCounts(Statistic):
         """One cell of each column per record; one part is one column."""
         return n_rows * (1 if part else len(self.columns))
 
-    def rounding(self, most_rows: int) -> float:  # noqa: ARG002 - whatever their number
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
         """None: doubles hold whole numbers up to 2**53 exactly."""
         return 0.0
 
@@ -136,7 +126,7 @@ class PlaceTree(Statistic):
         """√(6k) (replace) or √(3k) (add or remove) for k columns."""
         return math.sqrt(LEVELS) * PlaceCounts(self.columns).term_sensitivity(relation)
 
-    def rounding(self, most_rows: int) -> float:  # noqa: ARG002 - whatever their number
+    def rounding(self, max_rows: int) -> float:  # noqa: ARG002 - whatever their number
         """None: doubles hold whole numbers up to 2**53 exactly."""
         return 0.0
 
@@ -219,7 +209,7 @@ def release_knots(
 
 
 def knots_at(cuts: Array) -> Array:
-    """Give the knots of released cuts; a part that was not cut is divided evenly.
+    """Return the knots of released cuts; a part that was not cut is divided evenly.
 
     cuts (n_columns, 2**n_levels - 1): First cells above the cuts, or NaN.
     Returns (n_columns, 2**n_levels + 1): Ascending places from 0 to 1.
@@ -237,7 +227,7 @@ def knots_at(cuts: Array) -> Array:
 
 
 def public_knots(columns: PublicColumns, n_levels: int) -> Array:
-    """Give knots by the public ranges alone, which cost nothing.
+    """Return knots by the public ranges alone, which cost nothing.
 
     They are even in a column that may have negative numbers. Else they are squares of even places:
     most numbers of a long tail lie far below its public end.

@@ -19,33 +19,19 @@ from sfumato.core.arrays import Array as AnyArray
 from sfumato.models.additive.hats import HatRows
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.counts import CountTables
-from sfumato.sums.grid import FINE_BITS, ROW_BITS, cut
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN
 from sfumato.sums.statistics import Codes, Statistic
 
-__all__ = [
-    "MOST_PAIRED",
-    "MOST_PAIRS",
-    "HatSums",
-    "PairRows",
-    "SideMeans",
-    "Sides",
-    "clear_means",
-    "clear_odds",
-    "column_orders",
-    "kept_pairs",
-    "pair_tables",
-]
-
 Array = NDArray[np.float64]
 
-MOST_PAIRED = 16  # columns, the strongest ones, whose pairs are looked at
-MOST_PAIRS = 8  # pairs that are kept
+MAX_PAIRED = 16  # columns, the strongest ones, whose pairs are looked at
+MAX_PAIRS = 8  # pairs that are kept
 FARTHEST = 2.0  # spreads of a target from its median, in the choice of pairs
-USUAL_SPREAD = 0.5  # of a target, in these units
+DEFAULT_SPREAD = 0.5  # of a target, in these units
 SIGNS = np.array([[1.0, -1.0], [-1.0, 1.0]])
-USUAL_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
-USUAL_PRODUCT = 1 / 9  # square of a product of two even places
+DEFAULT_SQUARE = 0.75  # of a row of hats: from 1/2, between all knots, to 1
+DEFAULT_PRODUCT = 1 / 9  # square of a product of two even places
 CLEAR = 3.5  # deviations beyond which a pair is kept: noise alone rarely gets there
 
 
@@ -77,7 +63,7 @@ class HatSums(Statistic):
 
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:
         """Add up hats, class by class."""
-        hats = np.maximum(cut(rows[:, : self.width], ROW_BITS), 0.0)
+        hats = np.maximum(truncate_to_grid(rows[:, : self.width], ROW_BITS), 0.0)
         if self.has_target:
             hats = np.where(np.isnan(rows[:, -1:]), 0.0, hats)
             codes = (rows[:, -1] > 0).astype(np.intp)
@@ -89,7 +75,7 @@ class HatSums(Statistic):
 
 
 def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Array]:
-    """Give the number of each hat, from -1 to 1, and the strength of each column.
+    """Return the number of each hat, from -1 to 1, and the strength of each column.
 
     hats: The encoding.
     sums (n_classes, width): Released sums of the hats of each class.
@@ -115,15 +101,15 @@ def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Arra
             orders[part] = np.linspace(-1.0, 1.0, size)
         else:
             orders[part] = along / max(float(np.abs(along).max()), 1e-12)
-    return cut(np.clip(orders, -1.0, 1.0), ROW_BITS), strengths
+    return truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS), strengths
 
 
 def _column_places(hats: HatRows, orders: Array, rows: AnyArray) -> AnyArray:
-    """Give the sum of the orders of each column, weighted by its hats; each row by itself.
+    """Return the sum of the orders of each column, weighted by its hats; each row by itself.
 
     Hats have 26 bits and orders 18, and two hats of a column are not 0: sums are exact.
     """
-    numbers = cut(np.clip(orders, -1.0, 1.0), ROW_BITS)
+    numbers = truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS)
     return np.column_stack([rows[:, part] @ numbers[part] for part in hats.slices])
 
 
@@ -182,7 +168,7 @@ class SideMeans(Statistic):
     def add_up(self, rows: AnyArray, codes: Codes) -> AnyArray:  # noqa: ARG002 - no classes
         """Count records and add up targets."""
         known = rows[~np.isnan(rows[:, -1])]
-        target = cut(np.clip(known[:, -1], -1.0, 1.0), ROW_BITS)
+        target = truncate_to_grid(np.clip(known[:, -1], -1.0, 1.0), ROW_BITS)
         sides = (known[:, :-1] > 0).astype(np.intp)
         total = np.empty((len(self.pairs), 4, 2))
         for place, (a, b) in enumerate(self.pairs):
@@ -197,15 +183,15 @@ class SideMeans(Statistic):
 
 
 def pair_tables(n_columns: int, n_classes: int) -> CountTables | SideMeans:
-    """Give what pairs of columns are chosen by: counts by class, or means of a target."""
-    kept = min(n_columns, MOST_PAIRED)
+    """Return what pairs of columns are chosen by: counts by class, or means of a target."""
+    kept = min(n_columns, MAX_PAIRED)
     if n_classes == 1:
         return SideMeans(kept)
     return CountTables((2,) * kept, tuple(combinations(range(kept), 2)), n_classes)
 
 
 def clear_means(means: Array, noise: float) -> Array:
-    """Tell by how many deviations two sides change the mean together, beyond each alone.
+    """Return by how many deviations two sides change the mean together, beyond each alone.
 
     means (n_pairs, 2, 2, 2): Released numbers and sums.
     noise: Deviation of their noise.
@@ -214,12 +200,12 @@ def clear_means(means: Array, noise: float) -> Array:
     counts = np.maximum(means[..., 0], 1.0 + noise)
     mean = np.clip(means[..., 1] / counts, -1.0, 1.0)
     apart = np.abs((SIGNS * mean).sum(axis=(1, 2)))
-    spread = USUAL_SPREAD**2 / counts + (1 + mean**2) * (noise / counts) ** 2
+    spread = DEFAULT_SPREAD**2 / counts + (1 + mean**2) * (noise / counts) ** 2
     return np.asarray(apart / np.sqrt(spread.sum(axis=(1, 2))))
 
 
 def clear_odds(tables: list[Array], noise: float) -> Array:
-    """Tell by how many deviations two sides change the odds of a class together.
+    """Return by how many deviations two sides change the odds of a class together.
 
     tables (2, 2, n_classes): Released counts of each pair.
     noise: Deviation of their noise.
@@ -246,7 +232,7 @@ def kept_pairs(columns: tuple[int, ...], clear: Array) -> NDArray[np.intp]:
     clear (n_pairs,): Deviations of each pair.
     Returns (n_kept, 2): Places of the columns of each pair.
     """
-    order = np.argsort(-clear, kind="stable")[:MOST_PAIRS]
+    order = np.argsort(-clear, kind="stable")[:MAX_PAIRS]
     kept = [k for k in order if clear[k] > CLEAR]
     listed = list(combinations(columns, 2))
     return np.array([listed[k] for k in sorted(kept)], dtype=np.intp).reshape(-1, 2)
@@ -274,10 +260,10 @@ class PairRows:
         return self.hats.width + len(self.pairs)
 
     @property
-    def usual_square(self) -> float:
+    def default_square(self) -> float:
         """Squared length of a usual row: hats lie between knots, places between their ends."""
         share = self._share
-        return (1 - share) * USUAL_SQUARE + share * USUAL_PRODUCT
+        return (1 - share) * DEFAULT_SQUARE + share * DEFAULT_PRODUCT
 
     @property
     def _share(self) -> float:
@@ -293,12 +279,12 @@ class PairRows:
         return np.concatenate([hats, np.full(len(self.pairs), products)])
 
     def products(self, raw: AnyArray) -> AnyArray:
-        """Give the products of the pairs of hats of height 1; each row by itself."""
+        """Return the products of the pairs of hats of height 1; each row by itself."""
         places = _column_places(self.hats, self.orders, raw)
-        places = cut(np.clip(places, -1.0, 1.0), FINE_BITS)
+        places = truncate_to_grid(np.clip(places, -1.0, 1.0), FINE_BITS)
         return np.asarray(places[:, self.pairs[:, 0]] * places[:, self.pairs[:, 1]])
 
     def __call__(self, rows: AnyArray) -> AnyArray:
         """Map cells; each row by itself, and no value raises."""
         raw = self.hats.raw(rows)
-        return cut(np.hstack([raw, self.products(raw)]) * self.units, FINE_BITS)
+        return truncate_to_grid(np.hstack([raw, self.products(raw)]) * self.units, FINE_BITS)

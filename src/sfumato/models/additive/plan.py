@@ -17,8 +17,6 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
 
-__all__ = ["SCORE_LEVELS", "AdditivePlan", "KnotRule", "PairRule", "Shares"]
-
 SCORE_LEVELS = 3  # octiles of the scores
 
 
@@ -63,7 +61,7 @@ class KnotRule:
     enough_rows: float = 0.0
 
     @property
-    def most_levels(self) -> int:
+    def max_levels(self) -> int:
         """Of the widest encoding that the rule can choose."""
         return max(self.n_levels if self.share else 0, self.public_levels if self.may_differ else 0)
 
@@ -73,7 +71,7 @@ class KnotRule:
         return not self.share or self.enough_rows > 0
 
     def is_private(self, n_rows: float) -> bool:
-        """Tell whether knots lie at released quantiles."""
+        """Return whether knots lie at released quantiles."""
         return self.share > 0 and n_rows >= self.enough_rows
 
 
@@ -166,7 +164,7 @@ class AdditivePlan:
             )
             return mechanism.for_size(statistic.size)
 
-        width = columns.width(2**knots.most_levels + 1)
+        width = columns.width(2**knots.max_levels + 1)
         sums = HatSums(max(2, n_classes), width, has_target=n_classes == 1)
         tables = pair_tables(len(columns), n_classes)
         shares = replace(shares, pairs=pairs.orders + pairs.crossed)

@@ -8,8 +8,6 @@ import numpy as np
 
 from sfumato.models.additive.explanation import ColumnCurve, Explanation
 
-__all__ = ["plot_explanation"]
-
 
 def plot_explanation(
     explanation: Explanation, *, n_columns: int = 6, score: int = -1, figure: Any = None

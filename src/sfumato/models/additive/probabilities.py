@@ -23,20 +23,18 @@ from sfumato.models.additive.plan import AdditivePlan
 from sfumato.sums.counts import CountTables
 from sfumato.sums.records import Records
 
-__all__ = ["ScoreBins", "release_probabilities", "score_table"]
-
 Array = NDArray[np.float64]
 
 ABOVE = np.array([1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 3, 4, 6, 8, 12])
 EDGES = np.concatenate([-ABOVE[::-1], [0.0], ABOVE])
 MIDDLES = np.concatenate([[-14.0], (EDGES[:-1] + EDGES[1:]) / 2, [14.0]])
-USUAL_FACTOR = 0.4  # towards which the factor is drawn where counts are noise
+DEFAULT_FACTOR = 0.4  # towards which the factor is drawn where counts are noise
 STRENGTH = 5.0  # records by which it is drawn there
 SEEN = 4.0  # deviations of its noise that a bin must have, or it is empty
 
 
 def score_table(n_classes: int) -> CountTables:
-    """Give the table in which scores are counted: by bin and, for many classes, by prediction."""
+    """Return the table in which scores are counted: by bin and, for many classes, by prediction."""
     if n_classes == 2:
         return CountTables((len(MIDDLES),), ((0,),), 2)
     return CountTables((len(MIDDLES), n_classes), ((0, 1),), n_classes)
@@ -77,7 +75,7 @@ def release_probabilities(
     receipt: Receipt,
     class_weights: tuple[float, ...] | None,
 ) -> tuple[float, float]:
-    """Release counts of scores by label; give the factor and the shift of probabilities.
+    """Release counts of scores by label; return the factor and the shift of probabilities.
 
     Where all records seem to have the first label by these counts, a warning says so: labels that
     are not in the public set are the first one.
@@ -134,9 +132,9 @@ def _line(right: Array, wrong: Array, noise: float, *, shifted: bool) -> tuple[f
     def loss(line: Array) -> float:
         scores = math.exp(line[0]) * MIDDLES + line[1] * shifted
         fitted = right @ log_expit(scores) + wrong @ log_expit(-scores)
-        drawn = (line[0] - math.log(USUAL_FACTOR)) ** 2 + line[1] ** 2
+        drawn = (line[0] - math.log(DEFAULT_FACTOR)) ** 2 + line[1] ** 2
         return float(STRENGTH * drawn - fitted)
 
-    found = minimize(loss, np.array([math.log(USUAL_FACTOR), 0.0]), method="Nelder-Mead").x
+    found = minimize(loss, np.array([math.log(DEFAULT_FACTOR), 0.0]), method="Nelder-Mead").x
     factor, shift = float(np.clip(found[0], -4.0, 4.0)), float(np.clip(found[1], -5.0, 5.0))
     return math.exp(factor), shift if shifted else 0.0

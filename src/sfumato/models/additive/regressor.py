@@ -20,15 +20,13 @@ from sfumato.models.linear.fit import check_steps
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.gradients import ResidualSum
-from sfumato.sums.persons import Joined
+from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables import TableBounds
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_numbers, checked_column
-from sfumato.tables.frames import lies_elsewhere
-
-__all__ = ["PrivateAdditiveRegressor"]
+from sfumato.tables.frames import is_out_of_core
 
 Array = NDArray[np.float64]
 
@@ -208,10 +206,10 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         longest = float(self.max_gradient_norm)
 
         def gradient(weights: Array, _: Array) -> ResidualSum:
-            return ResidualSum(longest, weights, Joined.usual(records.person, longest))
+            return ResidualSum(longest, weights, PerPersonClip.usual(records.person, longest))
 
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
-        receipt = self._prepay(*plan.mechanisms())  # everything charged, then drawn
+        receipt = self._charge(*plan.mechanisms())  # everything charged, then drawn
         scores = fit_scores(
             records, plan, gradient, receipt, n_scores=1, score_noise=SCORE_NOISE, curvature=1.0
         )
@@ -248,7 +246,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         self._check_bounds()
         check_steps(self.n_steps, self.max_gradient_norm)
         self._target_range()
-        if isinstance(X, Records) and not lies_elsewhere(X):
+        if isinstance(X, Records) and not is_out_of_core(X):
             raise InvalidInputError(
                 f"{type(self).__name__} takes arrays and tables: records have no targets."
             )
@@ -256,11 +254,13 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         columns, longest = self._public_columns(), float(self.max_gradient_norm)
         rule = self._knot_rule(records.public_rows, len(columns.numeric))
         pairs = self._pair_rule(records.public_rows, len(columns))
-        width = columns.width(2**rule.most_levels + 1) + pairs.most + 1
+        width = columns.width(2**rule.max_levels + 1) + pairs.most + 1
         return records, AdditivePlan.of(
             records,
             columns,
-            ResidualSum(longest, np.zeros((1, width)), Joined.usual(records.person, longest)),
+            ResidualSum(
+                longest, np.zeros((1, width)), PerPersonClip.usual(records.person, longest)
+            ),
             self._shares(
                 records.public_rows or self.expected_rows,
                 rule.share,
@@ -277,7 +277,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         )
 
     def _cells_with_target(self, X: Any, y: Any) -> tuple[Array, None]:
-        """Give cells and, beside them, the place of the target in its public range."""
+        """Return cells and, beside them, the place of the target in its public range."""
         low, high = self._target_range()
         cells = self._cells(X, reset=True)
         targets = as_numbers(checked_column(self, y, len(cells)))
@@ -317,7 +317,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         return low, high
 
     def predict(self, X: ArrayLike) -> Array:
-        """Give the expected target of rows, inside its public range.
+        """Return the expected target of rows, inside its public range.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class PrivateAdditiveRegressor(RegressorMixin, AdditiveModel):
         return np.asarray(np.clip(self._additive_scores(X)[:, 0], *self.reach_))
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Give intervals that hold about a share `coverage` of targets, by the residual spread.
+        """Return intervals that hold about a share `coverage` of targets, by the residual spread.
 
         They are as wide for all rows, and right where residuals are about normal.
 

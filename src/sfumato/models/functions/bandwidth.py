@@ -21,8 +21,6 @@ from sfumato.mechanisms.exponential import ExponentialMechanism
 from sfumato.models.functions.domain import Domain
 from sfumato.sums.maps import MappedRows
 
-__all__ = ["normal_rule", "private_spreads", "spread_mechanisms", "spread_scores"]
-
 Array = NDArray[np.float64]
 
 NARROWEST, WIDEST = 1 / 64, 1.0  # of a side; keeps the number of features of the kernel in hand
@@ -31,7 +29,7 @@ SPREADS = 2.0 ** (-np.arange(25) / 4)  # candidates, of a side: from all of it d
 
 
 def spread_mechanisms(epsilon: float, n_features: int) -> list[ExponentialMechanism]:
-    """Give the choices to be charged: one per feature, `epsilon` together.
+    """Return the choices to be charged: one per feature, `epsilon` together.
 
     Replacing one row changes a score of `spread_scores` by at most 1.
     """
@@ -77,7 +75,7 @@ def _blocks(n_rows: int) -> Iterator[slice]:
 
 
 def normal_rule(spreads: Array, n_rows: int, width: Array) -> Array:
-    """Give one bandwidth per feature, kept between 1/64 of the side and the side."""
+    """Return one bandwidth per feature, kept between 1/64 of the side and the side."""
     n_features = len(spreads)
     shrinkage = (4 / ((n_features + 2) * n_rows)) ** (1 / (n_features + 4))
     return np.asarray(np.clip(shrinkage * spreads / 1.34, NARROWEST * width, WIDEST * width))

@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from sfumato.core.constraints import Form, labels, one_of, one_score_for_two
+from sfumato.core.constraints import Form, check_n_scores, labels, one_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.functions.machines import STORED_MACHINE, PrivateKernelMachine
 from sfumato.models.objectives.certified import VectorLoss, minimise, minimise_jointly
@@ -26,8 +26,6 @@ from sfumato.models.objectives.score_losses import (
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["PrivateKernelClassifier"]
 
 Array = NDArray[np.float64]
 
@@ -175,7 +173,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         self._check_choices()
         if self.loss not in BINARY:
             raise InvalidInputError(
@@ -198,7 +196,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         mechanism, gap = self._mechanism(n_rows, lipschitz)  # [K2] sensitivity with the gap in it
         mechanism.for_size(mapped.shape[1] * len(self.classes_))  # refused before the charge
         machine = self._minimise(mapped, codes, gap, n_rows)  # [K3] certified to the gap
-        receipt = self._prepay(mechanism)  # [K4] charge, then draw
+        receipt = self._charge(mechanism)  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine, ledger=receipt)
 
         self.noise_std_ = math.sqrt(mechanism.variance())
@@ -206,7 +204,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
-        one_score_for_two(sizes)
+        check_n_scores(sizes)
 
     def _loss(self) -> ScoreLoss | VectorLoss:
         return (BINARY if len(self.classes_) == 2 else BINARY | JOINT)[self.loss]
@@ -218,7 +216,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     def _minimise(
         self, mapped: FeatureRows, codes: NDArray[np.intp], gap: float, n_rows: int
     ) -> Array:
-        """Give the coefficients, one column a function; their gaps together keep `gap`."""
+        """Return the coefficients, one column a function; their gaps together keep `gap`."""
         settings: dict[str, Any] = {"regularization": self.regularization_, "n_rows": n_rows}
         n_classes = len(self.classes_)
         if n_classes > 2 and self.loss in JOINT:
@@ -240,7 +238,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return np.stack(columns, axis=1)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the released scores: one per row for two classes, else one per class.
+        """Return the released scores: one per row for two classes, else one per class.
 
         Parameters
         ----------
@@ -256,7 +254,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return np.asarray(scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of each row.
+        """Return the label of each row.
 
         Parameters
         ----------
@@ -274,7 +272,7 @@ class PrivateKernelClassifier(ClassifierMixin, PrivateKernelMachine):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Give the probability of each label; for the logistic loss."""
+        """Return the probability of each label; for the logistic loss."""
         scores = self._scores(X)
         if scores.shape[1] == 1:
             upper = expit(scores[:, 0])

@@ -29,18 +29,18 @@ from sfumato.models.functions.bandwidth import normal_rule, private_spreads, spr
 from sfumato.models.functions.density_answers import DensityAnswers
 from sfumato.models.functions.domain import Domain
 from sfumato.models.functions.grid_density import (
-    MOST_CELLS,
+    MAX_CELLS,
     Cells,
     GridDensity,
     GridPlan,
+    default_cells,
     release_cells,
-    usual_cells,
 )
 from sfumato.models.functions.maps import features_from_dict, stored_features
 from sfumato.models.functions.process_density import ProcessDensity
 from sfumato.models.functions.projection import Nodes
 from sfumato.models.functions.spaces import (
-    MOST_COORDINATES,
+    MAX_COORDINATES,
     GaussianSpace,
     SobolevSpace,
     public_features,
@@ -50,13 +50,11 @@ from sfumato.models.kernels import GaussianKernel
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums import Records
-from sfumato.sums.grid import MOST_PUBLIC_ROWS, MOST_ROWS
+from sfumato.sums.grid import MAX_ROWS, MAX_ROWS_SECRET_N
 from sfumato.sums.maps import Clipped, MappedRows
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.frames import lies_elsewhere
+from sfumato.tables.frames import is_out_of_core
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["PrivateDensity"]
 
 Array = NDArray[np.float64]
 
@@ -191,7 +189,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         "method_": optional(one_of(*METHODS)),
         "cell_counts_": optional(_stored_counts),
         "noise_variance_": optional(real(least=0.0)),
-        "public_rows_": optional(whole(least=1, most=MOST_PUBLIC_ROWS)),
+        "public_rows_": optional(whole(least=1, most=MAX_ROWS)),
         "bandwidth_": optional(_stored_bandwidth),
         "features_": optional(stored_features),
         "scale_": optional(real(least=0.0)),
@@ -259,8 +257,8 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
-        if self.method == "process" or not lies_elsewhere(X):
+        bounds = self._validate_privacy_params()
+        if self.method == "process" or not is_out_of_core(X):
             return self._fit_rows(X, y, groups, bounds)
         records, classes = self._read(self._labelled_rows, X, y, groups)
         if self._chosen_method(records.width) == "process":
@@ -302,14 +300,14 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
     def _fit_grid(self, records: Records, bounds: Bounds) -> Self:
         """Release the counts of cells; see docs/guarantees/grid-density.md."""
         d = records.width
-        per_axis = self.n_cells or usual_cells(self.epsilon, records.public_rows, d)
+        per_axis = self.n_cells or default_cells(self.epsilon, records.public_rows, d)
         gaps = self._may_be_missing()
         cells = Cells.of(self._domain(d), (per_axis,) * d, self._steps(d), may_be_missing=gaps)
         if not gaps:  # [D1] a missing number counts as the middle of its range
             records = records.mapped(Clipped(bounds, d))
         plan = GridPlan.of(records, cells, len(self.classes_), self.epsilon, self.delta)
         plan.mechanism.for_size(plan.statistic.size)
-        receipt = self._prepay(plan.mechanism)  # [S3] charge, then draw
+        receipt = self._charge(plan.mechanism)  # [S3] charge, then draw
         self.cell_counts_ = release_cells(records, plan, receipt)
         self.noise_variance_ = plan.noise_variance
         self.public_rows_ = None if gaps else records.public_rows  # of those that are counted
@@ -320,18 +318,18 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         return self
 
     def _may_be_missing(self) -> bool:
-        """Tell whether rows without a number are declared, and left out of the density."""
+        """Return whether rows without a number are declared, and left out of the density."""
         table = self.bounds
         return isinstance(table, TableBounds) and any(f.missing for f in table.features)
 
     def _steps(self, n_features: int) -> tuple[float | None, ...]:
-        """Give the public distance of neighbouring values of each feature, or None."""
+        """Return the public distance of neighbouring values of each feature, or None."""
         given = self.step
         single = given is None or isinstance(given, int | float)
         steps: tuple[Any, ...] = (given,) * n_features if single else tuple(cast("Any", given))
         sides = self._domain(n_features).width
         fit = len(steps) == n_features and all(
-            step is None or side / MOST_ROWS < step <= side
+            step is None or side / MAX_ROWS_SECRET_N < step <= side
             for step, side in zip(steps, sides, strict=True)
         )
         if not fit:
@@ -351,15 +349,15 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         """Release the sums of kernels; see docs/guarantees/density.md."""
         self._try_space(rows.shape[1])
         spreads, mechanism = self._mechanisms(rows.shape[1])  # [D2] the budget divided
-        largest = max(self.n_fourier, MOST_COORDINATES)  # whatever the bandwidth will be
+        largest = max(self.n_fourier, MAX_COORDINATES)  # whatever the bandwidth will be
         mechanism.for_size(largest * len(self.classes_))
-        receipt = self._prepay(*spreads, mechanism)  # [D3] charge all, then draw
+        receipt = self._charge(*spreads, mechanism)  # [D3] charge all, then draw
         self.bandwidth_ = self._bandwidth(rows, spreads, receipt)  # [D4] spreads, if bought
         space = self._public_space(rows.shape[1])
         is_public = Relation(self.relation) is Relation.REPLACE_ONE
         bound = space.sensitivity(self.relation, len(self.classes_))
         # [D7] the mechanism covers SLACK of it; rounding errors of very many rows may be more
-        rounding = space.rounding(len(rows) if is_public else self._most_rows)
+        rounding = space.rounding(len(rows) if is_public else self._max_rows)
         bound = max(bound, (bound + rounding) / (1 + SLACK))
         sums = _added_up(space, rows, codes, len(self.classes_))  # one column a class
         self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)  # [D5]
@@ -387,7 +385,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
 
     def _check_stored_grid(self, sizes: dict[str, int]) -> None:
         self._require("cell_counts_", "noise_variance_")
-        shape, most = self.cell_counts_.shape[:-1], MOST_CELLS.get(sizes["d"], 0)
+        shape, most = self.cell_counts_.shape[:-1], MAX_CELLS.get(sizes["d"], 0)
         if not 2 <= min(shape) <= max(shape) <= most or self._grid().cells.shape != shape:
             raise refuse("cell_counts_", "counts of cells of one or two features")
         if sizes["nodes"] != np.prod(shape) or not self.masses_.sum() > 0:
@@ -402,7 +400,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
         return getattr(self, "method_", "process") == "grid"
 
     def _chosen_method(self, n_features: int) -> str:
-        """Give the method that the parameters ask for; a public rule."""
+        """Return the method that the parameters ask for; a public rule."""
         if self.method is not None and self.method not in METHODS:
             raise InvalidInputError(
                 f"'method' must be 'grid', 'process' or None. Got {self.method!r} instead."
@@ -415,7 +413,7 @@ class PrivateDensity(DensityAnswers, PrivateEstimator):
                 f"method='grid' is for one or two features. Got {n_features}: use 'process'."
             )
         if method == "grid" and self.n_cells is not None:
-            most = MOST_CELLS[n_features]
+            most = MAX_CELLS[n_features]
             if not isinstance(self.n_cells, int) or not 2 <= self.n_cells <= most:
                 raise InvalidInputError(
                     f"'n_cells' must be a whole number from 2 to {most} for {n_features} "

@@ -16,8 +16,6 @@ from sfumato.models.functions.grid_density import GridDensity
 from sfumato.models.functions.plotting import plot_density
 from sfumato.models.functions.process_density import ProcessDensity
 
-__all__ = ["DensityAnswers"]
-
 Array = NDArray[np.float64]
 
 
@@ -30,7 +28,7 @@ class DensityAnswers(DensityMixin):
 
     @abstractmethod
     def _released(self) -> GridDensity | ProcessDensity:
-        """Give the released density."""
+        """Return the released density."""
 
     @abstractmethod
     def _queries(self, X: ArrayLike) -> Array:
@@ -38,10 +36,10 @@ class DensityAnswers(DensityMixin):
 
     @abstractmethod
     def _box(self) -> tuple[Array, Array]:
-        """Give the corners of the box."""
+        """Return the corners of the box."""
 
     def raw_density(self, X: ArrayLike) -> Array:
-        """Give the release itself with its noise, cell by cell or as a function; may be negative.
+        """Return the release itself with its noise, cell by cell or as a function; may be negative.
 
         Points outside the box are moved to it. One column a class where labels were given: the
         class density times the share of the class.
@@ -71,7 +69,7 @@ class DensityAnswers(DensityMixin):
         return np.where(inside[:, None], values, 0.0)
 
     def density(self, X: ArrayLike) -> Array:
-        """Give the density at points: near the release, nowhere negative, 0 outside the box.
+        """Return the density at points: near the release, nowhere negative, 0 outside the box.
 
         Parameters
         ----------
@@ -86,7 +84,7 @@ class DensityAnswers(DensityMixin):
         return np.asarray(self._joint(X).sum(axis=1))
 
     def class_densities(self, X: ArrayLike) -> Array:
-        """Give the density of each class at points, one column a class.
+        """Return the density of each class at points, one column a class.
 
         Parameters
         ----------
@@ -102,7 +100,7 @@ class DensityAnswers(DensityMixin):
         return np.asarray(self._joint(X) / shares)
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """Give the log of the density at points; minus infinity where it is 0.
+        """Return the log of the density at points; minus infinity where it is 0.
 
         Parameters
         ----------
@@ -118,7 +116,7 @@ class DensityAnswers(DensityMixin):
             return np.asarray(np.log(self.density(X)))
 
     def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 - the contract's y
-        """Give the total log-likelihood of points.
+        """Return the total log-likelihood of points.
 
         Parameters
         ----------
@@ -157,7 +155,7 @@ class DensityAnswers(DensityMixin):
         return (rows, self.classes_[codes]) if self._has_classes() else rows
 
     def cdf(self, values: ArrayLike) -> Array:
-        """Give the distribution function of one feature, all classes together.
+        """Return the distribution function of one feature, all classes together.
 
         Parameters
         ----------
@@ -172,7 +170,7 @@ class DensityAnswers(DensityMixin):
         return self._line().cdf(np.asarray(values, dtype=np.float64))
 
     def quantile(self, probabilities: ArrayLike) -> Array:
-        """Give quantiles of one feature, all classes together.
+        """Return quantiles of one feature, all classes together.
 
         Parameters
         ----------
@@ -200,7 +198,7 @@ class DensityAnswers(DensityMixin):
         return self._line().n_modes()
 
     def bands(self, X: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """Give bounds of the smoothed density without its noise; costs nothing.
+        """Return bounds of the smoothed density without its noise; costs nothing.
 
         They come from the known law of the noise and hold at each point by itself, for the filter
         that was chosen. What the rows themselves say by chance, and what smoothing takes away, is

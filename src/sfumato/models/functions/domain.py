@@ -8,13 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["Domain", "as_points"]
-
 Array = NDArray[np.float64]
 
 
 def as_points(X: ArrayLike, n_features: int) -> Array:
-    """Give points as rows of doubles; on a line, a plain sequence of numbers will do."""
+    """Return points as rows of doubles; on a line, a plain sequence of numbers will do."""
     try:
         points = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
@@ -61,7 +59,7 @@ class Domain:
         return len(self.lower)
 
     def inside(self, X: ArrayLike) -> Array:
-        """Give points as rows, after checking that they lie in the box."""
+        """Return points as rows, after checking that they lie in the box."""
         points = as_points(X, self.n_features)
         if ((points < self.lower) | (points > self.upper)).any():
             raise InvalidInputError(

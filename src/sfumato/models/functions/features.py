@@ -22,22 +22,13 @@ from sfumato.models.functions.domain import Domain, as_points
 from sfumato.models.kernels import GaussianKernel, Kernel, KernelExpansion, kernel_from_dict
 from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "NUGGET",
-    "FeatureMap",
-    "KnotFeatures",
-    "TaylorFeatures",
-    "nugget_cholesky",
-    "raw_values",
-]
-
 Array = NDArray[np.float64]
 Function = Callable[[Array], Array]
 
 NUGGET = 2.0**-33  # variance of the independent noise that each point of a dense system adds
-MOST_KNOTS = 8192
-MOST_TAYLOR = 2**18  # of the leading term R² of the number of features
-WIDEST_TAYLOR = 150.0  # bandwidths from the centre; beyond, products overflow
+MAX_KNOTS = 8192
+MAX_TAYLOR = 2**18  # of the leading term R² of the number of features
+MAX_TAYLOR_WIDTH = 150.0  # bandwidths from the centre; beyond, products overflow
 TRUNCATION = 1e-14  # of the kernel, each axis
 BLOCK = 2**22  # feature values computed at a time
 
@@ -52,7 +43,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def transform(self, X: Array) -> Array:
-        """Give φ(x) for each row; rows are not checked, and no value makes it raise.
+        """Return φ(x) for each row; rows are not checked, and no value makes it raise.
 
         Parameters
         ----------
@@ -62,10 +53,10 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Give the map as plain values and arrays."""
+        """Return the map as plain values and arrays."""
 
     def check(self, X: ArrayLike) -> Array:
-        """Give the points of a query as rows, or say what is wrong with them.
+        """Return the points of a query as rows, or say what is wrong with them.
 
         Parameters
         ----------
@@ -80,7 +71,7 @@ class FeatureMap(ABC):
         return as_points(X, self.n_features)
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
-        """Give ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k).
+        """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k).
 
         Parameters
         ----------
@@ -113,7 +104,7 @@ class FeatureMap(ABC):
         """
 
     def coordinates(self, function: Function) -> Array:
-        """Give the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion.
+        """Return the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion.
 
         Parameters
         ----------
@@ -185,17 +176,17 @@ class TaylorFeatures(FeatureMap):
         self.domain = Domain(domain, n_features, bits=0)
         self.n_features = n_features
         self._centre, radii = whitened_box(self.kernel, self.domain)
-        if radii.max() > WIDEST_TAYLOR or np.prod(radii**2 + 1) > MOST_TAYLOR:
+        if radii.max() > MAX_TAYLOR_WIDTH or np.prod(radii**2 + 1) > MAX_TAYLOR:
             raise InvalidInputError(
                 "The domain is too wide for this bandwidth: more than "
-                f"{MOST_TAYLOR} features would be needed. Take a larger bandwidth, a smaller "
+                f"{MAX_TAYLOR} features would be needed. Take a larger bandwidth, a smaller "
                 "domain, or KnotFeatures."
             )
         self.sizes = tuple(_taylor_size(radius) for radius in radii)
         self.size = math.prod(self.sizes)
 
     def check(self, X: ArrayLike) -> Array:
-        """Give the points of a query as rows of the domain, or say what is wrong with them."""
+        """Return the points of a query as rows of the domain, or say what is wrong with them."""
         return self.domain.inside(X)
 
     def require_kernel(self, kernel: Kernel, function: Function) -> None:
@@ -208,12 +199,12 @@ class TaylorFeatures(FeatureMap):
             )
 
     def transform(self, X: Array) -> Array:
-        """Give φ(x) for each row."""
+        """Return φ(x) for each row."""
         first, rest = self._split(X)
         return _row_products(first, rest)
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
-        """Give ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
+        """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
         points = self.check(X)
         table = coordinates.reshape(self.sizes[0], -1)
         parts = []
@@ -224,7 +215,7 @@ class TaylorFeatures(FeatureMap):
         return np.concatenate(parts).reshape(len(points), *coordinates.shape[1:])
 
     def evaluate_grid(self, coordinates: Array, axes: Sequence[Array]) -> Array:
-        """Give the values on the product of `axes`, one axis at a time.
+        """Return the values on the product of `axes`, one axis at a time.
 
         Parameters
         ----------
@@ -252,7 +243,7 @@ class TaylorFeatures(FeatureMap):
         return values
 
     def coordinates(self, function: Function) -> Array:
-        """Give ``sum_i w_i φ(c_i)``, one matrix product for each function."""
+        """Return ``sum_i w_i φ(c_i)``, one matrix product for each function."""
         if not isinstance(function, KernelExpansion):
             return super().coordinates(function)
         weights = function.weights.reshape(
@@ -268,7 +259,7 @@ class TaylorFeatures(FeatureMap):
         return total.reshape(len(total), -1).T.reshape(shape)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the map as plain values and arrays."""
+        """Return the map as plain values and arrays."""
         return {
             "kind": self.kind,
             "kernel": self.kernel.to_dict(),
@@ -291,7 +282,7 @@ class TaylorFeatures(FeatureMap):
     def _axes(self, X: Array) -> list[Array]:
         # Beyond WIDEST_TAYLOR all features are zero in doubles, and products would overflow.
         whitened = self.kernel.whiten(X) - self._centre
-        whitened = np.clip(whitened, -WIDEST_TAYLOR, WIDEST_TAYLOR)
+        whitened = np.clip(whitened, -MAX_TAYLOR_WIDTH, MAX_TAYLOR_WIDTH)
         return [_taylor(u, size) for u, size in zip(whitened.T, self.sizes, strict=True)]
 
     def _split(self, X: Array) -> tuple[Array, Array]:
@@ -330,23 +321,23 @@ class KnotFeatures(FeatureMap):
         _require_same(self.kernel, kernel)
 
     def transform(self, X: Array) -> Array:
-        """Give φ(x) for each row."""
+        """Return φ(x) for each row."""
         at_knots = self.kernel(self.knots, X)
         return np.asarray(solve_triangular(self._factor, at_knots, lower=True).T)
 
     def evaluate(self, coordinates: Array, X: ArrayLike) -> Array:
-        """Give ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
+        """Return ``φ(x)·c`` for each row of `X`; c of shape (size,) or (size, k)."""
         points = self.check(X)
         weights = solve_triangular(self._factor, coordinates, lower=True, trans="T")
         return KernelExpansion(self.kernel, self.knots, weights)(points)
 
     def coordinates(self, function: Function) -> Array:
-        """Give ``L⁻¹ f(knots)``, for any callable that takes rows."""
+        """Return ``L⁻¹ f(knots)``, for any callable that takes rows."""
         values = np.asarray(function(self.knots), dtype=np.float64)
         return np.asarray(solve_triangular(self._factor, values, lower=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the map as plain values and arrays."""
+        """Return the map as plain values and arrays."""
         return {"kind": self.kind, "kernel": self.kernel.to_dict(), "knots": self.knots}
 
     @classmethod
@@ -370,10 +361,10 @@ def _require_same(own: Kernel, kernel: Kernel) -> None:
 
 
 def nugget_cholesky(kernel: Kernel, points: Array) -> Array:
-    """Give lower L with ``L Lᵀ = K(points, points) + τ I``."""
-    if len(points) > MOST_KNOTS:
+    """Return lower L with ``L Lᵀ = K(points, points) + τ I``."""
+    if len(points) > MAX_KNOTS:
         raise InvalidInputError(
-            f"{len(points)} points are too many for a dense factor, at most {MOST_KNOTS} are "
+            f"{len(points)} points are too many for a dense factor, at most {MAX_KNOTS} are "
             "offered. Release the function as features, or ask on a product grid."
         )
     gram = kernel(points, points)

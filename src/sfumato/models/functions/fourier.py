@@ -14,13 +14,11 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.functions.features import FeatureMap, Function
 from sfumato.models.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
 
-__all__ = ["FourierFeatures"]
-
 Array = NDArray[np.float64]
 
-MOST_COSINES = 2e7  # of a search for the least value of a kernel: about a second
-MOST_CELLS = 2**16  # of the search; fewer cells only loosen its bound
-MOST_AXES = 5  # beyond, a search of that size proves nothing
+MAX_COSINES = 2e7  # of a search for the least value of a kernel: about a second
+MAX_CELLS = 2**16  # of the search; fewer cells only loosen its bound
+MAX_AXES = 5  # beyond, a search of that size proves nothing
 ORDER = 4  # of the Taylor polynomials in it
 NEAR_ENOUGH = 0.01  # to a value that the kernel does take
 SLACK = 1e-9  # for rounding errors of the bounds
@@ -32,7 +30,7 @@ class FourierFeatures(FeatureMap):
     The kernel ``φ(x)·φ(y)`` is near K, at a distance of about ``1/sqrt(J)``, and is not K: fit and
     release in the space of the map itself, where every bound with ``sup K = 1`` holds as it
     stands. ``φ(x)·φ(y)`` may be negative: a mean of φ moves by up to ``sqrt(2 - 2 k_min) / n``, and
-    `smallest_kernel` gives a bound on k_min for a box.
+    `min_kernel` gives a bound on k_min for a box.
 
     Parameters
     ----------
@@ -79,13 +77,13 @@ class FourierFeatures(FeatureMap):
         )
 
     def transform(self, X: Array) -> Array:
-        """Give φ(x) for each row."""
+        """Return φ(x) for each row."""
         angles = X @ self.frequencies.T
         both = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
         return np.asarray(both / np.sqrt(len(self.frequencies)))
 
-    def smallest_kernel(self, width: Array) -> float:
-        """Give a proved lower bound of ``φ(x)·φ(y)`` for points of a box with these sides.
+    def min_kernel(self, width: Array) -> float:
+        """Return a proved lower bound of ``φ(x)·φ(y)`` for points of a box with these sides.
 
         The difference of two points lies in a box of twice the sides, and the kernel is even. That
         box is cut into cells, and those with the least bounds are cut again while the search lasts.
@@ -101,8 +99,8 @@ class FourierFeatures(FeatureMap):
         float
             The bound, at least -1.
         """
-        left = min(MOST_CELLS, int(MOST_COSINES / len(self.frequencies)))
-        if self.n_features > MOST_AXES or left < 4**self.n_features:
+        left = min(MAX_CELLS, int(MAX_COSINES / len(self.frequencies)))
+        if self.n_features > MAX_AXES or left < 4**self.n_features:
             return -1.0
         first = left // (2 if self.n_features > 2 else 8)
         centres, half = _cells(width, self.frequencies, first)
@@ -152,7 +150,7 @@ class FourierFeatures(FeatureMap):
         return np.asarray(largest)[place.reshape(-1)] / math.factorial(power)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the map as plain values and arrays."""
+        """Return the map as plain values and arrays."""
         return {"kind": self.kind, "frequencies": self.frequencies}
 
     @classmethod
@@ -173,7 +171,7 @@ class FourierFeatures(FeatureMap):
 
 
 def _monomials(frequencies: Array, order: int) -> tuple[Array, Array]:
-    """Give the axes of each monomial, and the means of its products of frequencies, counted.
+    """Return the axes of each monomial, and the means of its products of frequencies, counted.
 
     ``sum_j f(ω_j·c) (ω_j·d)^p / J`` is the sum over monomials of ``d_a d_b ...`` times f at the
     angles times these numbers.
@@ -190,7 +188,7 @@ def _monomials(frequencies: Array, order: int) -> tuple[Array, Array]:
 def _cells(width: Array, frequencies: Array, most: int) -> tuple[Array, Array]:
     """Cut the differences of points of a box, one of each pair d and -d, into at most `most` cells.
 
-    Gives the centres and the half sides; sides are shorter along axes of higher frequencies.
+    Returns the centres and the half sides; sides are shorter along axes of higher frequencies.
     """
     sides = 2 * np.asarray(width, dtype=np.float64)
     turns = np.maximum(sides * np.sqrt((frequencies**2).mean(axis=0)), 1e-300)

@@ -32,18 +32,16 @@ from sfumato.models.functions.domain import Domain
 from sfumato.models.functions.projection import density_threshold
 from sfumato.sums import CountTables, Records
 
-__all__ = ["Cells", "GridDensity", "GridPlan", "Smoothed", "release_cells", "smooth", "usual_cells"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 # Chosen once on drawn rows of public laws (benchmarks/bench_densities.py), and fixed since.
 CELLS_ON_A_LINE = (3.0, 0.4)  # factor and power of n epsilon
 CELLS_IN_THE_PLANE = (1.6, 0.3)  # along each axis
-FEWEST_CELLS, MOST_CELLS = 4, {1: 4096, 2: 64}
+MIN_CELLS, MAX_CELLS = 4, {1: 4096, 2: 64}
 ROWS_NOT_KNOWN = 10_000  # what the rule takes for a number of rows that is secret
 WIDTHS = {1: 40, 2: 12}  # filters that are tried along an axis
-WIDEST, NARROWEST = 0.75, 0.0015  # of the side of the box
+MAX_WIDTH, MIN_WIDTH = 0.75, 0.0015  # of the side of the box
 CAUTION = 0.5  # standard deviations of the risk estimate for which a wider filter is preferred
 STANDS_OUT = 6.0  # standard deviations above its neighbours that make a cell one of its own
 NEIGHBOURS = {1: 9, 2: 5}  # cells along an axis among which the median is taken
@@ -54,7 +52,7 @@ STACKED = 256  # cells whose weights are computed together
 TELLS_APART = 5.0  # standard deviations by which a peak must rise above its surroundings
 
 
-def usual_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
+def default_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
     """Choose the cells along each axis from public numbers alone.
 
     epsilon: The budget.
@@ -62,10 +60,10 @@ def usual_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
     n_features ({1, 2}): Axes.
     """
     factor, power = CELLS_ON_A_LINE if n_features == 1 else CELLS_IN_THE_PLANE
-    most = MOST_CELLS[n_features]
+    most = MAX_CELLS[n_features]
     signal = (n_rows or ROWS_NOT_KNOWN) * min(epsilon, 1e6)
     even = 2 * round(factor * signal**power / 2)  # the middle of the box is an edge
-    return int(min(max(even, FEWEST_CELLS), most))
+    return int(min(max(even, MIN_CELLS), most))
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Cells:
         return np.asarray((np.array(self.upper) - np.array(self.lower)) / np.array(self.shape))
 
     def __call__(self, rows: Array) -> Array:
-        """Give the number of the cell of each row along each axis."""
+        """Return the number of the cell of each row along each axis."""
         places = np.floor((np.asarray(rows) - np.array(self.lower)) / self.sides)
         numbers = np.clip(np.nan_to_num(places), 0, np.array(self.shape) - 1)
         if self.may_be_missing:
@@ -128,7 +126,7 @@ class Cells:
 def _cut_axis(
     lower: float, upper: float, most: int, step: float | None
 ) -> tuple[float, float, int]:
-    """Give the ends of an axis and its number of cells."""
+    """Return the ends of an axis and its number of cells."""
     if step is None:
         return lower, upper, most
     n_values = math.floor((upper - lower) / step + 0.5) + 1
@@ -150,7 +148,7 @@ class GridPlan:
     def of(
         cls, records: Records, cells: Cells, n_classes: int, epsilon: float, delta: float
     ) -> GridPlan:
-        """Give the plan that spends `epsilon` on the counts, and `delta` where parties do."""
+        """Return the plan that spends `epsilon` on the counts, and `delta` where parties do."""
         statistic = CountTables(cells.counted, (tuple(range(cells.width)),), n_classes)
         if not records.has_exact_sums:  # [S4] parties add up Gaussian noise
             noise = GaussianMechanism.calibrate(
@@ -245,7 +243,7 @@ class Smoothed:
         return np.sqrt(self.variance * self.spread)
 
     def quantile(self, level: float) -> Array:
-        """Give the half width, in standard deviations, that holds `level` of the noise.
+        """Return the half width, in standard deviations, that holds `level` of the noise.
 
         The noise of a cell is a known sum of Laplace variables: the quantile is that of a normal
         variable, corrected for the fourth moment (Cornish and Fisher), and a little wider where few
@@ -299,7 +297,7 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
 
 
 def _blocks(shares: Array, variance: float) -> tuple[Codes, float]:
-    """Give the blocks of neighbouring cells whose averages have the least estimated risk.
+    """Return the blocks of neighbouring cells whose averages have the least estimated risk.
 
     The risk of a block of m cells is estimated without bias by its sum of squares around its
     average, less ``(m - 2) v``; each block pays ``2 v log M`` more for having been chosen.
@@ -328,7 +326,7 @@ class _Filters:
 
     @classmethod
     def of(cls, shape: Sequence[int]) -> _Filters:
-        axis = [*np.geomspace(WIDEST, NARROWEST, WIDTHS[len(shape)]).tolist(), 0.0]
+        axis = [*np.geomspace(MAX_WIDTH, MIN_WIDTH, WIDTHS[len(shape)]).tolist(), 0.0]
         responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
         if len(shape) == 1:
             return cls([(h,) for h in axis], responses[0])
@@ -343,7 +341,7 @@ class _Filters:
         return cls([widths[place] for place in order], np.stack(both)[order])
 
     def best(self, coefficients: Array, variances: Array) -> tuple[int, float]:
-        """Give the number of the filter that is taken, and its estimated risk."""
+        """Return the number of the filter that is taken, and its estimated risk."""
         y, v = np.ravel(np.square(coefficients)), np.ravel(variances)
         f = self.responses.reshape(len(self.responses), -1)
         bias = np.square(1 - f)
@@ -358,7 +356,7 @@ class _Filters:
 def _diagonals(
     axis: Sequence[float], shape: Sequence[int]
 ) -> list[tuple[tuple[float, float], Array]]:
-    """Give filters across and along diagonals: their waves have two frequencies nearly alike."""
+    """Return filters across and along diagonals: their waves have two frequencies nearly alike."""
     k, m = np.meshgrid(*map(np.arange, shape), indexing="ij")
     found = []
     for across, along in itertools.combinations(axis, 2):
@@ -368,7 +366,7 @@ def _diagonals(
 
 
 def _proposals(shares: Array, variance: float, n_rows: float) -> list[NDArray[np.bool_]]:
-    """Give two proposals: no cell apart, and those that stand out from their neighbours."""
+    """Return two proposals: no cell apart, and those that stand out from their neighbours."""
     usual = median_filter(shares, NEIGHBOURS[shares.ndim], mode="nearest")
     limit = STANDS_OUT * np.sqrt(variance + np.maximum(shares, 0) / n_rows)
     above = shares - usual > limit
@@ -415,7 +413,7 @@ class GridDensity:
         return [smooth(each, variance, self.total, known) for each in np.moveaxis(shares, -1, 0)]
 
     def corrected(self, counts: Array) -> Array:
-        """Give counts as shares; where the total is public, its noise is taken off all cells."""
+        """Return counts as shares; where the total is public, its noise is taken off all cells."""
         shares = np.asarray(counts / self.total)
         return np.asarray(shares + (1 - shares.sum()) / shares.size) if self.n_rows else shares
 
@@ -434,11 +432,11 @@ class GridDensity:
         return float(np.prod(self.cells.sides))
 
     def raw(self, rows: Array) -> Array:
-        """Give noisy shares by volume at points, one column per class."""
+        """Return noisy shares by volume at points, one column per class."""
         return self._at(rows, self.counts / (self.total * self.volume))
 
     def joint(self, rows: Array) -> Array:
-        """Give class densities times shares of the classes, at points of the box."""
+        """Return class densities times shares of the classes, at points of the box."""
         if self.cells.width == 1:
             curves = [each.derivative()(rows[:, 0]) for each in self._curves]
             return np.asarray(np.maximum(np.column_stack(curves), 0.0))
@@ -461,12 +459,12 @@ class GridDensity:
         return found
 
     def cdf(self, values: Array) -> Array:
-        """Give the distribution function of all rows on a line."""
+        """Return the distribution function of all rows on a line."""
         inside = np.clip(values, self.cells.lower[0], self.cells.upper[0])
         return np.asarray(np.clip(sum(curve(inside) for curve in self._curves), 0.0, 1.0))
 
     def quantile(self, probabilities: Array) -> Array:
-        """Give the quantiles of all rows on a line."""
+        """Return the quantiles of all rows on a line."""
         fine = np.linspace(self.cells.lower[0], self.cells.upper[0], 16 * self.cells.shape[0] + 1)
         heights = np.maximum.accumulate(self.cdf(fine))
         return np.asarray(np.interp(probabilities, heights, fine))
@@ -484,7 +482,7 @@ class GridDensity:
         return max(1, int(np.sum(heights > TELLS_APART * np.sqrt(variance[peaks - 1]))))
 
     def bands(self, rows: Array, level: float) -> tuple[Array, Array]:
-        """Give bounds, by class, of the smoothed density of the cell of each point without noise.
+        """Return bounds, by class, of the smoothed density of the cell of each point without noise.
 
         They hold at each point by itself, for the filter that was chosen.
         """

@@ -28,14 +28,12 @@ from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["STORED_MACHINE", "PrivateKernelMachine", "minimiser_budget"]
-
 Array = NDArray[np.float64]
 
-MOST_EXACT = 2048
-LEAST_REGULARIZATION, LARGEST_REGULARIZATION = 1e-4, 1.0  # of the public rule
-SMALLEST_REGULARIZATION = 1e-8
-SMALLEST_TOLERANCE = 1e-3
+MAX_EXACT = 2048
+DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION = 1e-4, 1.0  # of the public rule
+MIN_REGULARIZATION = 1e-8
+MIN_TOLERANCE = 1e-3
 ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two gradients
 
 STORED_MACHINE: Form = {
@@ -68,14 +66,14 @@ class PrivateKernelMachine(PrivateEstimator):
                 "'expected_rows', a public number by which the loss is divided."
             )
         given = self.regularization
-        if given is not None and not SMALLEST_REGULARIZATION <= given < math.inf:
+        if given is not None and not MIN_REGULARIZATION <= given < math.inf:
             raise InvalidInputError(
-                f"'regularization' must be finite and at least {SMALLEST_REGULARIZATION:g}. Got "
+                f"'regularization' must be finite and at least {MIN_REGULARIZATION:g}. Got "
                 f"{given} instead."
             )
-        if not SMALLEST_TOLERANCE <= self.tolerance <= 1:
+        if not MIN_TOLERANCE <= self.tolerance <= 1:
             raise InvalidInputError(
-                f"'tolerance' must lie in [{SMALLEST_TOLERANCE:g}, 1]. Got {self.tolerance}."
+                f"'tolerance' must lie in [{MIN_TOLERANCE:g}, 1]. Got {self.tolerance}."
             )
 
     def _map_rows(self, rows: Array, bounds: Bounds) -> FeatureRows:
@@ -86,7 +84,7 @@ class PrivateKernelMachine(PrivateEstimator):
             rows.shape[1],
             fourier=self.n_fourier,
             random_state=self.random_state,
-            most=MOST_EXACT,
+            most=MAX_EXACT,
         )
         self.features_ = features.to_dict()
         return FeatureRows(
@@ -103,14 +101,14 @@ class PrivateKernelMachine(PrivateEstimator):
         return n_rows if replaces else int(self.expected_rows or 1)
 
     def _public_regularization(self, n_rows: int, lipschitz: float) -> float:
-        """Give λ, or the λ at which the noise of a score is as aimed at, whatever n and epsilon."""
+        """Return λ, or the λ at which the noise of a score is as wanted, for any n and epsilon."""
         if self.regularization is not None:
             return float(self.regularization)
         per_unit = minimiser_sensitivity(
             self.relation, lipschitz=lipschitz, feature_norm=1.0, regularization=1.0, n_rows=n_rows
         )
         aimed = per_unit / mu_from_budget(self.epsilon, self.delta) / self.aimed_noise
-        return float(np.clip(aimed, LEAST_REGULARIZATION, LARGEST_REGULARIZATION))
+        return float(np.clip(aimed, DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION))
 
     def _require_resolution(self, n_rows: int, smoothness: float) -> None:
         """Refuse, by public numbers, what the solver could not certify in doubles."""
@@ -122,7 +120,7 @@ class PrivateKernelMachine(PrivateEstimator):
             )
 
     def _mechanism(self, n_rows: int, lipschitz: float) -> tuple[GaussianProcessMechanism, float]:
-        """Give the mechanism for a minimiser of certified gap, and the gap to certify."""
+        """Return the mechanism for a minimiser of certified gap, and the gap to certify."""
         exact, gap = minimiser_budget(
             self.relation, lipschitz, self.regularization_, n_rows, self.tolerance
         )
@@ -146,7 +144,7 @@ def minimiser_budget(
     n_rows: int,
     tolerance: float,
 ) -> tuple[float, float]:
-    """Give the sensitivity of the exact minimiser, and the gap that adds the share `tolerance`."""
+    """Return the sensitivity of the exact minimiser, and the gap adding the share `tolerance`."""
     exact = minimiser_sensitivity(
         relation,
         lipschitz=lipschitz,

@@ -11,8 +11,6 @@ from sfumato.models.functions.features import FeatureMap, KnotFeatures, TaylorFe
 from sfumato.models.functions.fourier import FourierFeatures
 from sfumato.models.functions.periodic import PeriodicFeatures
 
-__all__ = ["features_from_dict", "stored_features"]
-
 _MAPS: dict[str, Any] = {
     kind.kind: kind for kind in (FourierFeatures, KnotFeatures, PeriodicFeatures, TaylorFeatures)
 }

@@ -19,7 +19,7 @@ from sfumato.models.functions.features import KnotFeatures
 from sfumato.models.functions.plotting import plot_curve
 from sfumato.models.kernels import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
 from sfumato.privacy.guarantee import Relation, Unit
-from sfumato.sums.grid import cut
+from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
 from sfumato.sums.statistics import Statistic
 from sfumato.tables.bounds import Bounds
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
 COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
-SMALLEST_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
+MIN_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
 KERNELS = ("gaussian", "matern32", "matern52", "exponential")
 
 
@@ -106,7 +106,7 @@ class PrivateMeanCurve(PrivateEstimator):
     parameters: ClassVar[Form] = {
         "kernel": one_of(*KERNELS),
         "length": real(above=0.0),
-        "smoothing": real(least=SMALLEST_SMOOTHING),
+        "smoothing": real(least=MIN_SMOOTHING),
         "norm": real(above=0.0),
     }
     learned: ClassVar[Form] = {
@@ -316,7 +316,7 @@ class SmoothedCurves:
             inside = scaled[np.ix_(curves, pattern)] / reach
             basis = matrix / (longest * (1 + ROUNDING_MARGIN))
             found[curves] = exact_projection(inside, basis) * (reach * longest)
-        return np.asarray(cut(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
+        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
 
     @property
     def _range(self) -> tuple[Array, Array]:
@@ -358,7 +358,7 @@ class CurveSum(Statistic):
 
     def add_up(self, rows: Any, codes: Any) -> Any:  # noqa: ARG002 - classes do not matter
         """Add up coordinates, and the constant."""
-        total = cut(rows, CURVE_BITS).sum(axis=0)
+        total = truncate_to_grid(rows, CURVE_BITS).sum(axis=0)
         return np.append(total, self.weight * len(rows)) if self.weight > 0 else total
 
     def term_sensitivity(self, relation: Relation) -> float:

@@ -19,13 +19,11 @@ from sfumato.models.functions.features import TaylorFeatures, as_gaussian, white
 from sfumato.models.kernels import Kernel
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["PeriodicFeatures"]
-
 Array = NDArray[np.float64]
 
 MARGIN = 8.1  # bandwidths that keep the copies of the kernel apart: exp(-8.1²/2) < 1e-14
 HIGHEST = 8.3  # frequencies beyond have weights below 1e-14 together
-MOST = 2**22
+MAX_DIM = 2**22
 
 
 class PeriodicFeatures(TaylorFeatures):
@@ -63,9 +61,9 @@ class PeriodicFeatures(TaylorFeatures):
         self._centre, self._radii = whitened_box(self.kernel, self.domain)
         self._periods = 2 * self._radii + MARGIN
         highest = np.ceil(HIGHEST * self._periods / (2 * math.pi))
-        if np.sum(np.log(2 * highest + 1)) > math.log(MOST):
+        if np.sum(np.log(2 * highest + 1)) > math.log(MAX_DIM):
             raise InvalidInputError(
-                f"The domain is too wide for this bandwidth: more than {MOST} features would be "
+                f"The domain is too wide for this bandwidth: more than {MAX_DIM} features would be "
                 "needed. Take a larger bandwidth or a smaller domain."
             )
         self.sizes = tuple(int(2 * k + 1) for k in highest)

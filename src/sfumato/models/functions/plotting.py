@@ -14,8 +14,6 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.functions.domain import Domain
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["can_draw", "draw_function", "plot_curve", "plot_density"]
-
 Array = NDArray[np.float64]
 
 LINE, PLANE = 500, 120  # points drawn along an axis
@@ -102,7 +100,7 @@ def _axes(ax: Any) -> Any:
 
 
 def can_draw() -> bool:
-    """Tell whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from sfumato.models.functions.projection import Nodes, density_threshold
 from sfumato.models.functions.spaces import GaussianSpace, SobolevSpace
 
-__all__ = ["ProcessDensity"]
-
 Array = NDArray[np.float64]
 
 
@@ -47,11 +45,11 @@ class ProcessDensity:
         return cls(space, coefficients, scale, threshold, gain, np.asarray(masses))
 
     def raw(self, rows: Array) -> Array:
-        """Give the release at points of the box, one column per class."""
+        """Return the release at points of the box, one column per class."""
         return np.asarray(self.space.values(self.coefficients, rows) * self.scale)
 
     def joint(self, rows: Array) -> Array:
-        """Give class densities times shares of the classes, at points of the box."""
+        """Return class densities times shares of the classes, at points of the box."""
         return np.asarray(self.gain * np.maximum(self.raw(rows) - self.threshold, 0.0))
 
     def draw(

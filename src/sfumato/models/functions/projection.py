@@ -16,8 +16,6 @@ from scipy.stats.qmc import Sobol
 
 from sfumato.models.functions.domain import Domain
 
-__all__ = ["Nodes", "density_threshold"]
-
 Array = NDArray[np.float64]
 
 CELLS_OF_AN_AXIS = {1: 1024, 2: 128, 3: 40}
@@ -54,13 +52,13 @@ class Nodes:
         return float(np.prod(self.domain.width)) / len(self.points)
 
     def scatter(self, numbers: NDArray[np.intp], uniform: Array) -> Array:
-        """Give rows around the points of these numbers, moved inside their cells."""
+        """Return rows around the points of these numbers, moved inside their cells."""
         rows = self.points[numbers] + (uniform - 0.5) * self.sides
         return np.asarray(np.clip(rows, self.domain.lower, self.domain.upper))
 
 
 def density_threshold(values: Array, volume: float) -> tuple[float, float]:
-    """Give τ and g with ``sum g max(values - τ, 0) * volume = 1``."""
+    """Return τ and g with ``sum g max(values - τ, 0) * volume = 1``."""
     ordered = -np.sort(-np.ravel(values))
     shift = (np.cumsum(ordered) - 1 / volume) / np.arange(1, ordered.size + 1)
     kept = int(np.count_nonzero(ordered > shift))

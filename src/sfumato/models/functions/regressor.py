@@ -18,8 +18,6 @@ from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_numbers, checked_column
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivateKernelRegressor"]
-
 Array = NDArray[np.float64]
 
 LOSSES: dict[str, ScoreLoss] = {
@@ -155,7 +153,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         self._check_choices()
         if self.loss not in LOSSES:
             raise InvalidInputError(
@@ -176,7 +174,7 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         machine = minimise(  # [K3] certified to the gap
             mapped, scaled, loss, regularization=self.regularization_, tolerance=gap, n_rows=n_rows
         )
-        receipt = self._prepay(mechanism)  # [K4] charge, then draw
+        receipt = self._charge(mechanism)  # [K4] charge, then draw
         self.coefficients_ = mechanism.release(machine.coefficients[:, None], ledger=receipt)
 
         self.noise_std_ = half * math.sqrt(mechanism.variance())
@@ -203,12 +201,12 @@ class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
         return (low + high) / 2, (high - low) / 2
 
     def _check_targets(self, rows: Array, y: ArrayLike | None) -> Array:
-        """Give the targets; one that is no finite number becomes the middle of the range."""
+        """Return the targets; one that is no finite number becomes the middle of the range."""
         targets = as_numbers(checked_column(self, y, len(rows)))
         return np.where(np.isfinite(targets), targets, self._target_range()[0])
 
     def predict(self, X: ArrayLike) -> Array:
-        """Give the released function at rows, inside the range of the target.
+        """Return the released function at rows, inside the range of the target.
 
         Parameters
         ----------

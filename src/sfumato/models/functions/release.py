@@ -27,14 +27,6 @@ from sfumato.models.kernels.bridge import MarkovLine
 from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "ReleasedFunction",
-    "has_taylor",
-    "release_at_points",
-    "release_function",
-    "release_on_grid",
-]
-
 Array = NDArray[np.float64]
 
 
@@ -64,7 +56,7 @@ class ReleasedFunction:
         return self.features.evaluate(self.coordinates, X)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the function as plain values and arrays, which `sfumato.save` can store.
+        """Return the function as plain values and arrays, which `sfumato.save` can store.
 
         Returns
         -------
@@ -303,7 +295,7 @@ def _box_around(rows: Array) -> Bounds:
 
 
 def _merged(x: Array, rate: float) -> tuple[Array, NDArray[np.intp]]:
-    """Give increasing points that are far enough apart, and the place of each x among them."""
+    """Return increasing points that are far enough apart, and the place of each x among them."""
     order = np.argsort(x, kind="stable")
     kept: list[float] = []
     place = np.empty(len(x), dtype=np.intp)

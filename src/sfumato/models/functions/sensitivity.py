@@ -13,24 +13,17 @@ from scipy.special import erf
 from sfumato.exceptions import InvalidInputError
 from sfumato.privacy.guarantee import Relation
 
-__all__ = [
-    "feature_sum_sensitivity",
-    "minimiser_sensitivity",
-    "sobolev_inner_product",
-    "sobolev_sensitivity",
-]
-
 Array = NDArray[np.float64]
 
 # Sobolev norms are computed in units of the bandwidth. Beyond this width the two ends of the
 # interval no longer see each other: what is left out is below 1e-12.
-WIDEST = 14.0
+MAX_WIDTH = 14.0
 NEGLECTED = 1e-9
 CERTIFIED_TO = 6e-3  # the search for the largest norm stops this close to it
 
 
 def feature_sum_sensitivity(
-    relation: str | Relation, *, smallest_kernel: float = 0.0, n_classes: int = 1
+    relation: str | Relation, *, min_kernel: float = 0.0, n_classes: int = 1
 ) -> float:
     """Norm by which one record moves ``sum_i phi(x_i)``, ``phi(x).phi(z) = k(x, z)``, k(x, x) = 1.
 
@@ -40,7 +33,7 @@ def feature_sum_sensitivity(
     """
     if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
         return 1.0
-    overlap = smallest_kernel if n_classes == 1 else 0.0
+    overlap = min_kernel if n_classes == 1 else 0.0
     return math.sqrt(2 - 2 * overlap)
 
 
@@ -99,25 +92,25 @@ def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> fl
     Returns: An upper bound, within 1 % of the supremum in one dimension: the largest norm is
         searched by bisection of the box, and cells are discarded by a Lipschitz bound only.
     """
-    lengths = [min(float(width), WIDEST) for width in widths]
+    lengths = [min(float(width), MAX_WIDTH) for width in widths]
     if not lengths or min(lengths) <= 0:
         raise InvalidInputError("'widths' must be positive, one per dimension.")
-    squares = [_largest_square(length) for length in lengths]
+    squares = [_max_square(length) for length in lengths]
     if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
         return math.sqrt(math.prod(squares)) + NEGLECTED
     if len(lengths) == 1:
-        return _largest_distance(lengths[0]) + NEGLECTED
+        return _max_distance(lengths[0]) + NEGLECTED
     # ||f - g||² <= 2 prod N_j - 2 prod <f_j, g_j>. A product of numbers of [-c_j, N_j], c_j <= N_j,
     # is least with one of them negative.
     worst = max(
-        _largest_opposition(length) * math.prod(squares) / square
+        _max_opposition(length) * math.prod(squares) / square
         for length, square in zip(lengths, squares, strict=True)
     )
     return math.sqrt(2 * math.prod(squares) + 2 * worst) + NEGLECTED
 
 
 @lru_cache
-def _largest_square(width: float) -> float:
+def _max_square(width: float) -> float:
     norm: float = _certified_maximum(
         lambda p: np.sqrt(sobolev_inner_product(p[:, 0], p[:, 0], width)), width, 1, _LIPSCHITZ
     )
@@ -125,7 +118,7 @@ def _largest_square(width: float) -> float:
 
 
 @lru_cache
-def _largest_distance(width: float) -> float:
+def _max_distance(width: float) -> float:
     def distance(p: Array) -> Array:
         a, b = p[:, 0], p[:, 1]
         square = sum(sobolev_inner_product(z, z, width) for z in (a, b))
@@ -135,9 +128,9 @@ def _largest_distance(width: float) -> float:
 
 
 @lru_cache
-def _largest_opposition(width: float) -> float:
+def _max_opposition(width: float) -> float:
     """Largest ``-<phi_a, phi_b>``, or 0."""
-    slope = _LIPSCHITZ * math.sqrt(_largest_square(width))
+    slope = _LIPSCHITZ * math.sqrt(_max_square(width))
     return _certified_maximum(
         lambda p: np.maximum(-sobolev_inner_product(p[:, 0], p[:, 1], width), 0.0), width, 2, slope
     )

@@ -30,18 +30,16 @@ from sfumato.models.kernels import GaussianKernel, KernelExpansion
 from sfumato.models.kernels.bridge import MarkovLine
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["GaussianSpace", "SobolevSpace", "public_features", "two_sum"]
-
 Array = NDArray[np.float64]
 
-MOST_EXACT = 2**17
+MAX_EXACT = 2**17
 BLOCK = 64  # rows whose bumps are added up together
 ROUNDINGS = 96  # of a sum of bumps: within a block, between blocks, of bumps and of whitening
-WIDEST = 1000.0  # bandwidth in sides of the box
-LARGEST_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
+MAX_WIDTH = 1000.0  # bandwidth in sides of the box
+MAX_OVERLAP = 0.999  # keeps the sensitivity far above rounding errors of the features
 KNOTS_OF_AN_AXIS = {1: 1001, 2: 129, 3: 41}
 # Of a function in one of these spaces, but for random features.
-MOST_COORDINATES = max(MOST_EXACT, *(knots**d for d, knots in KNOTS_OF_AN_AXIS.items()))
+MAX_COORDINATES = max(MAX_EXACT, *(knots**d for d, knots in KNOTS_OF_AN_AXIS.items()))
 
 
 def public_features(
@@ -51,9 +49,9 @@ def public_features(
     *,
     fourier: int,
     random_state: Any,
-    most: int = MOST_EXACT,
+    most: int = MAX_EXACT,
 ) -> FeatureMap:
-    """Give exact features of the kernel if there are at most `most`, else random ones.
+    """Return exact features of the kernel if there are at most `most`, else random ones.
 
     Taylor or periodic features, whichever are fewer; else random Fourier features, whose own
     kernel is then the kernel of the space. Bounds and kernel decide, never a row.
@@ -84,22 +82,22 @@ class GaussianSpace:
     def sensitivity(self, relation: str, n_classes: int) -> float:
         """Norm by which one record moves the sums."""
         if isinstance(self.features, FourierFeatures):  # a kernel of their own, which may be < 0
-            smallest = min(self.features.smallest_kernel(self.domain.width), LARGEST_OVERLAP)
+            smallest = min(self.features.min_kernel(self.domain.width), MAX_OVERLAP)
         else:
-            smallest = self._smallest_kernel()
+            smallest = self._min_kernel()
         if smallest < 0 and n_classes > 1:  # one class may hold both rows
             n_classes = 1
-        return feature_sum_sensitivity(relation, smallest_kernel=smallest, n_classes=n_classes)
+        return feature_sum_sensitivity(relation, min_kernel=smallest, n_classes=n_classes)
 
     def rounding(self, n_rows: int) -> float:
         """Norm by which rounding errors of `n_rows` rows move apart the sums of two neighbours."""
         return 2 * 2.0**-53 * n_rows * 2**15
 
-    def _smallest_kernel(self) -> float:
+    def _min_kernel(self) -> float:
         signs = np.stack(np.meshgrid(*[[-1.0, 1.0]] * self.domain.n_features), axis=-1)
         corners = signs.reshape(-1, self.domain.n_features) * self.domain.width
         least = float(self.kernel(np.zeros((1, self.domain.n_features)), corners).min())
-        return min(least, LARGEST_OVERLAP)
+        return min(least, MAX_OVERLAP)
 
     def statistic(self, rows: Array, weights: Array) -> Array:
         """Coordinates of ``sum_i w_i K(., x_i)``, one column per class; exact, secret."""
@@ -132,9 +130,9 @@ class SobolevSpace:
                 f"space='sobolev' is offered for up to {max(KNOTS_OF_AN_AXIS)} features. Got "
                 f"{domain.n_features}; use space='gaussian'."
             )
-        if not (bandwidths <= WIDEST * domain.width).all():
+        if not (bandwidths <= MAX_WIDTH * domain.width).all():
             raise InvalidInputError(
-                f"A bandwidth is more than {WIDEST:g} times as wide as the range of its feature; "
+                f"A bandwidth is more than {MAX_WIDTH:g} times as wide as its feature's range; "
                 "rounding errors would outweigh the rows. Give a narrower one."
             )
         self.bandwidths = bandwidths
@@ -158,7 +156,7 @@ class SobolevSpace:
         """Norm by which rounding errors of `n_rows` rows move apart the sums of two neighbours."""
         value = float((2 * math.pi) ** (-len(self.lines) / 2)) * n_rows  # largest sum of bumps
         gain = math.prod(
-            2 * math.sqrt(len(k)) / line.smallest_spread
+            2 * math.sqrt(len(k)) / line.min_spread
             for k, line in zip(self.knots, self.lines, strict=True)
         )
         return 2 * gain * value * ROUNDINGS * 2.0**-53

@@ -31,8 +31,6 @@ from sfumato.models.kernels.least_squares import (
     solve_in_one_factoring,
 )
 
-__all__ = ["Branch", "fit_branch", "layer_width_scale", "stored_branch"]
-
 EPSILON = 2.0**-52
 # Rows that differ by less than this share of their length are taken for one point.
 SAME_POINT = 1e-24
@@ -133,7 +131,7 @@ def fit_branch(
 
 
 def layer_width_scale(n_components: Any, layer: int, like: Array) -> Array:
-    """Give ``1/sqrt(n - l)`` for the coordinates that layer l (from 0) uses, 0 for the others.
+    """Return ``1/sqrt(n - l)`` for the coordinates that layer l (from 0) uses, 0 for the others.
 
     The last axis of `like` has the n - l coordinates of the widest branch of a stack.
     """
@@ -171,7 +169,7 @@ def _leading(centred: Array, count: Array, square: Array, n_components: int) -> 
 
 
 def _principal(centred: Array, count: Array, square: Array, n_components: int) -> _Directions:
-    """Give variances (descending), basis V and scores of all directions of non-zero variance.
+    """Return variances (descending), basis V and scores of all directions of non-zero variance.
 
     The leading of the scores come a second time.
     """
@@ -202,7 +200,7 @@ def _principal(centred: Array, count: Array, square: Array, n_components: int) -
 
 
 def _prefers_products(rows: Array, n_components: int) -> bool:
-    """Tell whether some leading eigenvectors are found sooner than all of them."""
+    """Return whether some leading eigenvectors are found sooner than all of them."""
     return is_accelerated(rows) and n_components < N_LEADING < rows.shape[-1] // 4
 
 
@@ -221,7 +219,7 @@ def _capped_deviations(variances: Array, n_components: int) -> tuple[Array, Arra
 
 
 def _mean_square(mean: Array, basis: list[Array], size: Array) -> Any:
-    """Give the map ``B -> ‖(K + λI)^{-1} Y‖² / (pN)`` for ``Y = (scores) V^T + 1 μ^T``."""
+    """Return the map ``B -> ‖(K + λI)^{-1} Y‖² / (pN)`` for ``Y = (scores) V^T + 1 μ^T``."""
     xp = namespace_of(mean)
     along = mean[..., None, :]  # becomes μ^T V
     for factor in basis:

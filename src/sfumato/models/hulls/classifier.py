@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.core.constraints import Form, labels, listed, model_of, one_of
 from sfumato.models.hulls.partition import RowGroups, partition_groups, places_of
 from sfumato.models.hulls.rows import PRECISIONS, check_labels, check_queries, check_rows
@@ -22,13 +22,11 @@ from sfumato.models.hulls.wide import (
 )
 from sfumato.tables.cells import check_choice
 
-__all__ = ["AffineHullClassifier"]
-
 SEARCHES = ("exact", "pruned")
 
 
 class AffineHullClassifier(ClassifierMixin, BaseEstimator):
-    r"""Give a point the label of the class whose wide hull has the nearest image.
+    r"""Assign a point the label of the class whose wide hull has the nearest image.
 
     .. math:: \hat c(y) = \arg\min_c Γ_c(y), \qquad Γ_c(y) = \|y - W_c(y)\| .
 
@@ -143,7 +141,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, *, search: str | None = None) -> Array:
-        """Give the label of the nearest hull (62).
+        """Return the label of the nearest hull (62).
 
         Parameters
         ----------
@@ -161,14 +159,10 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         search = check_choice("search", self.search if search is None else search, SEARCHES)
         find = branch_distances if search == "exact" else pruned_branch_distances
         labels = self.classes_[self._nearest_class(find, rows)]
-        return (
-            like(X, labels)
-            if is_from_another_library(X) and labels.dtype.kind in "biuf"
-            else labels
-        )
+        return like(X, labels) if is_foreign_array(X) and labels.dtype.kind in "biuf" else labels
 
     def distances(self, X: Any) -> Array:
-        """Give the distance from each row to its image under the hull of each class.
+        """Return the distance from each row to its image under the hull of each class.
 
         Parameters
         ----------
@@ -182,11 +176,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         """
         rows = check_queries(self, X)
         return like(
-            X, self._least_per_class(branch_distances(self._branches(), rows, n_jobs=self.n_jobs))
+            X, self._min_per_class(branch_distances(self._branches(), rows, n_jobs=self.n_jobs))
         )
 
     def decision_function(self, X: Any) -> Array:
-        r"""Give the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.
+        r"""Return the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.
 
         Parameters
         ----------
@@ -202,7 +196,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def matching_score(self, X: Any) -> Array:
-        r"""Give :math:`\exp(-Γ_c^2 / \sum_c Γ_c^2)`, between 1/e and 1 (63).
+        r"""Return :math:`\exp(-Γ_c^2 / \sum_c Γ_c^2)`, between 1/e and 1 (63).
 
         Parameters
         ----------
@@ -218,7 +212,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         return namespace_of(scores).exp(scores)
 
     def predict_proba(self, X: Any) -> Array:
-        """Give the matching scores divided by their sum.
+        """Return the matching scores divided by their sum.
 
         They order the classes but are no calibrated chances: with C classes none can pass
         ``1 / (1 + (C - 1) / e)``. Use `CalibratedClassifierCV` where chances are needed.
@@ -237,7 +231,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         return scores / namespace_of(scores).sum(scores, axis=1, keepdims=True)
 
     def pruning_agreement(self, X: Any) -> float:
-        """Give the share of rows to which pruned and exact search give the same label.
+        """Return the share of rows to which pruned and exact search give the same label.
 
         Parameters
         ----------
@@ -253,7 +247,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         return float(np.mean(pruned == exact))
 
     def merge(self, *others: AffineHullClassifier) -> AffineHullClassifier:
-        """Give the classifier that knows the branches of all parties, class by class (104).
+        """Return the classifier that knows the branches of all parties, class by class (104).
 
         Parameters
         ----------
@@ -304,7 +298,7 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
         cuts = zip(starts, ends, numbers, strict=True)
         return [pattern.of_branches(branches[a:b], n) for a, b, n in cuts]
 
-    def _least_per_class(self, distances: Array) -> Array:
+    def _min_per_class(self, distances: Array) -> Array:
         xp = namespace_of(distances)
         ends = np.cumsum([len(hull.branches_) for hull in self.hulls_]).tolist()
         starts = [0, *ends[:-1]]
@@ -313,11 +307,11 @@ class AffineHullClassifier(ClassifierMixin, BaseEstimator):
 
     def _nearest_class(self, find: Any, rows: Array) -> NDArray[np.intp]:
         distances = find(self._branches(), rows, n_jobs=self.n_jobs)
-        return nearest_columns(self._least_per_class(distances))
+        return nearest_columns(self._min_per_class(distances))
 
 
 def _log_matching(distances: Array) -> Array:
-    """Give ``-Γ_c² / Σ Γ²``; infinite distances share the sum equally, as in the limit."""
+    """Return ``-Γ_c² / Σ Γ²``; infinite distances share the sum equally, as in the limit."""
     xp = namespace_of(distances)
     endless = xp.isinf(distances)
     shares = xp.astype(endless, distances.dtype)

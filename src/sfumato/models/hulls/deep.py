@@ -15,8 +15,6 @@ from sfumato.models.hulls.rows import PRECISIONS, check_queries, check_rows
 from sfumato.models.hulls.search import evaluate
 from sfumato.tables.cells import check_choice, check_count
 
-__all__ = ["DeepAffineHull", "KernelAffineHull"]
-
 
 class _OneBranch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """What both share: a folded model that maps points and measures distances."""
@@ -55,7 +53,7 @@ class _OneBranch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Give the image of each row; the mean of the training rows where there is none.
+        """Return the image of each row; the mean of the training rows where there is none.
 
         Parameters
         ----------
@@ -68,7 +66,7 @@ class _OneBranch(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._answer(image, X, gives_rows=True)
 
     def distance(self, X: Any) -> Array:
-        """Give the distance from each row to its image; infinite where there is none.
+        """Return the distance from each row to its image; infinite where there is none.
 
         Parameters
         ----------
@@ -162,7 +160,7 @@ class KernelAffineHull(_OneBranch):
         self.dtype = dtype
 
     def membership(self, X: Any) -> Array:
-        """Give the weights of the training rows in each image; they sum to 1.
+        """Return the weights of the training rows in each image; they sum to 1.
 
         The folded model does not hold them, so this factors an N by N matrix once more.
 
@@ -234,7 +232,7 @@ class DeepAffineHull(_OneBranch):
         self.dtype = dtype
 
     def layer_images(self, X: Any) -> Array:
-        """Give the image of each row under each layer (51).
+        """Return the image of each row under each layer (51).
 
         Parameters
         ----------
@@ -249,7 +247,7 @@ class DeepAffineHull(_OneBranch):
         return self._answer(layer_images, X, gives_rows=True)
 
     def layer(self, X: Any) -> Array:
-        """Give the number, from 1, of the layer whose image is nearest to each row (52).
+        """Return the number, from 1, of the layer whose image is nearest to each row (52).
 
         Parameters
         ----------

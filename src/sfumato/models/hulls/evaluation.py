@@ -9,16 +9,6 @@ from sfumato.core.arrays import Array, cast, namespace_of, regularized_solver
 from sfumato.models.hulls.branch import Branch, layer_width_scale
 from sfumato.models.kernels.gaussian import gaussian_kernel, relative_gaussian_kernel
 
-__all__ = [
-    "coarse_branch",
-    "distance",
-    "image",
-    "layer_images",
-    "n_layers_of",
-    "nearest_layer",
-    "weights",
-]
-
 # The weights of a point are h_i / Σh. Σh is positive near the data but, against Theorem 2, not
 # everywhere: where it is not clearly above its own rounding the point has no image.
 CLEARLY_POSITIVE = 1e-6
@@ -30,7 +20,7 @@ class _Layer(NamedTuple):
 
 
 def distance(branch: Branch, rows: Array, *, n_layers: int | None = None) -> Array:
-    """Give the least distance from each row to its images under the first `n_layers` layers."""
+    """Return the least distance from each row to its images under the first `n_layers` layers."""
     xp = namespace_of(rows)
     least = None
     for layer in _layers(branch, rows, n_layers):
@@ -39,14 +29,14 @@ def distance(branch: Branch, rows: Array, *, n_layers: int | None = None) -> Arr
 
 
 def nearest_layer(branch: Branch, rows: Array) -> Array:
-    """Give the number l (from 1) of the layer with the nearest image, equation (52)."""
+    """Return the number l (from 1) of the layer with the nearest image, equation (52)."""
     xp = namespace_of(rows)
     stacked = xp.stack([layer.distance for layer in _layers(branch, rows)], axis=-1)
     return xp.argmin(stacked, axis=-1) + 1
 
 
 def image(branch: Branch, rows: Array) -> Array:
-    """Give the image of each row under its nearest layer; the mean where there is none."""
+    """Return the image of each row under its nearest layer; the mean where there is none."""
     xp = namespace_of(rows)
     layers = _layers(branch, rows)
     nearest = next(layers)
@@ -60,13 +50,13 @@ def image(branch: Branch, rows: Array) -> Array:
 
 
 def layer_images(branch: Branch, rows: Array) -> Array:
-    """Give the images of the rows under every layer, equation (51), shape (M, L, p)."""
+    """Return the images of the rows under every layer, equation (51), shape (M, L, p)."""
     images = [_to_rows(branch, layer.coordinates) for layer in _layers(branch, rows)]
     return namespace_of(rows).stack(images, axis=1)
 
 
 def coarse_branch(branch: Branch, n_coordinates: int) -> Branch:
-    """Give the first layer of a branch, its image cut to the leading principal coordinates.
+    """Return the first layer of a branch, its image cut to the leading principal coordinates.
 
     In the other coordinates the image is taken to be the mean. The distance then is an estimate
     that needs a quarter of the products or less.
@@ -82,7 +72,7 @@ def coarse_branch(branch: Branch, n_coordinates: int) -> Branch:
 
 
 def weights(branch: Branch, rows: Array) -> Array:
-    """Give the affine weights ``h_i(y) / Σ h(y)`` of the first layer.
+    """Return the affine weights ``h_i(y) / Σ h(y)`` of the first layer.
 
     They are zero where Σh is not positive. The folded model does not hold them, so the system
     is factored again: O(N³) per call.
@@ -102,7 +92,7 @@ def weights(branch: Branch, rows: Array) -> Array:
 
 
 def n_layers_of(branch: Branch) -> int:
-    """Give the number of layers L after capping."""
+    """Return the number of layers L after capping."""
     return int(branch["coefficients"].shape[-3])
 
 
@@ -129,7 +119,7 @@ def _layers(branch: Branch, rows: Array, n_layers: int | None = None) -> Iterato
 
 
 def _project(branch: Branch, rows: Array) -> tuple[Array, Array]:
-    """Give principal coordinates and the squared length of what lies outside their span."""
+    """Return principal coordinates and the squared length of what lies outside their span."""
     xp = namespace_of(rows)
     centred = rows - branch["mean"][..., None, :]
     coordinates = centred

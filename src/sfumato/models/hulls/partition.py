@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array, cast, is_accelerated, like, namespace_of, to_numpy
 
-__all__ = ["PARTITIONS", "RowGroups", "partition_groups", "partition_rows", "places_of"]
-
 PARTITIONS = ("kmeans", "random")
 MAX_ITERATIONS = 100
 SMALL_GAIN = 1e-4
@@ -34,14 +32,14 @@ class RowGroups(Sequence[Array]):
 
 
 def places_of(numbers: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Give the places where each number from 0 to the largest stands."""
+    """Return the places where each number from 0 to the largest stands."""
     return [np.nonzero(numbers == number)[0] for number in range(int(numbers.max()) + 1)]
 
 
 def partition_rows(
     rows: Array, *, branch_size: int, partition: str, random_state: np.random.RandomState
 ) -> NDArray[np.intp]:
-    """Give each row the number of its branch, ``S = ceil(N / branch_size)`` branches at most.
+    """Assign each row the number of its branch, ``S = ceil(N / branch_size)`` branches at most.
 
     rows: (N, p).
     partition ({"kmeans", "random"}): "random" cuts a random order of the rows into equal parts.
@@ -165,7 +163,7 @@ def _padded(rows: Array, length: int) -> Array:
 
 
 def _centred(rows: Array) -> Array:
-    """Give rows around their mean in single precision, which is enough for a partition."""
+    """Return rows around their mean in single precision, which is enough for a partition."""
     rows = cast(rows, "float64")
     return cast(rows - namespace_of(rows).mean(rows, axis=0), "float32")
 

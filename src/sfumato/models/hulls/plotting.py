@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["plot_distance", "plot_image"]
-
 MARGIN = 0.15
 
 

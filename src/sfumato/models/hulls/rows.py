@@ -10,24 +10,17 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sfumato.core.arrays import Array, is_from_another_library, moderate, namespace_of, to_numpy
+from sfumato.core.arrays import Array, clip_to_finite, is_foreign_array, namespace_of, to_numpy
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.cells import checked_tensor
-
-__all__ = [
-    "PRECISIONS",
-    "check_labels",
-    "check_queries",
-    "check_rows",
-]
 
 FLOATS = (np.float64, np.float32)
 PRECISIONS = ("float64", "float32")
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
-    """Give `X` as finite rows: an ndarray, or a tensor where a tensor was given."""
-    if is_from_another_library(X):
+    """Return `X` as finite rows: an ndarray, or a tensor where a tensor was given."""
+    if is_foreign_array(X):
         tensor = checked_tensor(estimator, X, reset=reset)
         if not bool(namespace_of(X).all(namespace_of(X).isfinite(tensor))):
             raise InvalidInputError("Input X contains NaN or infinity.")
@@ -42,13 +35,13 @@ def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Array:
 
 
 def check_queries(estimator: Any, X: Any) -> Array:
-    """Give `X` as rows of the width that the fitted estimator expects, none too large to square."""
+    """Return `X` as rows of the width that the fitted estimator expects, none too large."""
     check_is_fitted(estimator)
-    return moderate(check_rows(estimator, X, reset=False))
+    return clip_to_finite(check_rows(estimator, X, reset=False))
 
 
 def check_labels(y: Any, n_rows: int) -> NDArray[Any]:
-    """Give the labels as a 1-D array of the same length as the rows."""
+    """Return the labels as a 1-D array of the same length as the rows."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None.")
     try:

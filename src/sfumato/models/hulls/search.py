@@ -12,26 +12,15 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import (
     Array,
     cast,
+    clip_to_finite,
     is_accelerated,
     like,
-    moderate,
     namespace_of,
     to_numpy,
 )
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.hulls.branch import Branch, fit_branch
 from sfumato.models.hulls.evaluation import coarse_branch, distance, image
-
-__all__ = [
-    "branch_distances",
-    "chunks_for_stacking",
-    "evaluate",
-    "fit_branches",
-    "fit_stacked",
-    "nearest_images",
-    "pruned_branch_distances",
-    "stack_branches",
-]
 
 BATCH_ROWS = 512
 SIMILAR = 0.75  # of the largest of a stack: smaller branches go to another
@@ -76,7 +65,7 @@ def branch_distances(
     n_jobs: int | None = None,
     stacked: bool | None = None,
 ) -> Array:
-    """Give the distance from every row to its image under every branch, shape (M, S)."""
+    """Return the distance from every row to its image under every branch, shape (M, S)."""
     branches, rows, _ = _with_common_origin(branches, rows)
     if is_accelerated(rows) if stacked is None else stacked:
         return _stacked_distances(branches, rows)
@@ -86,7 +75,7 @@ def branch_distances(
 def pruned_branch_distances(
     branches: Sequence[Branch], rows: Array, *, n_jobs: int | None = None
 ) -> NDArray[np.float64]:
-    """Give the distances to the branches that can be the nearest, inf for the others, (M, S).
+    """Return the distances to the branches that can be the nearest, inf for the others, (M, S).
 
     A branch is evaluated under its first layer if its coarse distance is within `COARSE_MARGIN` of
     the least, and under all layers if that distance is within `LAYER_MARGIN` of the least.
@@ -109,7 +98,7 @@ def evaluate(
 
 
 def nearest_images(branches: Sequence[Branch], numbers: NDArray[np.intp], rows: Array) -> Array:
-    """Give the image of each row under the branch whose number is given for it."""
+    """Return the image of each row under the branch whose number is given for it."""
     xp = namespace_of(branches[0]["mean"])
     rows = like(branches[0]["mean"], rows)
     order, parts = [], []
@@ -134,7 +123,7 @@ def _with_common_origin(
     precision = "float32" if single else "float64"
     origin = sum(means[1:], start=means[0]) / len(means)
     away = cast(like(origin, rows), "float64") - origin
-    shifted = cast(moderate(away, precision), precision)
+    shifted = cast(clip_to_finite(away, precision), precision)
     moved: list[Branch] = [{**b, "mean": cast(b["mean"] - origin, precision)} for b in branches]
     return moved, shifted, cast(origin, precision)
 
@@ -156,7 +145,7 @@ def _fit_chunk(
 
 
 def _stacked_distances(branches: Sequence[Branch], rows: Array) -> Array:
-    """Give the distances to stacks of branches of similar size, in the order of the branches."""
+    """Return the distances to stacks of branches of similar size, in the order of the branches."""
     xp = namespace_of(rows)
     groups = list(_similar([branch["inducing"].shape[0] for branch in branches]))
     found = []

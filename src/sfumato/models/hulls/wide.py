@@ -20,13 +20,6 @@ from sfumato.models.hulls.rows import PRECISIONS, check_queries, check_rows
 from sfumato.models.hulls.search import branch_distances, fit_branches, nearest_images
 from sfumato.tables.cells import check_choice, check_count
 
-__all__ = [
-    "WideAffineHull",
-    "check_hull_parameters",
-    "check_mergeable",
-    "nearest_columns",
-]
-
 
 class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Cut many rows into branches, fit a deep hull to each and keep the nearest image.
@@ -136,7 +129,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Give the image of each row under its nearest branch.
+        """Return the image of each row under its nearest branch.
 
         Parameters
         ----------
@@ -153,7 +146,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return like(X, nearest_images(self.branches_, numbers, rows))
 
     def distance(self, X: Any) -> Array:
-        """Give the distance from each row to its image (60); infinite where there is none.
+        """Return the distance from each row to its image (60); infinite where there is none.
 
         Parameters
         ----------
@@ -169,7 +162,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return like(X, namespace_of(distances).min(distances, axis=1))
 
     def nearest_branch(self, X: Any) -> NDArray[np.intp]:
-        """Give the number of the branch with the nearest image for each row (56).
+        """Return the number of the branch with the nearest image for each row (56).
 
         Parameters
         ----------
@@ -184,7 +177,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return nearest_columns(self._distances(check_queries(self, X)))
 
     def merge(self, *others: WideAffineHull) -> WideAffineHull:
-        """Give the hull with the branches of all: its distance is the least of theirs (101).
+        """Return the hull with the branches of all: its distance is the least of theirs (101).
 
         Parameters
         ----------
@@ -204,7 +197,7 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.of_branches(branches, np.concatenate(numbers))
 
     def of_branches(self, branches: list[Branch], numbers: NDArray[np.intp]) -> WideAffineHull:
-        """Give a fitted hull with these parameters around branches that were fitted elsewhere.
+        """Return a fitted hull with these parameters around branches that were fitted elsewhere.
 
         Parameters
         ----------
@@ -234,12 +227,12 @@ class WideAffineHull(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def nearest_columns(distances: Array) -> NDArray[np.intp]:
-    """Give the place of the least distance in each row; the first of equals."""
+    """Return the place of the least distance in each row; the first of equals."""
     return np.asarray(np.argmin(to_numpy(distances), axis=1))
 
 
 def check_hull_parameters(estimator: Any) -> dict[str, Any]:
-    """Check the parameters of a wide hull; give those that a branch needs."""
+    """Check the parameters of a wide hull; return those that a branch needs."""
     check_count("branch_size", estimator.branch_size)
     check_choice("partition", estimator.partition, PARTITIONS)
     return {

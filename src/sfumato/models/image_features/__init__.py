@@ -2,7 +2,7 @@
 
 from sfumato.models.image_features.hog import HOGFeatures
 from sfumato.models.image_features.patches import RandomPatchFeatures
-from sfumato.models.image_features.random_process import RandomProcessFeatures
+from sfumato.models.image_features.random_process import (
+    RandomProcessFeatures,
+)
 from sfumato.models.image_features.scattering import ScatteringFeatures
-
-__all__ = ["HOGFeatures", "RandomPatchFeatures", "RandomProcessFeatures", "ScatteringFeatures"]

@@ -10,10 +10,8 @@ from sfumato.core.constraints import Form, flag, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.image_features.images import ImageFeatures, unit_length
 
-__all__ = ["HOGFeatures"]
-
-SMALLEST_BLOCK = 1e-3  # keeps a block of nearly flat pixels from being blown up to length 1
-LARGEST_ENTRY = 0.2  # the clipping of Dalal & Triggs, after which a block is normalised again
+MIN_BLOCK = 1e-3  # keeps a block of nearly flat pixels from being blown up to length 1
+MAX_ENTRY = 0.2  # the clipping of Dalal & Triggs, after which a block is normalised again
 
 
 class HOGFeatures(ImageFeatures):
@@ -85,12 +83,12 @@ class HOGFeatures(ImageFeatures):
         for name in ("cell", "n_bins", "block"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"'{name}' must be at least 1. Got {getattr(self, name)}.")
-        across, along = _longest_gradient(images)
+        across, along = _max_gradient(images)
         votes = _votes(across, along, self.n_bins, self.signed)
         return unit_length(_blocks(_cells(votes, self.cell), self.block))
 
 
-def _longest_gradient(images: Array) -> tuple[Array, Array]:
+def _max_gradient(images: Array) -> tuple[Array, Array]:
     """Differences of the two neighbours in a row and in a column, zero at the edge."""
     xp = namespace_of(images)
     across, along = xp.zeros_like(images), xp.zeros_like(images)
@@ -140,11 +138,11 @@ def _blocks(cells: Array, block: int) -> Array:
         cells[:, i : i + n_down, j : j + n_right, :] for i in range(tall) for j in range(wide)
     ]
     blocks = _normalised(xp.concat(shifted, axis=3))
-    limit = LARGEST_ENTRY * xp.ones_like(blocks)
+    limit = MAX_ENTRY * xp.ones_like(blocks)
     return xp.reshape(_normalised(xp.where(blocks < limit, blocks, limit)), (n, -1))
 
 
 def _normalised(blocks: Array) -> Array:
     xp = namespace_of(blocks)
     squares = xp.sum(blocks * blocks, axis=3, keepdims=True)
-    return blocks / xp.sqrt(squares + SMALLEST_BLOCK**2)
+    return blocks / xp.sqrt(squares + MIN_BLOCK**2)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.core.arrays import (
     Array,
     is_accelerated,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
 )
@@ -27,23 +27,13 @@ from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.models.private import checked_rows
 from sfumato.tables.cells import checked_tensor
 
-__all__ = [
-    "ImageFeatures",
-    "as_colours",
-    "cell_of",
-    "over_mirror_images",
-    "packaged",
-    "resized",
-    "unit_length",
-]
-
 # Images at a time: the arrays in between stay in the cache of a processor, or fill a GPU.
 BLOCK = 16
 ACCELERATED_BLOCK = 4096
-LARGEST_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
+MAX_PIXEL = 2.0**40  # its square, a million times, is still a number in single precision
 SIDE = 32  # pixels of generated images; larger ones are averaged down to it
-SMALLEST = 8  # pixels of a side: in smaller images each pixel becomes a square of pixels
-MOST_FEATURES = 2**24  # of an image, in a stored model
+MIN_SIDE = 8  # pixels of a side: in smaller images each pixel becomes a square of pixels
+MAX_FEATURES = 2**24  # of an image, in a stored model
 
 
 class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -58,7 +48,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     image_shape: tuple[int, ...] | None
     stored_form: ClassVar[Form] = {
         "image_shape_": listed(whole(least=1), least=3, size=3, kind=tuple),
-        "n_features_out_": whole("out", least=1, most=MOST_FEATURES),
+        "n_features_out_": whole("out", least=1, most=MAX_FEATURES),
     }
 
     def __sklearn_tags__(self) -> Tags:
@@ -95,7 +85,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return int(self.n_features_out_)
 
     def transform(self, X: ArrayLike) -> Array:
-        """Give the features, each row of length 1 at most.
+        """Return the features, each row of length 1 at most.
 
         Parameters
         ----------
@@ -107,7 +97,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._in_blocks(rows, ACCELERATED_BLOCK if is_accelerated(rows) else BLOCK)
 
     def transform_alone(self, X: ArrayLike) -> Array:
-        """Give the features that do not depend on other images, to the bit.
+        """Return the features that do not depend on other images, to the bit.
 
         On a processor that is what `transform` gives. On an accelerator each image is a batch of
         its own, which takes many times as long: there the last bits of an image's features were
@@ -137,10 +127,10 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @abstractmethod
     def _describe(self, images: Array) -> Array:
-        """Give the features of each image."""
+        """Return the features of each image."""
 
     def _rows(self, X: Any, *, reset: bool) -> Array:
-        if not is_from_another_library(X):
+        if not is_foreign_array(X):
             rows = checked_rows(self, X, reset=reset, may_be_empty=True)
             is_single = isinstance(X, np.ndarray) and X.dtype == np.float32
             return rows.astype(np.float32) if is_single else rows
@@ -150,7 +140,7 @@ class ImageFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
 
 def _block(rows: Array, start: int, size: int) -> Array:
-    """Give `size` rows, with blank ones where there are no more.
+    """Return `size` rows, with blank ones where there are no more.
 
     A library may add in another order for another number of images. With one size of block, the
     bits of an image's features do not depend on how many others there are.
@@ -165,11 +155,11 @@ def _sound(rows: Array) -> Array:
     """Make images with missing or infinite numbers blank, and no number so large as to overflow."""
     xp = namespace_of(rows)
     whole = xp.all(xp.isfinite(rows), axis=1, keepdims=True)
-    return xp.clip(xp.where(whole, rows, xp.zeros_like(rows)), -LARGEST_PIXEL, LARGEST_PIXEL)
+    return xp.clip(xp.where(whole, rows, xp.zeros_like(rows)), -MAX_PIXEL, MAX_PIXEL)
 
 
 def image_shape_for(given: tuple[int, ...] | None, n_pixels: int) -> tuple[int, int, int]:
-    """Give height, width and channels; without a shape, the squarest grey image there is."""
+    """Return height, width and channels; without a shape, the squarest grey image there is."""
     if given is None:
         height = next(h for h in range(math.isqrt(n_pixels), 0, -1) if n_pixels % h == 0)
         return height, n_pixels // height, 1
@@ -229,8 +219,8 @@ def as_colours(images: Array) -> Array:
 def resized(images: Array) -> Array:
     """Averages over squares: the shorter side becomes SIDE, or less than twice it."""
     n, height, width, channels = images.shape
-    if min(height, width) < SMALLEST:
-        xp, times = namespace_of(images), -(-SMALLEST // min(height, width))
+    if min(height, width) < MIN_SIDE:
+        xp, times = namespace_of(images), -(-MIN_SIDE // min(height, width))
         return xp.repeat(xp.repeat(images, times, axis=1), times, axis=2)
     step = max(1, min(height, width) // SIDE)
     if step == 1:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sfumato.core.arrays import (
     Array,
     is_accelerated,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
     to_numpy,
@@ -30,8 +30,6 @@ from sfumato.models.image_features.images import (
     unit_length,
 )
 from sfumato.models.image_features.scattering import shortened
-
-__all__ = ["FILTERS", "RandomPatchFeatures"]
 
 FILTERS = Path(__file__).with_name("random_patches.npz")
 SHA256 = "df4400395b68e3abbfc6acc15af621c47a8c13a4cb54f0a4c359b682366445c9"
@@ -125,7 +123,7 @@ class RandomPatchFeatures(ImageFeatures):
         return shortened(features, self.n_projected, self.seed)
 
     def _all_features(self, images: Array) -> Array:
-        if is_from_another_library(images) and not array_api_compat.is_torch_array(images):
+        if is_foreign_array(images) and not array_api_compat.is_torch_array(images):
             return like(images, self._all_features(to_numpy(images)))
         xp, kind = namespace_of(images), images.dtype
         patches = _patches(as_colours(xp.astype(resized(images), xp.float32)))
@@ -145,7 +143,7 @@ class RandomPatchFeatures(ImageFeatures):
 
 def _patches(images: Array) -> Array:
     """Patches ``(n, down, across, numbers)`` of mean 0 and variance 1 at all places."""
-    if is_from_another_library(images):
+    if is_foreign_array(images):
         windows = images.unfold(2, SIDE, 1).unfold(3, SIDE, 1)
     else:
         windows = np.lib.stride_tricks.sliding_window_view(images, (SIDE, SIDE), axis=(2, 3))
@@ -157,7 +155,7 @@ def _patches(images: Array) -> Array:
 
 
 def _in_halves(x: Array) -> Array:
-    """Give numbers in half precision, with zeros behind them to the next multiple of eight.
+    """Return numbers in half precision, with zeros behind them to the next multiple of eight.
 
     A patch is at most 11 long and a filter 4, so that no product overflows.
     """
@@ -170,7 +168,7 @@ def _means(responses: Array) -> Array:
     """Means ``(n, 2 cells, filters)`` of what passes the threshold upwards, and downwards."""
     sides = [[cell_of(size, GRID, i) for i in range(GRID)] for size in responses.shape[1:3]]
     cells = [(slice(None), rows, columns) for rows in sides[0] for columns in sides[1]]
-    if not is_from_another_library(responses):
+    if not is_foreign_array(responses):
         upwards = np.maximum(responses - THRESHOLD, 0)
         downwards = np.maximum(-responses - THRESHOLD, 0)
         found = [part[cell].mean(axis=(1, 2)) for part in (upwards, downwards) for cell in cells]

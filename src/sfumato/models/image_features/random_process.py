@@ -11,7 +11,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.core.constraints import Form, one_of, or_none, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.image_features.images import (
@@ -24,8 +24,6 @@ from sfumato.models.image_features.images import (
     unit_length,
 )
 from sfumato.models.image_features.scattering import shortened
-
-__all__ = ["WEIGHTS", "RandomProcessFeatures"]
 
 WEIGHTS = Path(__file__).with_name("random_process.npz")
 SHA256 = "0ec3aaed12068a0e0b657be8530a59d058e67349bee9c6e2f91d56370dfedf2a"
@@ -120,9 +118,9 @@ class RandomProcessFeatures(ImageFeatures):
 
 def _features(images: Array) -> Array:
     """Parts of the maps of the net, each of length 1, beside each other."""
-    if is_from_another_library(images) and not array_api_compat.is_torch_array(images):
+    if is_foreign_array(images) and not array_api_compat.is_torch_array(images):
         return like(images, _features(to_numpy(images)))
-    if not is_from_another_library(images) and importlib.util.find_spec("torch") is not None:
+    if not is_foreign_array(images) and importlib.util.find_spec("torch") is not None:
         import torch
 
         return to_numpy(_features(torch.from_numpy(images.copy()))).astype(images.dtype)
@@ -191,7 +189,7 @@ def _relu(x: Array) -> Array:
 def _convolved(x: Array, kernel: Array, stride: int) -> Array:
     """Correlate images with kernels, zeros around them."""
     side = kernel.shape[2]
-    if is_from_another_library(x):
+    if is_foreign_array(x):
         from torch.nn.functional import conv2d
 
         return conv2d(x, kernel, stride=stride, padding=side // 2)

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sfumato.core.arrays import (
     Array,
     is_accelerated,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
 )
@@ -22,16 +22,10 @@ from sfumato.core.constraints import Form, one_of, or_none, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.image_features.images import ImageFeatures, over_mirror_images, unit_length
 
-__all__ = [
-    "ScatteringFeatures",
-    "projected",
-    "shortened",
-]
-
 WIDTH = 0.8  # standard deviation of the finest envelope, in pixels
 FREQUENCY = 0.75 * math.pi  # of the finest wavelet
 COLUMNS_AT_ONCE = 256  # of a projection, as it is made on an accelerator
-SMALLEST_SPREAD = 1e-3  # added to a group's standard deviation: a flat group stays flat
+MIN_SPREAD = 1e-3  # added to a group's standard deviation: a flat group stays flat
 
 
 class ScatteringFeatures(ImageFeatures):
@@ -120,7 +114,7 @@ class ScatteringFeatures(ImageFeatures):
         return shortened(features, self.n_projected, self.seed)
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """Give the number of features of an image before any projection.
+        """Return the number of features of an image before any projection.
 
         Parameters
         ----------
@@ -177,14 +171,14 @@ def _paths(images: Array, bank: dict[Any, Any], n_scales: int) -> list[Array]:
 
 def _transforms(x: Array) -> Any:
     # SciPy transforms a stack of small images four times as fast as NumPy.
-    return namespace_of(x).fft if is_from_another_library(x) else host_fft
+    return namespace_of(x).fft if is_foreign_array(x) else host_fft
 
 
 def _fft(images: Array) -> Array:
     xp = namespace_of(images)
     if is_accelerated(images):
         return _transformed(xp.astype(images, xp.result_type(images.dtype, xp.complex64)))
-    if is_from_another_library(images):  # the standard transforms complex numbers only
+    if is_foreign_array(images):  # the standard transforms complex numbers only
         dtype = xp.complex64 if images.dtype == xp.float32 else xp.complex128
         images = xp.astype(images, dtype)
     return _transforms(images).fftn(images, axes=(2, 3))
@@ -207,7 +201,7 @@ def _modulus(parts: Array, filters: NDArray[Any]) -> Array:
         total += parts[i, ...] * weights[i, ...]
     if is_accelerated(parts):
         return xp.abs(_transformed(total, back=True))
-    if is_from_another_library(parts):
+    if is_foreign_array(parts):
         return xp.abs(xp.fft.ifftn(total, axes=(2, 3)))
     return np.abs(host_fft.ifftn(total, axes=(2, 3), overwrite_x=True))
 
@@ -250,7 +244,7 @@ def _normalised(maps: Array, n_groups: int) -> Array:
     groups = xp.reshape(maps, (n, n_groups, n_maps // n_groups * n_cells))
     groups = groups - xp.mean(groups, axis=2, keepdims=True)
     spread = xp.sqrt(xp.mean(groups * groups, axis=2, keepdims=True))
-    return groups / (spread + SMALLEST_SPREAD)
+    return groups / (spread + MIN_SPREAD)
 
 
 def _mirrored(size: int, step: int) -> NDArray[np.int64]:
@@ -338,7 +332,7 @@ def _envelope(
 
 
 def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
-    """Give features of length 1, projected to `n_kept` numbers where that is asked for.
+    """Return features of length 1, projected to `n_kept` numbers where that is asked for.
 
     features (n, m): Features; each row is treated alone.
     n_kept: At most m; None keeps them as they are.
@@ -355,7 +349,7 @@ def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
 
 
 def projected(rows: Array, n_kept: int, seed: int) -> Array:
-    """Give `n_kept` numbers per row, whose squares add up to those of the row on average.
+    """Return `n_kept` numbers per row, whose squares add up to those of the row on average.
 
     rows (n, m): Rows; each is treated alone.
     n_kept: At most m.
@@ -380,7 +374,7 @@ def _turn(width: int, n_kept: int, seed: int) -> tuple[NDArray[np.float64], NDAr
 
 @lru_cache(maxsize=4)
 def _kept_waves(xp: Any, device: Any, dtype: Any, turn: tuple[int, int, int]) -> Array:
-    """Give the matrix of `projected` on a device."""
+    """Return the matrix of `projected` on a device."""
     signs, places = _turn(*turn)
     rows = xp.asarray(np.arange(turn[0]), device=device)[:, None]
     columns = []

@@ -13,15 +13,3 @@ from sfumato.models.kernels.least_squares import (
     FixedPointSolution,
     solve_at_fixed_point,
 )
-
-__all__ = [
-    "ExponentialKernel",
-    "FixedPointSolution",
-    "GaussianKernel",
-    "Kernel",
-    "KernelExpansion",
-    "MaternKernel",
-    "gaussian_kernel",
-    "kernel_from_dict",
-    "solve_at_fixed_point",
-]

@@ -8,8 +8,6 @@ from scipy.linalg import solve_banded
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = ["MarkovLine"]
-
 Array = NDArray[np.float64]
 
 
@@ -27,19 +25,19 @@ class MarkovLine:
         self._spread = np.concatenate([[1.0], np.sqrt(-np.expm1(-2 * gaps))])
 
     @property
-    def smallest_spread(self) -> float:
+    def min_spread(self) -> float:
         """Least deviation of a point given the one before; whitening divides by it."""
         return float(self._spread.min())
 
     def whiten(self, values: Array) -> Array:
-        """Give ``L⁻¹ v`` along the first axis."""
+        """Return ``L⁻¹ v`` along the first axis."""
         shape = (-1,) + (1,) * (values.ndim - 1)
         innovations = values.copy()
         innovations[1:] -= self._decay.reshape(shape) * values[:-1]
         return np.asarray(innovations / self._spread.reshape(shape))
 
     def colour(self, coordinates: Array) -> Array:
-        """Give ``L c`` along the first axis."""
+        """Return ``L c`` along the first axis."""
         shape = (-1,) + (1,) * (coordinates.ndim - 1)
         diagonals = np.ones((2, len(self._spread)))
         diagonals[1, :-1] = -self._decay

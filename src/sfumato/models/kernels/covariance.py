@@ -15,15 +15,6 @@ from scipy.spatial.distance import cdist
 
 from sfumato.exceptions import InvalidInputError
 
-__all__ = [
-    "ExponentialKernel",
-    "GaussianKernel",
-    "Kernel",
-    "KernelExpansion",
-    "MaternKernel",
-    "kernel_from_dict",
-]
-
 Array = NDArray[np.float64]
 BLOCK = 2**22  # kernel values computed at a time
 
@@ -37,10 +28,10 @@ class Kernel(ABC):
 
     @abstractmethod
     def __call__(self, A: Array, B: Array) -> Array:
-        """Give the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the kernel as plain values.
+        """Return the kernel as plain values.
 
         Returns
         -------
@@ -82,7 +73,7 @@ class GaussianKernel(Kernel):
         return isinstance(self.bandwidth, tuple) and isinstance(self.bandwidth[0], tuple)
 
     def whiten(self, X: Array) -> Array:
-        """Give rows u with ``K = exp(-½ ||u - u'||²)``.
+        """Return rows u with ``K = exp(-½ ||u - u'||²)``.
 
         Parameters
         ----------
@@ -100,7 +91,7 @@ class GaussianKernel(Kernel):
         return np.asarray(solve_triangular(factor, X.T, lower=True).T)
 
     def normaliser(self, n_features: int) -> float:
-        """Give ``(2π)^(d/2) |H|^(1/2)``: the kernel divided by it is a density.
+        """Return ``(2π)^(d/2) |H|^(1/2)``: the kernel divided by it is a density.
 
         Parameters
         ----------
@@ -120,7 +111,7 @@ class GaussianKernel(Kernel):
         return float((2 * math.pi) ** (n_features / 2) * root)
 
     def __call__(self, A: Array, B: Array) -> Array:
-        """Give the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
         squares = cdist(self.whiten(A), self.whiten(B), "sqeuclidean")
         return np.asarray(np.exp(squares / -2))
 
@@ -148,7 +139,7 @@ class ExponentialKernel(Kernel):
         object.__setattr__(self, "rate", _scales("rate", np.asarray(self.rate, dtype=float)))
 
     def rates(self, n_features: int) -> Array:
-        """Give γ_j for each axis.
+        """Return γ_j for each axis.
 
         Parameters
         ----------
@@ -163,7 +154,7 @@ class ExponentialKernel(Kernel):
         return np.asarray(np.zeros(n_features) + _fitting(self.rate, np.empty((0, n_features))))
 
     def __call__(self, A: Array, B: Array) -> Array:
-        """Give the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
         rates = self.rates(A.shape[1])
         return np.asarray(np.exp(-cdist(A * rates, B * rates, "cityblock")))
 
@@ -198,7 +189,7 @@ class MaternKernel(Kernel):
         object.__setattr__(self, "length", _scales("length", np.asarray(self.length, dtype=float)))
 
     def __call__(self, A: Array, B: Array) -> Array:
-        """Give the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
+        """Return the matrix ``K(a_i, b_j)`` for rows of `A` and `B`."""
         lengths = _fitting(self.length, A)
         t = math.sqrt(2 * self.nu) * cdist(A / lengths, B / lengths)
         polynomial = {0.5: 1.0, 1.5: 1 + t, 2.5: 1 + t + t**2 / 3}[self.nu]
@@ -247,7 +238,7 @@ def _positive_definite(given: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def _fitting(scales: Any, X: Array) -> Array:
-    """Give the scales as an array, after checking that they are as many as the axes of `X`."""
+    """Return the scales as an array, after checking that they are as many as the axes of `X`."""
     array = np.asarray(scales, dtype=float)
     if array.ndim and array.shape[0] != X.shape[1]:
         raise InvalidInputError(
@@ -296,7 +287,7 @@ class KernelExpansion:
         return np.concatenate(parts)
 
     def norm(self) -> float:
-        """Give ``||f||_H = sqrt(wᵀ K w)`` (of k functions, the root of the sum of squares).
+        """Return ``||f||_H = sqrt(wᵀ K w)`` (of k functions, the root of the sum of squares).
 
         Returns
         -------

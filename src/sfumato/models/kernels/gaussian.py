@@ -6,11 +6,9 @@ import numpy as np
 
 from sfumato.core.arrays import Array, namespace_of
 
-__all__ = ["gaussian_kernel", "relative_gaussian_kernel"]
-
 
 def gaussian_kernel(X: Array) -> Array:
-    r"""Give the kernel matrix :math:`K_{ij} = \exp(-\tfrac12\|x_i - x_j\|^2)` of the rows of `X`.
+    r"""Return the kernel matrix :math:`K_{ij} = \exp(-\tfrac12\|x_i - x_j\|^2)` of the rows of `X`.
 
     Parameters
     ----------
@@ -40,7 +38,7 @@ def gaussian_kernel(X: Array) -> Array:
 
 
 def relative_gaussian_kernel(X: Array, centres: Array) -> Array:
-    r"""Give :math:`k(x_i, u_j) / \max_j k(x_i, u_j)`, the kernel of each row up to a factor.
+    r"""Return :math:`k(x_i, u_j) / \max_j k(x_i, u_j)`, the kernel of each row up to a factor.
 
     Normalised weights do not see the factor, and far rows, whose kernel underflows, keep finite
     weights.

@@ -12,17 +12,15 @@ from sklearn.utils import check_random_state
 
 from sfumato.core.arrays import Array, inverse_of_lower, like, namespace_of, to_numpy
 
-__all__ = ["N_LEADING", "completed_basis", "leading_eigenvectors"]
-
 N_LEADING = 64  # directions of the block
-STEPS, MOST_STEPS = 16, 48  # products between two checks, and in all
+STEPS, MAX_STEPS = 16, 48  # products between two checks, and in all
 SMALL_RESIDUAL = 1e-12  # of the largest eigenvalue
 ROUNDING = 1e-9  # of the largest eigenvalue, by which nothing that was missed may lie higher
 SEED = 0  # of the start, which is public and decides nothing that is not checked
 
 
 def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | None:
-    """Give the largest eigenvalues of a positive semi-definite matrix and their eigenvectors.
+    """Return the largest eigenvalues of a positive semi-definite matrix and their eigenvectors.
 
     matrix (..., p, p): Symmetric matrices, p at least `N_LEADING`; leading dimensions are a stack.
     n_wanted: How many of the directions must be right.
@@ -36,7 +34,7 @@ def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | 
     start = check_random_state(SEED).standard_normal((matrix.shape[-1], N_LEADING))
     try:
         block = _orthonormal(matrix @ like(matrix, start))
-        for _ in range(0, MOST_STEPS, STEPS):
+        for _ in range(0, MAX_STEPS, STEPS):
             for _ in range(STEPS):
                 block = _orthonormal(matrix @ block)
             values, vectors = _ritz(matrix, _orthonormal(block))

@@ -24,14 +24,8 @@ from sfumato.core.arrays import (
     regularized_solver,
 )
 
-__all__ = [
-    "FixedPointSolution",
-    "solve_at_fixed_point",
-    "solve_in_one_factoring",
-]
-
 # On [0, 1] data ê is about 3 % of τ; any start in (0, τ/2) ends at the same point.
-USUAL_SHARE = 0.03
+DEFAULT_SHARE = 0.03
 # Single precision only finds the neighbourhood of ê; below this ratio λ/N it might not even factor.
 SAFE_RATIO_FOR_SINGLE = 1e-5
 # A last step below this share of λ may be applied to the solution to first order.
@@ -45,11 +39,11 @@ MAX_STEPS = 60
 # of whose square the next one would be; factors that need more of them are no help, and the system
 # is factored in double precision.
 SMALL_CORRECTION = 1e-3
-MOST_CORRECTIONS = 3
+MAX_CORRECTIONS = 3
 # One factoring in single precision: landmarks of the guess, those of their directions that are more
 # than rounding, and the largest share of λ by which the guess may be off.
 N_LANDMARKS = 384
-LEAST_DIRECTION = 1e-5
+MIN_DIRECTION = 1e-5
 NEAR_GUESS = 4e-3
 
 
@@ -96,7 +90,7 @@ def solve_at_fixed_point(
     responses : array of shape (..., N, m)
         The right-hand side C, whose columns span those of Y.
     mean_square : callable
-        Gives ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
+        Returns ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
         mean of the squares; a basis C of the columns of Y saves work when Y is wide.
     tau : array of shape (...,)
         The least regularisation.
@@ -122,7 +116,7 @@ def solve_at_fixed_point(
     xp = namespace_of(kernel)
     tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
     tau = xp.clip(tau, min=rounding_of_kernel(kernel.shape[-1]))
-    error, slope = (USUAL_SHARE * tau, xp.zeros_like(tau)) if start is None else start
+    error, slope = (DEFAULT_SHARE * tau, xp.zeros_like(tau)) if start is None else start
     fine = _Search(kernel, responses, mean_square, tau)
     rough = fine
     if is_safe_in_singles(tau, kernel.shape[-1]):
@@ -180,12 +174,12 @@ def solve_in_one_factoring(
 
 
 def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
-    """Tell whether a kernel matrix plus `tau` can be factored in single precision."""
+    """Return whether a kernel matrix plus `tau` can be factored in single precision."""
     return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
 
 
 def _fixed_point(residual: Callable[[float], float], tau: float) -> float:
-    """Give e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows with λ, more slowly than e."""
+    """Return e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows more slowly than e."""
     low, high = 0.0, tau / 2
     for _ in range(52):
         middle = (low + high) / 2
@@ -196,7 +190,7 @@ def _fixed_point(residual: Callable[[float], float], tau: float) -> float:
 def _residual_nearby(
     solution: Array, derivative: Array, mean_square: Callable[[Array], Array], shift: float
 ) -> Callable[[float], float]:
-    """Give ``λ + δ -> (λ + δ)² mean_square(B - δ D)``, about R: a parabola by three points."""
+    """Return ``λ + δ -> (λ + δ)² mean_square(B - δ D)``, about R: a parabola by three points."""
     below, at, above = (
         float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
     )
@@ -223,7 +217,7 @@ class _Landmarks:
     def residual(
         self, responses: Array, mean_square: Callable[[Array], Array]
     ) -> Callable[[float], float]:
-        """Give about ``λ -> R``."""
+        """Return approximately ``λ -> R``."""
         inside = cast(namespace_of(responses).matrix_transpose(self.basis) @ responses, "float64")
         outside = float(mean_square(responses)) - float(mean_square(inside))
 
@@ -234,7 +228,7 @@ class _Landmarks:
         return residual
 
     def nearly_solved(self, columns: Array, shift: float) -> Array:
-        """Give about ``(K + λI)⁻¹ C``, to some per cent."""
+        """Return approximately ``(K + λI)⁻¹ C``, to some per cent."""
         inside = namespace_of(columns).matrix_transpose(self.basis) @ columns
         rest = 1 / (self.rest + shift)
         extra = cast(1 / (self.values + shift) - rest, "float32")
@@ -242,23 +236,23 @@ class _Landmarks:
 
 
 def _orthogonal(square: Array, columns: Array) -> Array:
-    """Give F with orthogonal columns and ``F Fᵀ`` about the matrix of the landmarks.
+    """Return F with orthogonal columns and ``F Fᵀ`` about the matrix of the landmarks.
 
     What is added to their diagonal is what single precision would not see.
     """
     xp = namespace_of(square)
     identity = xp.eye(square.shape[-1], dtype=square.dtype, device=square.device)
-    lower = xp.linalg.cholesky(square + LEAST_DIRECTION * xp.linalg.trace(square) * identity)
+    lower = xp.linalg.cholesky(square + MIN_DIRECTION * xp.linalg.trace(square) * identity)
     factor = columns @ cast(xp.matrix_transpose(inverse_of_lower(lower)), "float32")
     products = cast(xp.matrix_transpose(factor) @ factor, "float64")
     return factor @ cast(_clear_directions(products), "float32")
 
 
 def _clear_directions(matrix: Array) -> Array:
-    """Give those eigenvectors that are more than rounding of single precision."""
+    """Return those eigenvectors that are more than rounding of single precision."""
     xp = namespace_of(matrix)
     values, vectors = xp.linalg.eigh(matrix)
-    n_kept = int(xp.sum(xp.astype(values > LEAST_DIRECTION * values[-1], xp.int64)))
+    n_kept = int(xp.sum(xp.astype(values > MIN_DIRECTION * values[-1], xp.int64)))
     return vectors[:, -n_kept:]
 
 
@@ -335,17 +329,17 @@ class _RefiningSearch(_Search):
 
     def _residual(self, error: Array) -> Array:
         regularization = self.tau + error
-        for _ in range(MOST_CORRECTIONS):
+        for _ in range(MAX_CORRECTIONS):
             missing = self.responses - self.kernel @ self.solution
             missing -= regularization[..., None, None] * self.solution
             correction = cast(self.nearly_solve(cast(missing, "float32")), "float64")
             self.solution += correction
-            if _largest_ratio(correction, self.solution) <= SMALL_CORRECTION:
+            if _max_ratio(correction, self.solution) <= SMALL_CORRECTION:
                 return regularization**2 * self.mean_square(self.solution)
         return super()._residual(error)
 
 
-def _largest_ratio(small: Array, large: Array) -> float:
+def _max_ratio(small: Array, large: Array) -> float:
     """Ratio of Frobenius norms, the largest of a batch."""
     xp = namespace_of(small)
     squares = [xp.sum(xp.vecdot(x, x), axis=-1) for x in (small, large)]

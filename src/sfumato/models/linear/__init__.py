@@ -4,10 +4,3 @@ from sfumato.models.linear.classifier import LinearClassifier
 from sfumato.models.linear.images import PrivateImageClassifier
 from sfumato.models.linear.private import PrivateLinearClassifier
 from sfumato.models.linear.regressor import PrivateLinearRegressor
-
-__all__ = [
-    "LinearClassifier",
-    "PrivateImageClassifier",
-    "PrivateLinearClassifier",
-    "PrivateLinearRegressor",
-]

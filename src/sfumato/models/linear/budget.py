@@ -14,27 +14,25 @@ from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.models.linear.objective import largest_minimiser, largest_rounding
-from sfumato.models.linear.rows import MOST_MINIMISED
-from sfumato.privacy.calibrate import least_noise_multiplier
+from sfumato.models.linear.objective import max_minimiser, max_rounding
+from sfumato.models.linear.rows import MAX_MINIMISED
+from sfumato.privacy.calibrate import min_noise_multiplier
 from sfumato.privacy.events import Event
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums.gradients import GradientSum
-from sfumato.sums.grid import MOST_ROWS, ROW_BITS
+from sfumato.sums.grid import MAX_ROWS_SECRET_N, ROW_BITS
 from sfumato.sums.losses import Loss
-from sfumato.sums.persons import Joined, PersonUnit
+from sfumato.sums.persons import PerPersonClip, PersonUnit
 from sfumato.sums.statistics import ClassCounts, SecondMoment, Statistic
-
-__all__ = ["LinearBudget"]
 
 # The regulariser of the public rules, in deviations of the noise on the gradient: it grows with the
 # noise that it must hold down and needs no number of rows.
 OBJECTIVE_SHARE = 0.25
 OUTPUT_SHARE = 1.0
-LEAST_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
+MIN_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
 COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
-LEAST_RESIDUAL = 2.0**-10  # of the sensitivity: how near output perturbation comes to a minimiser
+MIN_RESIDUAL = 2.0**-10  # of the sensitivity: how near output perturbation comes to a minimiser
 
 
 @dataclass(frozen=True)
@@ -79,34 +77,34 @@ class LinearBudget:
     def gradient(
         self, max_gradient_norm: float, weights: NDArray[np.float64], slope_bits: int = ROW_BITS
     ) -> GradientSum:
-        """Give the sum of gradients at some weights, bounded by row and by person.
+        """Return the sum of gradients at some weights, bounded by row and by person.
 
         max_gradient_norm: Length to which slopes of a row are scaled back.
         weights (n_scores, m): Public weights.
         slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
         """
-        joined = Joined.usual(self.person, max_gradient_norm)
+        joined = PerPersonClip.usual(self.person, max_gradient_norm)
         return GradientSum(
             self.loss, max_gradient_norm, weights, joined=joined, slope_bits=slope_bits
         )
 
-    def second_moment(self, n_rows: int = MOST_ROWS) -> GaussianMechanism | None:
-        """Give the release of the second moment, or None without it.
+    def second_moment(self, n_rows: int = MAX_ROWS_SECRET_N) -> GaussianMechanism | None:
+        """Return the release of the second moment, or None without it.
 
         n_rows: The public number of rows, or a public bound on it.
         """
         if not self.projection_share:
             return None
-        moved = self.sensitivity(SecondMoment(self.n_features), max(n_rows, MOST_ROWS))
+        moved = self.sensitivity(SecondMoment(self.n_features), max(n_rows, MAX_ROWS_SECRET_N))
         mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(self.projection_share))
         return mechanism.for_size(self.n_features**2)
 
     # Objective perturbation -----------------------------------------------------------------
 
     def objective(
-        self, size: int, n_rows: int = MOST_MINIMISED
+        self, size: int, n_rows: int = MAX_MINIMISED
     ) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
-        """Give the perturbation of the objective of `size` weights.
+        """Return the perturbation of the objective of `size` weights.
 
         size: Numbers in W.
         n_rows: The public number of rows, or a public bound on it.
@@ -125,7 +123,7 @@ class LinearBudget:
         )
         return mechanism.with_rounding(
             lambda longest: self._rounding(size, n_rows, longest, convexity),
-            lambda longest: largest_minimiser(self.loss, n_rows, longest, convexity),
+            lambda longest: max_minimiser(self.loss, n_rows, longest, convexity),
         )
 
     def _gaussian(self, multiplier: float, size: int, n_rows: int) -> GaussianObjectiveMechanism:
@@ -143,7 +141,7 @@ class LinearBudget:
 
     def _rounding(self, size: int, n_rows: int, longest: float, convexity: float) -> float:
         n_columns = size // self.loss.n_scores
-        return largest_rounding(self.loss, n_rows, n_columns, longest, convexity)
+        return max_rounding(self.loss, n_rows, n_columns, longest, convexity)
 
     def _events(self, multiplier: float, size: int, n_rows: int) -> Sequence[Event]:
         first = self.second_moment(n_rows)
@@ -153,9 +151,9 @@ class LinearBudget:
     # Output perturbation --------------------------------------------------------------------
 
     def output(
-        self, size: int, n_rows: int = MOST_MINIMISED
+        self, size: int, n_rows: int = MAX_MINIMISED
     ) -> tuple[GaussianMechanism | GammaMechanism, float, float]:
-        """Give the noise on the minimiser, the strong convexity Λ and τ that it rests on.
+        """Return the noise on the minimiser, the strong convexity Λ and τ that it rests on.
 
         The minimiser moves by ``D / Λ``; the point found lies within ``τ / Λ`` of it, so moves by
         ``(D + 2 τ) / Λ``. τ is twice the largest rounding of a gradient, or ``2⁻¹⁰ D`` if larger.
@@ -171,9 +169,7 @@ class LinearBudget:
         else:
             multiplier = math.sqrt(size) / self.epsilon
         convexity = self._convexity(OUTPUT_SHARE * multiplier * sensitivity)
-        residual = max(
-            LEAST_RESIDUAL * sensitivity, 2 * self._rounding(size, n_rows, 0.0, convexity)
-        )
+        residual = max(MIN_RESIDUAL * sensitivity, 2 * self._rounding(size, n_rows, 0.0, convexity))
         moved = (sensitivity + 2 * residual) / convexity
         if math.isinf(self.epsilon) or self.delta:
             return GaussianMechanism(moved, multiplier).for_size(size), convexity, residual
@@ -182,18 +178,18 @@ class LinearBudget:
     # Noisy gradient descent -----------------------------------------------------------------
 
     def count(self) -> GaussianMechanism | None:
-        """Give the release of the class sizes, or None where the number of rows is public."""
+        """Return the release of the class sizes, or None where the number of rows is public."""
         if not self.counts:
             return None
         counts = ClassCounts(self.loss.n_classes)
-        moved = self.sensitivity(counts, MOST_ROWS)
+        moved = self.sensitivity(counts, MAX_ROWS_SECRET_N)
         mechanism = GaussianMechanism.from_mu(sensitivity=moved, mu=self._mu(COUNT_SHARE))
         return mechanism.for_size(counts.size)
 
     def gradients(
-        self, max_gradient_norm: float, n_steps: int, size: int, n_rows: int = MOST_ROWS
+        self, max_gradient_norm: float, n_steps: int, size: int, n_rows: int = MAX_ROWS_SECRET_N
     ) -> GaussianMechanism:
-        """Give the release of one gradient of `n_steps`.
+        """Return the release of one gradient of `n_steps`.
 
         max_gradient_norm: Length to which slopes of a row are scaled back.
         size: Numbers in W.
@@ -208,7 +204,7 @@ class LinearBudget:
     # Shared ---------------------------------------------------------------------------------
 
     def _mu(self, share: float) -> float:
-        """Give the part of mu that belongs to a share of mu²."""
+        """Return the part of mu that belongs to a share of mu²."""
         if math.isinf(self.epsilon):
             return math.inf
         return mu_from_budget(self.epsilon, self.delta) * math.sqrt(share)
@@ -216,12 +212,12 @@ class LinearBudget:
     def _convexity(self, rule: float) -> float:
         if self.regularization is not None:
             return float(self.regularization)
-        return max(rule, LEAST_CONVEXITY * self.loss.sensitivity(self.relation))
+        return max(rule, MIN_CONVEXITY * self.loss.sensitivity(self.relation))
 
 
 @lru_cache(maxsize=64)
 def _multiplier(budget: LinearBudget, size: int, n_rows: int) -> float:
-    return least_noise_multiplier(
+    return min_noise_multiplier(
         lambda multiplier: budget._events(multiplier, size, n_rows),
         epsilon=budget.epsilon,
         delta=budget.delta,

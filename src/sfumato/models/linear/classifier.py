@@ -13,13 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sfumato.core.arrays import moderate
-from sfumato.core.constraints import Form, labels, numbers, one_of, one_score_for_two
+from sfumato.core.arrays import clip_to_finite
+from sfumato.core.constraints import Form, check_n_scores, labels, numbers, one_of
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.linear.objective import LinearObjective
 from sfumato.sums.losses import LOSSES, loss_named
-
-__all__ = ["LinearClassifier", "LinearPredictions"]
 
 Array = NDArray[np.float64]
 PRECISION = 1e-9  # gradient norm a row at which the minimiser is found
@@ -39,10 +37,10 @@ class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _scores(self, X: ArrayLike) -> Array:
-        """Give the scores of rows."""
+        """Return the scores of rows."""
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the scores of each class; for two classes, the score of the second.
+        """Return the scores of each class; for two classes, the score of the second.
 
         Parameters
         ----------
@@ -52,7 +50,7 @@ class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the largest score.
+        """Return the label of the largest score.
 
         Parameters
         ----------
@@ -64,7 +62,7 @@ class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Give the probability of each label; only for ``loss="softmax"``.
+        """Return the probability of each label; only for ``loss="softmax"``.
 
         Parameters
         ----------
@@ -78,7 +76,7 @@ class LinearPredictions(ClassifierMixin, BaseEstimator, ABC):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_by_costs(self, X: ArrayLike, costs: Mapping[Any, float]) -> NDArray[Any]:
-        """Give the label of least expected cost; only for ``loss="softmax"``.
+        """Return the label of least expected cost; only for ``loss="softmax"``.
 
         Parameters
         ----------
@@ -193,7 +191,7 @@ class LinearClassifier(LinearPredictions):
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
-        one_score_for_two(sizes)
+        check_n_scores(sizes)
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
         rows, labels = validate_data(self, X, y, dtype=np.float64)
@@ -202,5 +200,5 @@ class LinearClassifier(LinearPredictions):
 
     def _scores(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        rows = moderate(validate_data(self, X, reset=False, dtype=np.float64))
+        rows = clip_to_finite(validate_data(self, X, reset=False, dtype=np.float64))
         return np.asarray(rows @ self.coef_.T + self.intercept_)

@@ -15,7 +15,7 @@ from sfumato.core.arrays import Array, is_accelerated
 from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import Mechanism, Repeated
-from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, drawn_ahead
+from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, prefetch_noise
 from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.linear.budget import LinearBudget
@@ -29,26 +29,13 @@ from sfumato.sums.records import Records, rows_for_objective
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 
-__all__ = [
-    "ALGORITHMS",
-    "LARGEST_STEP",
-    "Descent",
-    "LinearPlan",
-    "LinearSettings",
-    "check_steps",
-    "descend",
-    "fit_weights",
-    "release_projection",
-    "split_weights",
-]
-
 ALGORITHMS = ("noisy-gd", "objective", "output")
 # Public rule for the step: noise alone would move the score of a row of length 1 by this many
 # units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
 MOMENTUM, AVERAGED = 0.9, 0.5
-LARGEST_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
+MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
 EXACT = 1e-6  # gradient norm of a minimiser without privacy
 
 Weights = NDArray[np.float64]
@@ -79,7 +66,7 @@ class Descent:
         largest: float,
         momentum: float = MOMENTUM,
     ) -> Self:
-        """Give the step by a public rule: noise moves the score of a unit row by `score_noise`.
+        """Return the step by a public rule: noise moves the score of a unit row by `score_noise`.
 
         n_steps: The number of gradients.
         noise: Deviation of the noise on a mean gradient.
@@ -161,7 +148,7 @@ class LinearPlan:
         """List those in use."""
         return [each for each in (self.first, self.counter, self.last) if each is not None]
 
-    def drawn_ahead(self, n_features: int) -> AbstractContextManager[None]:
+    def prefetch_noise(self, n_features: int) -> AbstractContextManager[None]:
         """Draw the noise of a descent in other threads, from the charge on.
 
         n_features: Numbers of a row before a projection.
@@ -174,12 +161,12 @@ class LinearPlan:
             self.last.mechanism, (self.loss.n_scores, width), self.settings.n_steps
         )
         if self.first is None:
-            return drawn_ahead(gradients)
+            return prefetch_noise(gradients)
         moment = Releases(self.first, (n_features, n_features), is_symmetric=True)
-        return drawn_ahead(moment, gradients)
+        return prefetch_noise(moment, gradients)
 
     def row_map(self, n_features: int, projection: Array) -> LinearRows:
-        """Give the map of rows of the unit ball to those of the classifier."""
+        """Return the map of rows of the unit ball to those of the classifier."""
         settings = self.settings
         return LinearRows(n_features, settings.intercept, projection, settings.whiten)
 
@@ -187,7 +174,7 @@ class LinearPlan:
 def release_projection(
     records: Records, plan: LinearPlan, receipt: Receipt, device: Array = None
 ) -> Array:
-    """Release the second moment if one is asked for, and give the projection by it.
+    """Release the second moment if one is asked for, and return the projection by it.
 
     records: Rows of the unit ball.
     plan: What is released.
@@ -216,7 +203,7 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
     """
     if plan.settings.algorithm == "noisy-gd":
         # Rows of length 1 lose nothing by a coarser grid, others might.
-        kept = records.kept_in_singles() if plan.settings.whiten else records.kept()
+        kept = records.cache_float32() if plan.settings.whiten else records.cache()
         return _by_noisy_descent(kept, plan, receipt)
     objective = LinearObjective.of(plan.loss, *rows_for_objective(records))
     if plan.settings.algorithm == "objective":
@@ -229,7 +216,7 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
 
 
 def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weights]:
-    """Give the weights of a row and those of its constant, which are zeros without one.
+    """Return the weights of a row and those of its constant, which are zeros without one.
 
     weights (n_scores, n_columns): As `fit_weights` gives them.
     intercept: Whether the last column belongs to a constant.
@@ -241,21 +228,21 @@ def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weight
 
 
 def descend(
-    released_gradient: Callable[[Weights], Weights],
+    noisy_gradient: Callable[[Weights], Weights],
     shape: tuple[int, int],
     n_rows: float,
     plan: Descent,
 ) -> Weights:
-    """Descend from zero along released gradients; give the average of the last weights.
+    """Descend from zero along released gradients; return the average of the last weights.
 
-    released_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
+    noisy_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
     shape: Shape of the weights.
     n_rows: The public, or released, number of rows.
     """
     weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     first_averaged = int(plan.n_steps * (1 - plan.averaged))
     for step in range(plan.n_steps):
-        gradient = released_gradient(weights) / n_rows
+        gradient = noisy_gradient(weights) / n_rows
         move = plan.momentum * move - plan.learning_rate * gradient
         weights = on_weight_grid(weights + move)
         if step >= first_averaged:
@@ -284,7 +271,7 @@ def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> W
     is_coarse = plan.settings.whiten  # rows are kept in single precision
     bits = coarse_bits(plan.loss, longest) if is_coarse else ROW_BITS
 
-    def released_gradient(weights: Weights) -> Weights:
+    def noisy_gradient(weights: Weights) -> Weights:
         at = ScoreWeights(weights).rounded if is_coarse else weights
         statistic = plan.budget.gradient(longest, at, bits)
         return records.release(statistic, gradients, receipt)  # [L6] a noisy gradient
@@ -292,7 +279,7 @@ def _by_noisy_descent(records: Records, plan: LinearPlan, receipt: Receipt) -> W
     shape = (plan.loss.n_scores, records.width)
     noise = math.sqrt(records.variance_of(gradients)) / n_rows
     descent = _descent(plan.settings, noise)
-    return descend(released_gradient, shape, n_rows, descent)
+    return descend(noisy_gradient, shape, n_rows, descent)
 
 
 def _descent(settings: LinearSettings, noise: float) -> Descent:
@@ -301,7 +288,7 @@ def _descent(settings: LinearSettings, noise: float) -> Descent:
         settings.n_steps,
         noise,
         score_noise=SCORE_NOISE,
-        largest=LARGEST_STEP / settings.max_gradient_norm,
+        largest=MAX_STEP / settings.max_gradient_norm,
         momentum=settings.momentum,
     )
     rate = settings.learning_rate
@@ -309,7 +296,7 @@ def _descent(settings: LinearSettings, noise: float) -> Descent:
 
 
 def _minimiser(objective: LinearObjective, plan: LinearPlan) -> Any:
-    """Give a point within ``residual / convexity`` of the minimiser, whatever the rows are."""
+    """Return a point within ``residual / convexity`` of the minimiser, whatever the rows are."""
     linear = np.zeros(objective.shape)
     if math.isinf(plan.budget.epsilon):  # nothing is promised, so nothing need be certain
         return objective.minimise(linear, plan.convexity, EXACT)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.arrays import is_from_another_library, like, namespace_of
+from sfumato.core.arrays import is_foreign_array, like, namespace_of
 from sfumato.core.constraints import Form, labels, listed, model_of, numbers, refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.models.image_features import (
@@ -25,8 +25,6 @@ from sfumato.models.linear.private import PrivateLinearClassifier
 from sfumato.models.private import checked_rows
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import Bounds
-
-__all__ = ["IMAGE_FEATURES", "PrivateImageClassifier", "best_features"]
 
 IMAGE_FEATURES = ("best", "scattering", "hog")
 # Chosen on held-out training rows of CIFAR-10: how many numbers of a random projection of each kind
@@ -172,7 +170,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         classifier.fit(self._described(pixels, alone=True), y)
         self.classifier_ = classifier.set_params(ledger=None)
         self.classes_, self.guarantee_ = classifier.classes_, classifier.guarantee_
-        if is_from_another_library(pixels):
+        if is_foreign_array(pixels):
             self.guarantee_ = self.guarantee_.only_if(FOREIGN_IMAGES)
         return self
 
@@ -191,7 +189,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
 
     def _pixels(self, X: Any, *, reset: bool) -> Any:
         """Scale pixels from their public range to [0, 1]; a missing one stays missing."""
-        if is_from_another_library(X):
+        if is_foreign_array(X):
             xp = namespace_of(X)
             rows = X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float32)
             if reset:
@@ -209,7 +207,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         return xp.clip((inside - low) / wide, 0.0, 1.0)
 
     def _parts(self, n_pixels: int) -> Parts:
-        """Give the kinds of features and their weights."""
+        """Return the kinds of features and their weights."""
         if isinstance(self.image_features, ImageFeatures):
             return [(clone(self.image_features), 1.0)]
         if self.image_features not in IMAGE_FEATURES:
@@ -226,7 +224,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         return best_features(shape)
 
     def _described(self, pixels: Any, *, alone: bool = False) -> Any:
-        """Give rows of features, of length 1 at most; `alone`, no image changes another's bits."""
+        """Return rows of features, at most 1 long; `alone`, no image changes another's bits."""
         found = []
         for part, weight in zip(self.features_, self.kind_weights_, strict=True):
             describe = part.transform_alone if alone else part.transform
@@ -240,7 +238,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
             raise refuse("classifier_", "a classifier of the features")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of each image.
+        """Return the label of each image.
 
         Parameters
         ----------
@@ -256,7 +254,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classifier_.predict(rows))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the probability of each label.
+        """Return the probability of each label.
 
         Parameters
         ----------
@@ -272,7 +270,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classifier_.predict_proba(rows))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the scores of each class; for two classes, the score of the second.
+        """Return the scores of each class; for two classes, the score of the second.
 
         Parameters
         ----------
@@ -293,7 +291,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
 
 
 def best_features(shape: tuple[int, ...]) -> Parts:
-    """Give the kinds of features "best" and their weights, whose squares add up to 1.
+    """Return the kinds of features "best" and their weights, whose squares add up to 1.
 
     shape: Height, width and channels.
     Returns: The kinds in their order.

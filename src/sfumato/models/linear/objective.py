@@ -13,8 +13,6 @@ from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 from sfumato.models.objectives.newton import blocks, in_doubles, newton
 from sfumato.sums.losses import Loss
 
-__all__ = ["LinearObjective", "gradient_rounding", "largest_minimiser", "largest_rounding"]
-
 Array = NDArray[np.float64]
 
 BLOCK = 256  # rows of one product; blocks are added in pairs, pairs of pairs, and so on
@@ -31,14 +29,14 @@ def gradient_rounding(loss: Loss, n_rows: int, n_columns: int, norm: float) -> f
     n_rows, n_columns: Shape of the rows, which have length 1 at most.
     norm: Norm of the weights.
     """
-    per_score = (2 * _group(n_columns) + 4) * norm * loss.largest_curvature
+    per_score = (2 * _group(n_columns) + 4) * norm * loss.max_curvature
     levels = math.ceil(math.log2(max(1.0, n_rows / BLOCK)))
     in_sums = min(n_rows, BLOCK) + levels + 2
     per_row = per_score + (in_sums + 16 * loss.n_scores) * loss.slope_bound
     return 1.01 * UNIT_ROUNDOFF * n_rows * per_row
 
 
-def largest_rounding(
+def max_rounding(
     loss: Loss, n_rows: int, n_columns: int, linear: float, strong_convexity: float
 ) -> float:
     """Bound on that rounding for all data of `n_rows` at most: from public numbers alone.
@@ -54,10 +52,10 @@ def largest_rounding(
     )
 
 
-def largest_minimiser(loss: Loss, n_rows: int, linear: float, strong_convexity: float) -> float:
+def max_minimiser(loss: Loss, n_rows: int, linear: float, strong_convexity: float) -> float:
     """Bound on the norm of the minimiser for all data of `n_rows` at most.
 
-    linear, strong_convexity: See `largest_rounding`.
+    linear, strong_convexity: See `max_rounding`.
     """
     slopes, at_zero = n_rows * loss.slope_bound, n_rows * loss.value_at_zero
     return farthest_minimiser(slopes, at_zero, linear, strong_convexity)
@@ -81,7 +79,7 @@ class LinearObjective:
 
     @classmethod
     def of(cls, loss: Loss, rows: Any, codes: NDArray[np.intp]) -> Self:
-        """Give the objective of rows with the codes of their classes."""
+        """Return the objective of rows with the codes of their classes."""
         targets = np.empty((len(rows), loss.n_scores), dtype=np.int8)
         for part in blocks(len(rows)):
             targets[part] = loss.targets(codes[part], np.empty(0))
@@ -95,7 +93,7 @@ class LinearObjective:
     @property
     def smoothness(self) -> float:
         """Lipschitz constant of the gradient."""
-        return len(self.rows) * self.loss.largest_curvature
+        return len(self.rows) * self.loss.max_curvature
 
     def value(self, weights: Array) -> float:
         """Sum of the losses."""
@@ -128,7 +126,7 @@ class LinearObjective:
 
     def radius(self, linear: float, strong_convexity: float) -> float:
         """Bound on the norm of the minimiser for linear terms of this norm."""
-        return largest_minimiser(self.loss, len(self.rows), linear, strong_convexity)
+        return max_minimiser(self.loss, len(self.rows), linear, strong_convexity)
 
     def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
         """Minimise ``sum loss + <linear, W> + strong_convexity/2 ||W||²``."""

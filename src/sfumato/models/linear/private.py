@@ -12,19 +12,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import (
     is_accelerated,
-    is_from_another_library,
+    is_foreign_array,
     like,
-    on_the_host,
+    to_host,
     to_numpy,
 )
 from sfumato.core.constraints import (
     Form,
+    check_n_scores,
     flag,
     known_bounds,
     labels,
     numbers,
     one_of,
-    one_score_for_two,
     or_none,
     refuse,
 )
@@ -40,28 +40,26 @@ from sfumato.models.linear.fit import (
     release_projection,
     split_weights,
 )
-from sfumato.models.linear.rows import MOST_MINIMISED
+from sfumato.models.linear.rows import MAX_MINIMISED
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.losses import LOSSES, Loss, loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_choice, check_n_components
-from sfumato.tables.frames import lies_elsewhere
+from sfumato.tables.frames import is_out_of_core
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivateLinearClassifier"]
-
-USUAL_SHARE = 0.3
+DEFAULT_SHARE = 0.3
 FOREIGN = "the array library computes exp and sqrt of a number alike at every place of an array"
 SCORED = 4096  # rows that are scored together
 FEWER_PASSES = (
     "PrivateGaussianClassifier asks it 1 to 4 times; a smaller 'n_steps' asks it less often."
 )
 WIDE = 64  # features of a ball that do without a constant
-MOST_WHITENED = 2**13  # features: the second moment has their square, its eigenvectors their cube
+MAX_WHITENED = 2**13  # features: the second moment has their square, its eigenvectors their cube
 
 
 class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
@@ -233,23 +231,23 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         records, plan = self.plan(X, y, groups)
         releases = plan.mechanisms()
         self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
-        receipt = self._prepay(*releases)  # everything charged, then drawn
-        device = None if lies_elsewhere(X) else X
+        receipt = self._charge(*releases)  # everything charged, then drawn
+        device = None if is_out_of_core(X) else X
         # An accelerator need not wait for noise: what is paid for is drawn meanwhile.
         ahead = is_accelerated(device)
-        with plan.drawn_ahead(records.width) if ahead else nullcontext():
+        with plan.prefetch_noise(records.width) if ahead else nullcontext():
             projection = release_projection(records, plan, receipt, device)  # [L3] second moment
             rows = records.mapped(plan.row_map(records.width, projection))
             weights = fit_weights(rows, plan, receipt)  # [L7] no row is read from here on
-        self.projection_ = on_the_host(projection)
+        self.projection_ = to_host(projection)
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
-        if is_from_another_library(device) and self.algorithm == "noisy-gd":
+        if is_foreign_array(device) and self.algorithm == "noisy-gd":
             self._require_place_independence()
         return self
 
     def _check_stored(self, sizes: dict[str, int]) -> None:
-        one_score_for_two(sizes)
+        check_n_scores(sizes)
         if sizes["w"] != sizes.get("k", sizes["d"]):
             raise refuse("coef_", "one weight for each number of a mapped row")
 
@@ -272,8 +270,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         tuple of Records and LinearPlan
             The records, rows in the unit ball, and the releases of a fit.
         """
-        bounds = self._check_promise()
-        if self.algorithm != "noisy-gd" and (isinstance(X, Records) or lies_elsewhere(X)):
+        bounds = self._validate_privacy_params()
+        if self.algorithm != "noisy-gd" and (isinstance(X, Records) or is_out_of_core(X)):
             raise UnsupportedModeError(
                 f"algorithm={self.algorithm!r} needs all rows in memory; use algorithm='noisy-gd'."
             )
@@ -282,13 +280,13 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
                 f"algorithm={self.algorithm!r} protects one record: an objective has a term per "
                 "row. Use algorithm='noisy-gd' with unit='person'."
             )
-        labels = y if lies_elsewhere(y) else on_the_host(y)
+        labels = y if is_out_of_core(y) else to_host(y)
         records, self.classes_ = self._labelled_unit_records(  # [L1] unit ball
             X, labels, bounds, groups
         )
-        records = records.side_by_side()  # rows of a person are bounded together
+        records = records.group_by_person()  # rows of a person are bounded together
         is_secret = Relation(self.relation) is Relation.ADD_OR_REMOVE_ONE
-        most_rows = self._most_rows if is_secret else records.most_rows
+        max_rows = self._max_rows if is_secret else records.max_rows
         self._check_settings()
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         longest = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
@@ -296,7 +294,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         return records, LinearPlan.of(  # [L2] the budget divided
             self._budget(loss, records.width),
             settings,
-            most_rows,
+            max_rows,
             is_secret=records.public_rows is None,
         )
 
@@ -371,7 +369,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     def _whitens(self) -> bool:
         if self.whiten is not None:
             return bool(self.whiten)
-        return self.algorithm == "noisy-gd" and self.n_features_in_ <= MOST_WHITENED
+        return self.algorithm == "noisy-gd" and self.n_features_in_ <= MAX_WHITENED
 
     @property
     def _has_constant(self) -> bool:
@@ -421,14 +419,14 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         return not is_public and self.algorithm == "noisy-gd"
 
     @property
-    def _most_rows(self) -> int:
+    def _max_rows(self) -> int:
         """Public bound on the number of rows."""
         if self.algorithm == "noisy-gd" or Relation(self.relation) is Relation.REPLACE_ONE:
-            return MOST_ROWS
-        return MOST_MINIMISED
+            return MAX_ROWS_SECRET_N
+        return MAX_MINIMISED
 
     def _share(self) -> float:
-        share = USUAL_SHARE if self.pca_share is None else float(self.pca_share)
+        share = DEFAULT_SHARE if self.pca_share is None else float(self.pca_share)
         if not 0 < share < 1:
             raise InvalidInputError(f"'pca_share' must lie in (0, 1) or be None. Got {share}.")
         return share

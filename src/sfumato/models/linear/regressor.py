@@ -16,21 +16,19 @@ from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import Repeated, require_epsilon
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.models.linear.fit import LARGEST_STEP, Descent, check_steps, descend
+from sfumato.models.linear.fit import MAX_STEP, Descent, check_steps, descend
 from sfumato.models.linear.target_moments import TargetMoments, WithTarget
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee, Unit
 from sfumato.sums.gradients import ResidualSum
-from sfumato.sums.maps import Beside, IntoUnitBall
-from sfumato.sums.persons import Joined
+from sfumato.sums.maps import BesideTarget, IntoUnitBall
+from sfumato.sums.persons import PerPersonClip
 from sfumato.sums.records import Records
 from sfumato.sums.statistics import SecondMoment, Statistic
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import as_numbers, checked_column
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["PrivateLinearRegressor"]
 
 Array = NDArray[np.float64]
 
@@ -160,7 +158,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         self._check_settings()
         low, high = self._target_range()
         (records,) = self._read(self._rows_with_target, X, y, groups)
@@ -171,7 +169,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         steps = [] if gradients is None else [Repeated(gradients, int(self.n_steps))]
         if gradients is not None:
             self._warn_of_passes(records, int(self.n_steps), FEWER_PASSES)
-        receipt = self._prepay(moment, *steps)  # charge, then draw
+        receipt = self._charge(moment, *steps)  # charge, then draw
         together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
         statistic = SecondMoment(together.width)
         sums = 3 * together.release(statistic, moment, receipt)  # [G3] the first release
@@ -191,7 +189,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         return self
 
     def _rows_with_target(self, X: Any, y: Any) -> tuple[Array, None]:
-        """Give rows and, beside them, the target in its public range, from -1 to 1."""
+        """Return rows and, beside them, the target in its public range, from -1 to 1."""
         low, high = self._target_range()
         middle, half = (low + high) / 2, (high - low) / 2
         rows = self._check_rows(X)
@@ -208,7 +206,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
 
     def _gradient(self, weights: Array) -> ResidualSum:
         longest = float(self.max_gradient_norm)
-        return ResidualSum(longest, weights, Joined.usual(self.person_unit, longest))
+        return ResidualSum(longest, weights, PerPersonClip.usual(self.person_unit, longest))
 
     def _mechanisms(
         self, records: Records, width: int
@@ -237,19 +235,19 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
     ) -> tuple[Array, float]:
         """Learn weights of z and a level, in units of t, along noisy gradients of whitened rows."""
         white, steepest = found.whitened()
-        balls = records.mapped(Beside(into_ball, True, found.target, found.spread))
-        learned = balls.mapped(Beside(white, True)).kept()
+        balls = records.mapped(BesideTarget(into_ball, True, found.target, found.spread))
+        learned = balls.mapped(BesideTarget(white, True)).cache()
 
-        def released_gradient(weights: Array) -> Array:
+        def noisy_gradient(weights: Array) -> Array:
             return learned.release(self._gradient(weights), gradients, receipt)  # [G4] a gradient
 
         descent = Descent.by_noise(
             int(self.n_steps),
             math.sqrt(records.variance_of(gradients)) / found.n_rows,
             score_noise=SCORE_NOISE,
-            largest=min(LARGEST_STEP / self.max_gradient_norm, 1 / steepest),
+            largest=min(MAX_STEP / self.max_gradient_norm, 1 / steepest),
         )
-        weights = descend(released_gradient, (1, white.width), found.n_rows, descent)
+        weights = descend(noisy_gradient, (1, white.width), found.n_rows, descent)
         level = found.target + found.spread * float(weights[0, -1]) * white.height
         return found.spread * (white.weights_before @ weights[0, :-1]), level
 
@@ -268,7 +266,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         return low, high
 
     def predict(self, X: ArrayLike) -> Array:
-        """Give the expected target of rows, inside its public range.
+        """Return the expected target of rows, inside its public range.
 
         Parameters
         ----------
@@ -285,7 +283,7 @@ class PrivateLinearRegressor(RegressorMixin, PrivateEstimator):
         return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *self._target_range()))
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
-        """Give intervals that hold about a share `coverage` of targets, by the residual spread.
+        """Return intervals that hold about a share `coverage` of targets, by the residual spread.
 
         They are as wide for all rows, and right where residuals are about normal.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import (
     Array,
-    is_from_another_library,
+    is_foreign_array,
     like,
     namespace_of,
     to_numpy,
@@ -17,23 +17,17 @@ from sfumato.core.arrays import (
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.sums.maps import LinearRows
 
-__all__ = [
-    "MOST_MINIMISED",
-    "whitened_rows",
-    "whitening_projection",
-]
-
 # Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
 # is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
-MOST_MINIMISED = 2**22
+MAX_MINIMISED = 2**22
 # Added to the eigenvalues before whitening, as a share of the largest eigenvalue that noise alone
 # would have. Chosen on held-out training rows of two image sets among 0.03, 0.1 and 0.3.
 FLOOR = 0.2
-LEAST_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
+MIN_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
 # Chosen on held-out training rows of Adult, bank marketing and diamonds at three budgets.
 CONSTANT = 0.25  # weight of the constant beside rows of length 1
 RADIUS = 1.0  # of the root mean square length of whitened rows: longer ones are scaled back
-SMALLEST_RADIUS = 2.0**-20
+MIN_RADIUS = 2.0**-20
 
 
 def whitening_projection(moment: Array, n_components: int, noise: float) -> Array:
@@ -47,27 +41,27 @@ def whitening_projection(moment: Array, n_components: int, noise: float) -> Arra
     """
     values, vectors = _eigenvectors(moment, n_components)
     values = np.maximum(values, 0.0)
-    floor = FLOOR * noise * math.sqrt(2 * moment.shape[0]) + LEAST_FLOOR * (values[0] or 1.0)
+    floor = FLOOR * noise * math.sqrt(2 * moment.shape[0]) + MIN_FLOOR * (values[0] or 1.0)
     scales = 1 / np.sqrt(values + floor)
     return vectors * like(vectors, scales / scales.max() * (1 - 2.0**-30))
 
 
 def whitened_rows(
-    moment: NDArray[np.float64], noise: float, n_rows: float, usual_square: float
+    moment: NDArray[np.float64], noise: float, n_rows: float, default_square: float
 ) -> tuple[LinearRows, float]:
-    """Give the map to whitened rows with a constant, divided by their typical length.
+    """Return the map to whitened rows with a constant, divided by their typical length.
 
     moment (m, m): Released second moment of the rows.
     noise: Standard deviation of the noise on its diagonal.
     n_rows: The public, or released, number of rows.
-    usual_square: Mean squared length of a row.
+    default_square: Mean squared length of a row.
     Returns: The map, and about the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows a.
     """
     projection = whitening_projection(moment, len(moment), noise)
-    spectrum = _whitened_spectrum(moment, projection, noise, n_rows, usual_square)
-    radius = max(RADIUS * math.sqrt(float(spectrum.sum())), SMALLEST_RADIUS)
+    spectrum = _whitened_spectrum(moment, projection, noise, n_rows, default_square)
+    radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)
     rows = LinearRows(len(moment), True, projection, constant=CONSTANT, radius=radius)
-    return rows, _largest_moment(float(spectrum.max()) / radius**2)
+    return rows, _max_moment(float(spectrum.max()) / radius**2)
 
 
 def _whitened_spectrum(
@@ -75,7 +69,7 @@ def _whitened_spectrum(
     projection: NDArray[np.float64],
     noise: float,
     n_rows: float,
-    usual_square: float,
+    default_square: float,
 ) -> NDArray[np.float64]:
     """Mean squares of whitened rows along the axes of the projection.
 
@@ -85,19 +79,19 @@ def _whitened_spectrum(
     squares = np.sum(projection**2, axis=0)
     values = np.sum(projection * (moment @ projection), axis=0) / squares
     is_seen = values > noise * math.sqrt(2 * len(moment))
-    left = max(usual_square * n_rows - float(values[is_seen].sum()), 0.0)
+    left = max(default_square * n_rows - float(values[is_seen].sum()), 0.0)
     values = np.where(is_seen, values, left / max(1, int(np.count_nonzero(~is_seen))))
     return np.asarray(values * squares / n_rows)
 
 
-def _largest_moment(largest: float) -> float:
+def _max_moment(largest: float) -> float:
     """Largest eigenvalue of the mean of ``a aᵀ`` over the rows of the descent, constant and all."""
     return (min(largest, 1.0) + CONSTANT**2) / (1 + CONSTANT**2)
 
 
 def _eigenvectors(moment: Array, n_components: int) -> tuple[NDArray[np.float64], Array]:
-    """Give the largest eigenvalues, and their eigenvectors in the library of the moment."""
-    if not is_from_another_library(moment):
+    """Return the largest eigenvalues, and their eigenvectors in the library of the moment."""
+    if not is_foreign_array(moment):
         return top_eigenvectors(moment, n_components)
     xp = namespace_of(moment)
     values, vectors = (xp.flip(part, axis=-1) for part in xp.linalg.eigh(moment))

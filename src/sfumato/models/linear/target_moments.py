@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import Array as AnyArray
 from sfumato.models.linear.rows import whitened_rows
-from sfumato.sums.grid import FINE_BITS, cut
+from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import ROUNDING_MARGIN, IntoUnitBall, LinearRows
-
-__all__ = ["TargetMoments", "WithTarget", "ridge_weights"]
 
 Array = NDArray[np.float64]
 
-SMALLEST_SPREAD = 1e-6
+MIN_SPREAD = 1e-6
 RIDGES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # times the radius of the noise
 STEEPEST = 8.0  # slope of the target over robust scores
 CAUTION = 9.0  # times the variance of the noise of a correction
@@ -43,7 +41,7 @@ class WithTarget:
         target = np.clip(rows[:, -1:], -1.0, 1.0)
         together = np.hstack([self.into_ball(rows[:, :-1]), np.ones_like(target), target])
         together[np.isnan(target[:, 0])] = 0.0
-        return cut(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+        return truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +93,7 @@ class TargetMoments:
         return self._deviation(self.variance)
 
     def ridge(self) -> Array:
-        """Give weights by least squares with a ridge.
+        """Return weights by least squares with a ridge.
 
         Eigenvalues of the covariance are cut at zero. The ridge is a multiple of the radius that
         noise alone has, the one with the least risk by an estimate that knows the noise.
@@ -106,7 +104,7 @@ class TargetMoments:
         )
 
     def whitened(self) -> tuple[LinearRows, float]:
-        """Give the map of z to whitened rows; see `whitened_rows`.
+        """Return the map of z to whitened rows; see `whitened_rows`.
 
         Their typical length comes from the trace. Too small a length makes steep lines of noise, so
         two deviations of the noise of the trace are the least that is believed.
@@ -133,7 +131,7 @@ class TargetMoments:
         return coef, level + _clear(lift, self.noise * math.sqrt((1 + float(coef @ coef)) / 2))
 
     def line(self, coef: Array) -> tuple[float, float]:
-        """Give the level beside weights, and the spread of what they leave.
+        """Return the level beside weights, and the spread of what they leave.
 
         coef (d,): Weights.
         """
@@ -141,7 +139,7 @@ class TargetMoments:
         return self.target - float(coef @ self.mean), self._deviation(left)
 
     def _deviation(self, variance: float) -> float:
-        return math.sqrt(min(max(variance, self.noise / 2, SMALLEST_SPREAD**2), 1.0))
+        return math.sqrt(min(max(variance, self.noise / 2, MIN_SPREAD**2), 1.0))
 
 
 def _clear(found: float, noise: float) -> float:

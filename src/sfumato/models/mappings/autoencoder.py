@@ -24,14 +24,6 @@ from sfumato.models.mappings.many import (
 )
 from sfumato.tables.cells import check_choice, check_count
 
-__all__ = [
-    "MembershipAutoencoder",
-    "WideMembershipAutoencoder",
-    "check_kappa",
-    "check_parameters",
-    "check_ratio",
-]
-
 
 class _Filter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """What both share: the nearest output of all clusters and layers."""
@@ -63,7 +55,7 @@ class _Filter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return like(X, filtered_by(self._clusters(), nearest, rows))
 
     def errors(self, X: Any) -> Array:
-        """Give the squared distance of each row to what `transform` makes of it (65), (70).
+        """Return the squared distance of each row to what `transform` makes of it (65), (70).
 
         Parameters
         ----------
@@ -182,7 +174,7 @@ class MembershipAutoencoder(_Filter):
         return self
 
     def layer_outputs(self, X: Any) -> Array:
-        """Give the outputs of all layers, shape (n_samples, n_layers, n_features).
+        """Return the outputs of all layers, shape (n_samples, n_layers, n_features).
 
         Parameters
         ----------
@@ -311,7 +303,7 @@ class WideMembershipAutoencoder(_Filter):
 
 
 def check_parameters(estimator: Any) -> dict[str, Any]:
-    """Give the arguments of `fit_branch` that an estimator holds."""
+    """Return the arguments of `fit_branch` that an estimator holds."""
     return {
         "n_components": check_count("n_components", estimator.n_components),
         "n_layers": check_count("n_layers", estimator.n_layers),
@@ -323,14 +315,14 @@ def check_parameters(estimator: Any) -> dict[str, Any]:
 
 
 def check_ratio(value: Any) -> float:
-    """Give r_max, a share of the rows."""
+    """Return r_max, a share of the rows."""
     if not isinstance(value, Real) or not 0 < float(value) <= 1:
         raise InvalidInputError(f"'inducing_ratio' must lie in (0, 1]. Got {value!r} instead.")
     return float(value)
 
 
 def check_kappa(value: Any) -> float:
-    """Give the least tau(M, 1)."""
+    """Return the least tau(M, 1)."""
     if not isinstance(value, Real) or not 0 < float(value) < float("inf"):
         raise InvalidInputError(f"'kappa' must be positive and finite. Got {value!r} instead.")
     return float(value)

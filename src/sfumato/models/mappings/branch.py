@@ -13,21 +13,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sfumato.core.arrays import Array, cast, namespace_of, packed
-from sfumato.core.constraints import LARGEST_SINGLE, listed, numbers, real, record, refuse
+from sfumato.core.constraints import MAX_FLOAT32, listed, numbers, real, record, refuse
 from sfumato.models.mappings.inducing import cross_kernel
 from sfumato.models.mappings.layer import fit_layer
 
-__all__ = [
-    "Branch",
-    "BranchLayer",
-    "errors",
-    "filtered",
-    "fit_branch",
-    "layer_outputs",
-    "stored_branch",
-]
-
-SMALLEST_EIGENVALUE = 1e-12  # of the largest; below it a direction counts as constant
+MIN_EIGENVALUE = 1e-12  # of the largest; below it a direction counts as constant
 
 
 class BranchLayer(TypedDict):
@@ -71,7 +61,7 @@ _fields = record(
 def stored_branch(value: Any, place: str, sizes: dict[str, int]) -> None:
     """Ask a stored model for an autoencoder of rows of d numbers, each layer fitting the next."""
     _fields(value, place, sizes)
-    if value["project"].dtype == np.float32 and np.abs(value["centre"]).max() > LARGEST_SINGLE:
+    if value["project"].dtype == np.float32 and np.abs(value["centre"]).max() > MAX_FLOAT32:
         raise refuse(f"{place}.centre", "numbers that single precision can square")
     given = sizes["first"]
     for layer in value["layers"]:
@@ -111,33 +101,33 @@ def fit_branch(
     centre = mean if center else xp.zeros_like(mean)
     Y = rows - centre
     directions = _principal_directions(rows - mean, n_components)
-    x, most_points = Y @ directions, max(1, round(inducing_ratio * n_rows))
+    x, max_points = Y @ directions, max(1, round(inducing_ratio * n_rows))
     fitted = []
     for number in range(n_layers):
         n = max(int(directions.shape[1]) - number, 1)
         layer, outputs = fit_layer(
             x[:, :n],
             Y,
-            most_points=most_points,
+            max_points=max_points,
             kappa=kappa,
             seed=seed + number,
             width=width or n_features,
             first_layer=number == 0,
         )
         fitted.append(layer)
-        most_points = int(layer["inducing"].shape[0])
+        max_points = int(layer["inducing"].shape[0])
         x = outputs @ directions
     return _folded(fitted, centre, directions, dtype)
 
 
 def _principal_directions(centred: Array, n_components: int) -> Array:
-    """Give the leading eigenvectors of the covariance as columns, from the smaller Gram matrix."""
+    """Return the leading eigenvectors of the covariance as columns, by the smaller Gram matrix."""
     xp = namespace_of(centred)
     n_rows, n_features = centred.shape
     turned = xp.matrix_transpose(centred)
     is_wide = n_features > n_rows
     values, vectors = xp.linalg.eigh(centred @ turned if is_wide else turned @ centred)
-    rank = int(xp.sum(xp.astype(values > SMALLEST_EIGENVALUE * values[-1], xp.int64)))
+    rank = int(xp.sum(xp.astype(values > MIN_EIGENVALUE * values[-1], xp.int64)))
     n = max(1, min(n_components, rank, max(n_rows - 1, 1)))
     chosen = xp.flip(vectors, axis=1)[:, :n]
     if is_wide and rank > 0:
@@ -175,7 +165,7 @@ def _folded(fitted: list[Any], centre: Array, directions: Array, dtype: str) -> 
 
 
 def layer_outputs(branch: Branch, rows: Array) -> Iterator[Array]:
-    """Give the output of every layer for rows from which the centre was taken off (63)."""
+    """Yield the output of every layer for rows from which the centre was taken off (63)."""
     inputs = rows @ branch["project"] - branch["origin"]
     for layer in branch["layers"]:
         kernel = cross_kernel(inputs, layer["inducing"])
@@ -184,7 +174,7 @@ def layer_outputs(branch: Branch, rows: Array) -> Iterator[Array]:
 
 
 def errors(branch: Branch, rows: Array) -> Array:
-    """Give the least squared distance of each row to its outputs (65)."""
+    """Return the least squared distance of each row to its outputs (65)."""
     xp = namespace_of(rows)
     least = None
     for output in layer_outputs(branch, rows):
@@ -195,7 +185,7 @@ def errors(branch: Branch, rows: Array) -> Array:
 
 
 def filtered(branch: Branch, rows: Array) -> Array:
-    """Give the output of the layer that is nearest to each row (64)."""
+    """Return the output of the layer that is nearest to each row (64)."""
     xp = namespace_of(rows)
     best, least = None, None
     for output in layer_outputs(branch, rows):

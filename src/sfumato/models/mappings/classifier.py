@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
-from sfumato.core.arrays import Array, is_from_another_library, like, namespace_of, to_numpy
+from sfumato.core.arrays import Array, is_foreign_array, like, namespace_of, to_numpy
 from sfumato.core.constraints import Form, integers, labels, listed, one_of
 from sfumato.models.hulls.partition import RowGroups, partition_rows, places_of
 from sfumato.models.hulls.rows import check_labels, check_queries, check_rows
@@ -19,11 +19,9 @@ from sfumato.models.mappings.branch import stored_branch
 from sfumato.models.mappings.many import branch_errors, filtered_by, fit_branches
 from sfumato.tables.cells import check_count
 
-__all__ = ["MembershipClassifier"]
-
 
 class MembershipClassifier(ClassifierMixin, BaseEstimator):
-    r"""Give a row the label of the class whose wide autoencoder rebuilds it best.
+    r"""Assign a row the label of the class whose wide autoencoder rebuilds it best.
 
     .. math:: \hat c(y) = \arg\min_c \|y - W_c(y)\|^2 .
 
@@ -166,7 +164,7 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Array:
-        """Give the label of the class with the least error (71).
+        """Return the label of the class with the least error (71).
 
         Parameters
         ----------
@@ -180,14 +178,10 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         """
         found = to_numpy(self.errors(X)).argmin(axis=1)
         labels = self.classes_[found]
-        return (
-            like(X, labels)
-            if is_from_another_library(X) and labels.dtype.kind in "biuf"
-            else labels
-        )
+        return like(X, labels) if is_foreign_array(X) and labels.dtype.kind in "biuf" else labels
 
     def errors(self, X: Any) -> Array:
-        """Give the squared error of each row under each class, shape (n_samples, n_classes).
+        """Return the squared error of each row under each class, shape (n_samples, n_classes).
 
         Parameters
         ----------
@@ -201,10 +195,10 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
         """
         rows = check_queries(self, X)
         found = branch_errors(self.branches_, rows, n_jobs=self.n_jobs, verbose=self.verbose)
-        return like(X, self._least_per_class(found))
+        return like(X, self._min_per_class(found))
 
     def decision_function(self, X: Any) -> Array:
-        """Give minus the errors; with two classes, the first error less the second.
+        """Return minus the errors; with two classes, the first error less the second.
 
         Parameters
         ----------
@@ -242,7 +236,7 @@ class MembershipClassifier(ClassifierMixin, BaseEstimator):
     def _by_branch(self, rows: Array, numbers: NDArray[np.intp]) -> Array:
         return filtered_by(self.branches_, numbers, rows)
 
-    def _least_per_class(self, found: Array) -> Array:
+    def _min_per_class(self, found: Array) -> Array:
         xp = namespace_of(found)
         cuts = np.searchsorted(self.branch_classes_, np.arange(len(self.classes_) + 1)).tolist()
         pairs = pairwise(cuts)

@@ -11,11 +11,9 @@ from sklearn.utils import check_random_state
 
 from sfumato.core.arrays import Array, like, namespace_of
 
-__all__ = ["NU", "Inducing", "centroids", "choose_inducing", "cross_kernel", "sizes_below"]
-
 NU = 2.1  # degrees of freedom (52)
 LLOYD_ITERATIONS = 10
-JITTER, LARGEST_JITTER = 1e-10, 1e-2
+JITTER, MAX_JITTER = 1e-10, 1e-2
 # Where the search of the first layer begins, as a place in the list of sizes: 0.9**8 = 0.43.
 # With many inputs all points are far apart and tau is large at once.
 FIRST_GUESS, FEW_INPUTS = 8, 30
@@ -41,7 +39,7 @@ def cross_kernel(x: Array, centres: Array) -> Array:
 
 
 def centroids(x: Array, n_points: int, seed: int) -> Array:
-    """Give the centroids of k-means (51), started at random rows: the same for the same arguments.
+    """Return the centroids of k-means (51), started at random rows, the same for equal arguments.
 
     Half to a fifth of the rows become centroids, so that a few iterations settle them.
     """
@@ -64,9 +62,9 @@ def centroids(x: Array, n_points: int, seed: int) -> Array:
 
 
 def choose_inducing(
-    x: Array, scale: Array, most_points: int, *, kappa: float, seed: int, first_layer: bool
+    x: Array, scale: Array, max_points: int, *, kappa: float, seed: int, first_layer: bool
 ) -> Inducing:
-    """Give the most inducing points, down the list of `sizes_below`, with ``tau >= kappa``.
+    """Return the most inducing points, down the list of `sizes_below`, with ``tau >= kappa``.
 
     `x` are the inputs around their mean; `scale` the factors that give the kernel its weights. As
     in (51), k-means sees the inputs without those weights.
@@ -74,7 +72,7 @@ def choose_inducing(
     The printed loop walks down the list; tau grows as M falls, so that galloping away from a guess
     and halving the gap finds the same place after a few trials.
     """
-    sizes = sizes_below(most_points)
+    sizes = sizes_below(max_points)
     tried: dict[int, Inducing] = {}
 
     def passes(place: int) -> bool:
@@ -91,7 +89,7 @@ def choose_inducing(
 
 
 def _gallop(passes: Callable[[int], bool], guess: int, n_places: int) -> tuple[int, int]:
-    """Give places (a, b) such that a fails (-1: nothing does) and b passes."""
+    """Return places (a, b) such that a fails (-1: nothing does) and b passes."""
     step = 1
     if passes(guess):
         high = guess
@@ -109,12 +107,12 @@ def _gallop(passes: Callable[[int], bool], guess: int, n_places: int) -> tuple[i
         low, step = high, 2 * step
 
 
-def sizes_below(most_points: int) -> list[int]:
-    """List ``M_0 = most_points, M_{i+1} = ceil(0.9 M_i)``, down to 1.
+def sizes_below(max_points: int) -> list[int]:
+    """List ``M_0 = max_points, M_{i+1} = ceil(0.9 M_i)``, down to 1.
 
     As printed the list never gets below 9, since ``ceil(0.9 · 9) = 9``: from there on go down by 1.
     """
-    sizes = [most_points]
+    sizes = [max_points]
     while sizes[-1] > 1:
         sizes.append(min(math.ceil(0.9 * sizes[-1]), sizes[-1] - 1))
     return sizes
@@ -130,7 +128,7 @@ def _inducing(x: Array, scale: Array, n_points: int, seed: int) -> Inducing:
 
 
 def _inverse_cholesky(kernel: Array) -> Array:
-    """Give ``L⁻¹``; few coordinates make the kernel singular, so that it gets a small diagonal."""
+    """Return ``L⁻¹``; few coordinates make the kernel singular, so it gets a small diagonal."""
     xp = namespace_of(kernel)
     identity = xp.eye(kernel.shape[0], dtype=kernel.dtype, device=kernel.device)
     jitter = JITTER
@@ -139,5 +137,5 @@ def _inverse_cholesky(kernel: Array) -> Array:
             return xp.linalg.inv(xp.linalg.cholesky(kernel + jitter * identity))
         except (np.linalg.LinAlgError, RuntimeError):  # PyTorch's error is a RuntimeError
             jitter *= 10
-            if jitter > LARGEST_JITTER:
+            if jitter > MAX_JITTER:
                 raise

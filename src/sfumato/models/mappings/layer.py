@@ -19,10 +19,8 @@ from typing import TypedDict
 from sfumato.core.arrays import Array, namespace_of
 from sfumato.models.mappings.inducing import Inducing, choose_inducing
 
-__all__ = ["Layer", "fit_layer", "input_scale"]
-
 BETA_TOLERANCE = 1e-10
-MOST_BETA_STEPS = 1000
+MAX_BETA_STEPS = 1000
 
 
 class Layer(TypedDict):
@@ -42,7 +40,7 @@ class Layer(TypedDict):
 
 
 def input_scale(x: Array) -> tuple[Array, Array]:
-    """Give the mean of the inputs and the roots of the weights w of equation (53).
+    """Return the mean of the inputs and the roots of the weights w of equation (53).
 
     A constant input has range 0 and weight 0.
     """
@@ -57,17 +55,17 @@ def fit_layer(
     x: Array,
     Y: Array,
     *,
-    most_points: int,
+    max_points: int,
     kappa: float,
     seed: int,
     width: int,
     first_layer: bool = True,
 ) -> tuple[Layer, Array]:
-    """Fit Algorithm 1 and give the mapping with its outputs at the training inputs.
+    """Fit Algorithm 1 and return the mapping with its outputs at the training inputs.
 
     x: (N, n).
     Y: (N, p).
-    most_points: M_max, at most N.
+    max_points: M_max, at most N.
     kappa: Least tau(M, 1).
     seed: Start of the k-means.
     width: The p by which variances and errors are averaged; rows that were rotated into fewer
@@ -76,7 +74,7 @@ def fit_layer(
     """
     origin, scale = input_scale(x)
     found = choose_inducing(
-        x - origin, scale, most_points, kappa=kappa, seed=seed, first_layer=first_layer
+        x - origin, scale, max_points, kappa=kappa, seed=seed, first_layer=first_layer
     )
     variance = _kernel_variance(Y, found.tau, width)
     rotation, spectrum, image = _diagonal_form(found, Y)
@@ -108,7 +106,7 @@ def _kernel_variance(Y: Array, tau: float, width: int) -> float:
 
 
 def _diagonal_form(found: Inducing, Y: Array) -> tuple[Array, Array, Array]:
-    """Give U, l and ``Z = Uᵀ H Y``."""
+    """Return U, l and ``Z = Uᵀ H Y``."""
     xp = namespace_of(Y)
     spectrum, rotation = xp.linalg.eigh(found.whitened @ xp.matrix_transpose(found.whitened))
     image = xp.matrix_transpose(rotation) @ (found.whitened @ Y)
@@ -124,7 +122,7 @@ def _noise_precision(
     energy = xp.vecdot(image, image)
     least = max(total * 1e-14, 1e-300)  # rows met exactly would have infinite precision
     precision = 1.0
-    for _ in range(MOST_BETA_STEPS):
+    for _ in range(MAX_BETA_STEPS):
         raised = spectrum + (max(tau, 0.0) + 1 / (variance * precision))
         explained = float(xp.sum(energy * (2 / raised - spectrum / (raised * raised))))
         last, precision = precision, count / max(total - explained, least)

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.core.arrays import Array, cast, like, moderate, namespace_of
+from sfumato.core.arrays import Array, cast, clip_to_finite, like, namespace_of
 from sfumato.core.parallel import map_in_parallel
 from sfumato.models.mappings.branch import Branch, errors, filtered, fit_branch, layer_outputs
-
-__all__ = ["branch_errors", "evaluate", "filtered_by", "fit_branches", "seed_from"]
 
 BATCH_ROWS = 1024
 SEEDS = 2**31 - 1
@@ -52,13 +50,13 @@ def _fit_one(groups: Sequence[Array], parameters: dict[str, Any], item: tuple[in
 def branch_errors(
     branches: Sequence[Branch], rows: Array, *, n_jobs: int | None, verbose: bool = False
 ) -> Array:
-    """Give the squared error of every row under every branch, shape (n_rows, n_branches)."""
+    """Return the squared error of every row under every branch, shape (n_rows, n_branches)."""
     rows = like(branches[0]["centre"], rows)
     return _in_batches(partial(_errors_of_each, branches), rows, n_jobs=n_jobs, verbose=verbose)
 
 
 def filtered_by(branches: Sequence[Branch], numbers: NDArray[np.intp], rows: Array) -> Array:
-    """Give each row as filtered by the branch whose number is given for it."""
+    """Return each row as filtered by the branch whose number is given for it."""
     xp = namespace_of(branches[0]["centre"])
     rows = like(branches[0]["centre"], rows)
     order, parts = [], []
@@ -94,7 +92,7 @@ def _evaluate_batch(
 def _centred(branch: Branch, rows: Array) -> Array:
     """Take the centre off in double precision, so that an offset costs no digits."""
     precision = _precision(branch)
-    return cast(moderate(cast(rows, "float64") - branch["centre"], precision), precision)
+    return cast(clip_to_finite(cast(rows, "float64") - branch["centre"], precision), precision)
 
 
 def _precision(branch: Branch) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite
 
-from sfumato.core.arrays import Array, cast, is_from_another_library, like, namespace_of
+from sfumato.core.arrays import Array, cast, is_foreign_array, like, namespace_of
 from sfumato.core.constraints import Form, flag, numbers, real, refuse
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.hulls.rows import check_queries, check_rows
@@ -16,8 +16,6 @@ from sfumato.models.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.models.mappings.inducing import cross_kernel
 from sfumato.models.mappings.layer import fit_layer
 from sfumato.models.mappings.many import seed_from
-
-__all__ = ["MembershipMapping"]
 
 
 class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -117,7 +115,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
         layer, _ = fit_layer(
             x,
             Y - self.offset_,
-            most_points=max(1, round(ratio * x.shape[0])),
+            max_points=max(1, round(ratio * x.shape[0])),
             kappa=kappa,
             seed=seed_from(self.random_state),
             width=int(Y.shape[1]),
@@ -141,7 +139,7 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self.scaled_points_ / xp.where(constant, 1.0, self.scale_) + self.origin_
 
     def predict(self, X: Any) -> Array:
-        """Give the outputs of the mapping (60).
+        """Return the outputs of the mapping (60).
 
         Parameters
         ----------
@@ -160,13 +158,13 @@ class MembershipMapping(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
 
 def _check_outputs(y: Any, x: Array) -> Array:
-    """Give y as finite doubles beside the inputs, of one or two dimensions."""
+    """Return y as finite doubles beside the inputs, of one or two dimensions."""
     if y is None:
         raise InvalidInputError(
             "MembershipMapping requires y to be passed, but the target y is None."
         )
     try:
-        values = y if is_from_another_library(y) else np.asarray(y, dtype=np.float64)
+        values = y if is_foreign_array(y) else np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError("'y' must contain numbers, one row for each row of X.") from None
     if values.ndim not in (1, 2) or values.shape[0] != x.shape[0]:
@@ -175,7 +173,7 @@ def _check_outputs(y: Any, x: Array) -> Array:
             f"dimensions. Got inconsistent shape {tuple(values.shape)}."
         )
     try:
-        if not is_from_another_library(values):
+        if not is_foreign_array(values):
             assert_all_finite(values, input_name="y")
     except ValueError as error:
         raise InvalidInputError(str(error)) from None

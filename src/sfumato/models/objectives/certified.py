@@ -24,19 +24,10 @@ from scipy.optimize import minimize
 from sfumato.models.objectives.feature_rows import FeatureRows
 from sfumato.models.objectives.score_losses import ScoreLoss
 
-__all__ = [
-    "Minimiser",
-    "VectorLoss",
-    "accelerated",
-    "gradient_rounding",
-    "minimise",
-    "minimise_jointly",
-]
-
 Array = NDArray[np.float64]
 
-MOST_NEWTON_STEPS = 100
-MOST_RESTARTS = 3
+MAX_NEWTON_STEPS = 100
+MAX_RESTARTS = 3
 ALL = slice(None)
 DISCARDED = 1e-14  # share of the largest variance below which a direction counts as flat
 ROUNDING = 2.0**-46  # of a product with up to thousands of terms, with room
@@ -66,7 +57,7 @@ class VectorLoss(Protocol):
 
 
 def gradient_rounding(smoothness: float, regularization: float) -> float:
-    """Give the rounding error of a computed gradient, from public numbers.
+    """Return the rounding error of a computed gradient, from public numbers.
 
     A minimiser has at most the norm ``1/√λ`` or so; its scores carry that times `ROUNDING`, and
     slopes carry that times β.
@@ -91,7 +82,7 @@ class Objective:
     n_rows: int
 
     def gradient(self, w: Array, scores: Array | None = None) -> Array:
-        """Give the gradient of P."""
+        """Return the gradient of P."""
         total = np.zeros(w.shape)
         for part, block in self.features.blocks():
             found = block @ w if scores is None else scores[part]
@@ -99,7 +90,7 @@ class Objective:
         return total / self.n_rows + 2 * self.regularization * w
 
     def gap(self, gradient: Array) -> float:
-        """Give the certified excess of P at a point with this gradient."""
+        """Return the certified excess of P at a point with this gradient."""
         return float(np.sum(gradient**2)) / (4 * self.regularization)
 
 
@@ -189,7 +180,7 @@ def minimise_jointly(
     start = np.zeros((rows.shape[1], n_classes))
     found = Minimiser(start, objective.gap(objective.gradient(start)))
     flat = np.zeros(shape[0] * shape[1])
-    for _ in range(MOST_RESTARTS):  # a restart forgets a curvature that rounding has spoilt
+    for _ in range(MAX_RESTARTS):  # a restart forgets a curvature that rounding has spoilt
         if found.gap <= tolerance:
             return found
         options = {"maxiter": 5000, "maxfun": 10000, "gtol": 1e-14, "ftol": 1e-18, "maxcor": 30}
@@ -216,7 +207,7 @@ def _newton(
     basis = _directions(features)[1]
     w, scores = np.zeros(features.shape[1]), np.zeros(features.shape[0])
     best = Minimiser(w, objective.gap(objective.gradient(w, scores)))
-    for _ in range(MOST_NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         curvatures = curvature(scores) / objective.n_rows
         few = np.count_nonzero(curvatures) < basis.shape[1]
         total, gram = features.products(objective.slope(scores, ALL), None if few else curvatures)

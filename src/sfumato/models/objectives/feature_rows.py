@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from sfumato.core.memory import WORKING_SET
 
-__all__ = ["FeatureRows"]
-
 Array = NDArray[np.float64]
 
 KEPT = WORKING_SET * 3 // 32  # numbers of features that are kept; more are computed anew
@@ -40,13 +38,13 @@ class FeatureRows:
 
     @classmethod
     def of(cls, features: Array | FeatureRows) -> FeatureRows:
-        """Give a matrix that exists as one of this kind."""
+        """Return a matrix that exists as one of this kind."""
         if isinstance(features, FeatureRows):
             return features
         return cls(features, lambda block: block, features.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Give the rows in blocks, with their places."""
+        """Yield the rows in blocks, with their places."""
         for number, start in enumerate(range(0, self.shape[0], self._step)):
             part = slice(start, min(start + self._step, self.shape[0]))
             kept = self._kept
@@ -59,7 +57,7 @@ class FeatureRows:
         return product
 
     def products(self, values: Array, weights: Array | None) -> tuple[Array, Array | None]:
-        """Give ``Φᵀ values`` and, for weights, ``Φᵀ diag(weights) Φ``, in one pass.
+        """Return ``Φᵀ values`` and, for weights, ``Φᵀ diag(weights) Φ``, in one pass.
 
         Weights are not negative, and many may be zero.
         """
@@ -74,17 +72,17 @@ class FeatureRows:
         return total, gram
 
     def gram(self) -> Array:
-        """Give ``ΦᵀΦ``."""
+        """Return ``ΦᵀΦ``."""
         total = np.zeros((self.shape[1], self.shape[1]))
         for _, block in self.blocks():
             total += block.T @ block
         return total
 
     def sum_of_squares(self) -> float:
-        """Give ``||Φ||²`` in the Frobenius norm."""
+        """Return ``||Φ||²`` in the Frobenius norm."""
         return float(sum(np.vdot(block, block) for _, block in self.blocks()))
 
     def take(self, chosen: NDArray[np.bool_]) -> Array:
-        """Give some of the rows."""
+        """Return some of the rows."""
         parts = [block[chosen[part]] for part, block in self.blocks()]
         return np.concatenate(parts) if parts else np.empty((0, self.shape[1]))

@@ -17,25 +17,23 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from sfumato.sums.losses import Loss
 
-__all__ = ["newton"]
-
 Array = NDArray[np.float64]
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 BLOCK = 4096  # rows whose share of a Hessian is added at once
-LARGEST_DENSE = 400  # unknowns that are solved for at once by a Cholesky factor
-SHORTEST_STEP = 2.0**-30
+MAX_DENSE = 400  # unknowns that are solved for at once by a Cholesky factor
+MIN_STEP = 2.0**-30
 ROUNDING = 2.0**-44
 SUFFICIENT = 1e-4  # Armijo: the share of the promised decrease that must come
 
 
 def blocks(n_rows: int) -> list[slice]:
-    """Give the places of blocks of rows."""
+    """Return the places of blocks of rows."""
     return [slice(start, min(start + BLOCK, n_rows)) for start in range(0, n_rows, BLOCK)]
 
 
 def in_doubles(rows: Any, targets: NDArray[Any]) -> Iterator[tuple[Array, Array]]:
-    """Give blocks of rows with their targets; nothing else is as long as the rows."""
+    """Yield blocks of rows with their targets; nothing else is as long as the rows."""
     for part in blocks(len(rows)):
         yield rows[part].astype(np.float64, copy=False), targets[part].astype(np.float64)
 
@@ -70,7 +68,7 @@ def newton(
 def _one_problem(problem: _Problem, tolerance: float) -> Array:
     weights = np.zeros_like(problem.linear)
     value, gradient = problem.value_and_gradient(weights)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if float(np.linalg.norm(gradient)) <= tolerance:
             break
         try:
@@ -79,7 +77,7 @@ def _one_problem(problem: _Problem, tolerance: float) -> Array:
             break
         slope = float(np.vdot(gradient, direction))
         length = 1.0
-        while length > SHORTEST_STEP:
+        while length > MIN_STEP:
             new = weights + length * direction
             new_value, gradient = problem.value_and_gradient(new)
             # Near the minimum values differ by their rounding only; there full steps are right.
@@ -111,7 +109,7 @@ class _Problem:
     def direction(self, weights: Array, gradient: Array) -> Array:
         """``-H⁻¹ gradient``, exactly or by conjugate gradients."""
         unknowns = gradient.size if self.loss.couples_scores else gradient.shape[1]
-        if unknowns > LARGEST_DENSE:
+        if unknowns > MAX_DENSE:
             return self._by_conjugate_gradients(weights, gradient)
         if self.loss.couples_scores:
             return self._jointly(weights, gradient)

@@ -15,16 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-__all__ = [
-    "HuberHingeLoss",
-    "InsensitiveLoss",
-    "LogisticLoss",
-    "ScoreHuberLoss",
-    "ScoreLoss",
-    "ScoreSoftmaxLoss",
-    "SmoothMaxHingeLoss",
-]
-
 Array = NDArray[np.float64]
 
 

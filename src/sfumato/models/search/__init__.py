@@ -2,5 +2,3 @@
 
 from sfumato.models.search.cost import SearchCost
 from sfumato.models.search.search import PrivateSearchCV
-
-__all__ = ["PrivateSearchCV", "SearchCost"]

@@ -15,8 +15,6 @@ from sfumato.models.pipelines import check_pipeline
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.events import Event
 
-__all__ = ["candidates_of", "planned_events", "private_step", "with_budget"]
-
 FIXED = ("epsilon", "delta", "unit", "relation", "ledger")
 
 
@@ -45,7 +43,7 @@ class _Asking:
 
 
 def private_step(estimator: Any) -> tuple[str, PrivateEstimator]:
-    """Give the private estimator, and the prefix of its parameters where it ends a pipeline."""
+    """Return the private estimator, and the prefix of its parameters where it ends a pipeline."""
     if isinstance(estimator, PrivateEstimator):
         return "", estimator
     if isinstance(estimator, Pipeline):
@@ -85,7 +83,7 @@ def candidates_of(
 def with_budget(
     estimator: Any, settings: Mapping[str, Any], *, epsilon: float, delta: float, ledger: Any
 ) -> Any:
-    """Give a fresh candidate with these settings and this budget."""
+    """Return a fresh candidate with these settings and this budget."""
     prefix, _ = private_step(estimator)
     words = {"epsilon": epsilon, "delta": delta, "ledger": ledger}
     return clone(estimator).set_params(
@@ -94,7 +92,7 @@ def with_budget(
 
 
 def planned_events(candidate: Any, X: Any, y: Any) -> tuple[Event, ...]:
-    """Run `fit` up to its charge and give the events that it would charge; nothing is drawn.
+    """Run `fit` up to its charge and return the events that it would charge; nothing is drawn.
 
     Events are functions of public facts, and every fit charges before its first draw: that is what
     the proof sheets of all estimators, and tests of all of them, keep.

@@ -8,8 +8,6 @@ from typing import Any
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.privacy.events import Event, SelectionEvent
 
-__all__ = ["SearchCost", "SearchPlan"]
-
 FOLDS = 5  # of the cross-validation that a search is compared with
 
 

@@ -19,8 +19,6 @@ from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.saving import load, save
 
-__all__ = ["SearchFolder"]
-
 STATE = "search.json"
 WINNER = "winner.sfumato"
 

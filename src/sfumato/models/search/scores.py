@@ -15,13 +15,11 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.private import PrivateEstimator
 from sfumato.models.scores import are_right
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import cut
+from sfumato.sums.grid import truncate_to_grid
 from sfumato.sums.records import ArrayRecords
 from sfumato.sums.statistics import Codes, Statistic
 from sfumato.tables.cells import as_cells, as_numbers
 from sfumato.tables.frames import columns_of, is_table
-
-__all__ = ["SCORE_BITS", "ScoreSum", "row_scores", "score_records", "scorer_for"]
 
 SCORE_BITS = 20
 RowScorer = Callable[[Any, Any, Any], Any]
@@ -40,7 +38,7 @@ class ScoreSum(Statistic):
 
     def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
         """Add up scores."""
-        return cut(np.clip(to_numpy(rows)[:, :1], 0.0, 1.0), SCORE_BITS).sum(axis=0)
+        return truncate_to_grid(np.clip(to_numpy(rows)[:, :1], 0.0, 1.0), SCORE_BITS).sum(axis=0)
 
     def term_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
         """1: two numbers between 0 and 1 are at most 1 apart, and so is one of them from 0."""
@@ -49,7 +47,7 @@ class ScoreSum(Statistic):
 
 
 def scorer_for(estimator: Any, scoring: RowScorer | None) -> RowScorer:
-    """Give the function that scores each row: that given, or one for the kind of estimator.
+    """Return the function that scores each row: that given, or one for the kind of estimator.
 
     estimator: What is searched for.
     scoring: ``scoring(model, X, y)`` gives a number in [0, 1] per row, of that row and the model
@@ -73,13 +71,13 @@ def scorer_for(estimator: Any, scoring: RowScorer | None) -> RowScorer:
 
 
 def row_scores(scorer: RowScorer, model: Any, X: Any, y: Any) -> NDArray[np.float64]:
-    """Give the scores as a column of numbers in [0, 1]; what is none counts as 0."""
+    """Return the scores as a column of numbers in [0, 1]; what is none counts as 0."""
     given = np.asarray(scorer(model, X, y), dtype=np.float64).reshape(-1, 1)
     return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
 
 
 def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any) -> ArrayRecords:
-    """Give scores as records of the unit and relation that the estimator promises.
+    """Return scores as records of the unit and relation that the estimator promises.
 
     column (n, 1): A score per row.
     private: Whose promise is kept.
@@ -98,7 +96,7 @@ def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any
         groups=columns_of(X, [name])[name],
         unit=unit,
         relation=private.relation,
-        side_by_side=False,
+        group_by_person=False,
     )
 
 

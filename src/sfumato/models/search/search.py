@@ -44,12 +44,6 @@ from sfumato.privacy.selection import (
 )
 from sfumato.tables.cells import check_workers
 
-__all__ = [
-    "PrivateSearchCV",
-    "n_rows",
-    "taken",
-]
-
 LAWS = {"poisson": ("poisson", 0.0), "logarithmic": ("negative_binomial", 0.0)} | {
     "geometric": ("negative_binomial", 1.0)
 }
@@ -198,7 +192,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def cost(self, X: ArrayLike, y: ArrayLike | None = None) -> SearchCost:
-        """Say what `fit` would charge and leave to each run; nothing is charged or drawn.
+        """Return what `fit` would charge and leave to each run; nothing is charged or drawn.
 
         Parameters
         ----------
@@ -250,7 +244,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     # Before the charge ------------------------------------------------------------------------
 
     def _targets(self, X: Any, y: Any) -> Any:
-        """Give what runs are scored by: targets that were given, or those of a table."""
+        """Return what runs are scored by: targets that were given, or those of a table."""
         bounds: Any = getattr(private_step(self.estimator)[1], "bounds", None)
         if y is None and getattr(bounds, "target", None) is not None:
             y = bounds.target_of(X)
@@ -417,7 +411,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
     # After the charge -------------------------------------------------------------------------
 
     def _parts(self, X: Any, y: Any) -> tuple[Any, Any, Any, Any]:
-        """Give the rows to fit and the rows to score, with their targets; another draw per run."""
+        """Return the rows to fit and the rows to score, with targets; another draw per run."""
         if not self.validation_fraction:
             return X, y, X, y
         is_secret = self._relation is Relation.ADD_OR_REMOVE_ONE
@@ -543,7 +537,7 @@ class PrivateSearchCV(WinnerMethods, MetaEstimatorMixin, BaseEstimator):
 
 
 def _records(runs: dict[int, _Run], best: float) -> dict[int, _Run]:
-    """Give the runs that are better than all before them: one of these is the best of the first K.
+    """Return the runs better than all before: one of them is the best of the first K.
 
     Of equal ones the first counts, as if each had drawn a number to break ties.
     """
@@ -571,7 +565,7 @@ def _guarantee_of(model: Any) -> Guarantee:
 
 
 def _stamp(model: Any, guarantee: Guarantee) -> None:
-    """Give the winner the promise of the search: its own would leave out the other runs."""
+    """Assign the winner the guarantee of the search: its own would leave out the other runs."""
     step = private_step(model)[1]
     if step.guarantee_.status is Status.REFUTED:
         raise InvalidInputError("An estimator whose guarantee is refuted cannot be searched.")
@@ -579,14 +573,14 @@ def _stamp(model: Any, guarantee: Guarantee) -> None:
 
 
 def n_rows(X: Any) -> int:
-    """Give the number of rows of an array or a table."""
+    """Return the number of rows of an array or a table."""
     if hasattr(X, "num_rows"):
         return int(X.num_rows)
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
 def taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    """Give some rows of an array or a table."""
+    """Return some rows of an array or a table."""
     if values is None:
         return None
     if hasattr(values, "iloc"):

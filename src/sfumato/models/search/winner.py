@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["WinnerMethods"]
-
 
 def _has(name: str) -> Any:
     def check(search: WinnerMethods) -> bool:
@@ -45,7 +43,7 @@ class WinnerMethods:
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the winner's class probabilities.
+        """Return the winner's class probabilities.
 
         Parameters
         ----------
@@ -62,7 +60,7 @@ class WinnerMethods:
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the winner's scores of classes.
+        """Return the winner's scores of classes.
 
         Parameters
         ----------

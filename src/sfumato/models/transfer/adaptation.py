@@ -15,15 +15,6 @@ from scipy.special import softmax
 
 from sfumato.models.transfer.gaussians import SourceGaussians, log_joint
 
-__all__ = [
-    "Alignment",
-    "adapted",
-    "aligned",
-    "aligned_scores",
-    "left_out_accuracy",
-    "nearest_mean_scores",
-]
-
 Array = NDArray[np.float64]
 Alignment = dict[str, Array]  # centre, whiten, means, log_shares
 Gaussians = dict[str, Array]  # counts, means, covariances
@@ -37,7 +28,7 @@ POOLED_ROWS = 500.0  # and the pooled covariance, without the source's,
 POOLED_SHARE = 1 / 18  # or this share of all rows
 SPHERE = 0.15  # standard deviation of a class, by the root mean square length of the rows
 RIDGE = 0.05  # of the average eigenvalue, added before whitening
-SMALLEST_EIGENVALUE = 1e-3  # of the average one
+MIN_EIGENVALUE = 1e-3  # of the average one
 
 
 def nearest_mean_scores(rows: Array, known: Array) -> Array:
@@ -147,7 +138,7 @@ def _memberships(scores: Array, known: Array) -> Array:
 
 
 def _class_moments(rows: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Give counts, means and the covariance within classes."""
+    """Return counts, means and the covariance within classes."""
     counts = weights.sum(axis=0)
     means = (weights.T @ rows) / counts[:, None]
     second = (rows * weights.sum(axis=1)[:, None]).T @ rows
@@ -163,7 +154,7 @@ def _whitening(covariance: Array) -> Array:
 def _definite(covariances: Array) -> Array:
     """Raise small eigenvalues, so that a covariance can be inverted."""
     values, axes = np.linalg.eigh(covariances)
-    least = SMALLEST_EIGENVALUE * np.maximum(values.mean(axis=1, keepdims=True), 1e-300)
+    least = MIN_EIGENVALUE * np.maximum(values.mean(axis=1, keepdims=True), 1e-300)
     raised = np.maximum(values, least)
     return np.asarray((axes * raised[:, None, :]) @ np.swapaxes(axes, 1, 2))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import on_the_host
+from sfumato.core.arrays import to_host
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.mappings.autoencoder import check_kappa, check_ratio
 from sfumato.models.private import checked_rows
@@ -19,15 +19,6 @@ from sfumato.models.transfer.source import PlannedSource
 from sfumato.models.transfer.target import require_start, sound_rows, target_codes
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.cells import check_count, checked_column
-
-__all__ = [
-    "TransferSource",
-    "check_parameters",
-    "check_source",
-    "check_target",
-    "planned_sources",
-    "require_alike",
-]
 
 Array = NDArray[Any]
 OF_A_SOURCE = (
@@ -120,7 +111,7 @@ def require_alike(parties: Sequence[Any]) -> None:
 
 
 def _listed(source: Any) -> list[TransferSource] | None:
-    """Give sources that were given as such; None for one table."""
+    """Return sources that were given as such; None for one table."""
     if isinstance(source, TransferSource):
         return [source]
     if not isinstance(source, list | tuple) or not source:
@@ -135,7 +126,7 @@ def check_source(
     model: Any, source: Any, y_source: Any
 ) -> tuple[IntoUnitCube, Array, NDArray[np.intp]]:
     """Check everything about one source, before anything is charged."""
-    bounds = model._check_promise()
+    bounds = model._validate_privacy_params()
     rows = model._check_rows(source)
     codes, model.classes_ = bounds.clip_labels(
         checked_column(model, model._target(source, y_source), len(rows))
@@ -152,9 +143,9 @@ def check_target(
 ) -> tuple[Array, NDArray[np.intp], TargetRelease | None]:
     """Check everything about the target, before anything is charged.
 
-    Gives its rows, the codes of its labels, -1 for none, and the plan of its own release.
+    Returns its rows, the codes of its labels, -1 for none, and the plan of its own release.
     """
-    given = on_the_host(target)
+    given = to_host(target)
     if model.protect_target:  # an error about a value would tell that such a row is there
         rows = model._check_rows(given)
     else:
@@ -163,7 +154,7 @@ def check_target(
         raise InvalidInputError(
             "'y_target' is missing: give one label for each target row, -1 where there is none."
         )
-    labels = checked_column(model, on_the_host(y_target), len(rows))
+    labels = checked_column(model, to_host(y_target), len(rows))
     codes = target_codes(model.classes_, labels, may_be_unknown=model.protect_target)
     require_start(
         codes,

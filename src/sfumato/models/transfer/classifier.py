@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.arrays import on_the_host
+from sfumato.core.arrays import to_host
 from sfumato.core.constraints import Form
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import top_eigenvectors
@@ -43,7 +43,7 @@ from sfumato.models.transfer.protection import (
 )
 from sfumato.models.transfer.source import PlannedSource, planned_sums, source_reach
 from sfumato.models.transfer.start import SOURCE, begin
-from sfumato.models.transfer.stored import STORED_TRANSFER, check_transfer, heard_sources
+from sfumato.models.transfer.stored import STORED_TRANSFER, active_sources, check_transfer
 from sfumato.models.transfer.target import (
     NOT_PROTECTED,
     WARNING,
@@ -59,8 +59,6 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
-
-__all__ = ["PrivateTransferClassifier"]
 
 Array = NDArray[Any]
 SOURCE_ATTRIBUTES = ("classes_", "n_source_features_", "source_bounds_")
@@ -275,7 +273,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         target: ArrayLike,
         y_target: ArrayLike,
     ) -> NDArray[Any]:
-        """Fit, and give the labels that the target's rows have in the end.
+        """Fit, and return the labels that the target's rows have in the end.
 
         A row gets them from models that did not see it, unlike in `predict`. They are not kept:
         a model has no business to hold the labels of the target's people.
@@ -315,7 +313,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def fit_predict_target(
         self, source_file: Any, target: ArrayLike, y_target: ArrayLike
     ) -> NDArray[Any]:
-        """Do as `fit_target`, and give the labels that the target's rows have in the end.
+        """Do as `fit_target`, and return the labels that the target's rows have in the end.
 
         Parameters
         ----------
@@ -420,7 +418,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _fit_target(
         self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease | None
     ) -> NDArray[np.intp] | None:
-        """Learn to classify the target; give the codes of its rows, unless it is protected."""
+        """Learn to classify the target; return the codes of its rows, unless it is protected."""
         if protected is not None:
             self._fit_protected(rows, codes, protected)
             return None
@@ -435,7 +433,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         points = self._target_points(rows)
         known = np.eye(len(self.classes_))[codes] * labelled[:, None]
         nobody: list[dict[str, Any]] = [{"source": None}]
-        for each in heard_sources(self) if self.use_source else nobody:
+        for each in active_sources(self) if self.use_source else nobody:
             are_common = each["source"] is not None and self._common_features()
             there = self._source_points(rows, each["source"]) if are_common else None
             each["start"], each["adapted"] = begin(each["source"], there, points, known)
@@ -445,7 +443,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         found = rounds.run(points, found, labelled)
         self.target_classifier_ = rounds.model(points, found, self.schedule[-1])
         asked = ~labelled if not labelled.all() else labelled
-        for each in heard_sources(self) if self.use_source else ():
+        for each in active_sources(self) if self.use_source else ():
             answers = self._adapted_scores(rows[asked], each).argmax(axis=1)
             each["weight"] = earned_weight(answers, found[asked])
             self._keep_moved(each)
@@ -459,7 +457,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
 
     def _first_labels(self, rows: Array) -> NDArray[np.intp]:
         """Codes by all sources that are heard; by the first one where none is."""
-        every = heard_sources(self)
+        every = active_sources(self)
         heard = [each for each in every if each["start"] == SOURCE] or every[:1]
         scores = [log_softmax(self._adapted_scores(rows, each), axis=1) for each in heard]
         return np.asarray(np.sum(scores, axis=0).argmax(axis=1))
@@ -468,7 +466,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         self, rows: Array, codes: NDArray[np.intp], protected: TargetRelease
     ) -> None:
         scaled = self._source_rows(rows)
-        sources = [each["source"] for each in heard_sources(self)]
+        sources = [each["source"] for each in active_sources(self)]
         reaches = [
             source_reach(each, self.source_bounds_, self.n_source_features_) for each in sources
         ]
@@ -493,7 +491,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     # Answers --------------------------------------------------------------------------------
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the class with the least combined error.
+        """Return the label of the class with the least combined error.
 
         Parameters
         ----------
@@ -509,7 +507,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return np.asarray(self.classes_[found])
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give minus the combined error of each class; with two classes, their difference.
+        """Return minus the combined error of each class; with two classes, their difference.
 
         Parameters
         ----------
@@ -525,7 +523,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return errors[:, 0] - errors[:, 1] if errors.shape[1] == 2 else -errors
 
     def terms(self, X: ArrayLike) -> dict[str, NDArray[np.float64]]:
-        """Give the errors of each row under each class, one matrix for each term.
+        """Return the errors of each row under each class, one matrix for each term.
 
         Parameters
         ----------
@@ -541,7 +539,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         """
         check_is_fitted(self, "source_")
         check = self._check_rows if self.bounds is not None else partial(checked_rows, self)
-        rows = check(on_the_host(X), reset=False)
+        rows = check(to_host(X), reset=False)
         found = {}
         if hasattr(self, "target_classifier_"):
             rows = sound_rows(rows, self.target_centre_)
@@ -559,8 +557,8 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return found
 
     def _named_sources(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give each source with what its terms are called by: nothing, " 2", " 3" and so on."""
-        for number, each in enumerate(heard_sources(self), start=1):
+        """Yield each source with what its terms are called by: nothing, " 2", " 3" and so on."""
+        for number, each in enumerate(active_sources(self), start=1):
             yield "" if number == 1 else f" {number}", each
 
     def winners(self, X: ArrayLike) -> dict[str, int]:

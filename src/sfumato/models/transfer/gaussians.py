@@ -12,14 +12,6 @@ from numpy.typing import NDArray
 from sfumato.models.gaussians import CentredGaussians, ClassGaussians
 from sfumato.sums.maps import exact_projection, row_sums
 
-__all__ = [
-    "SourceGaussians",
-    "codes_alone",
-    "coordinates_of",
-    "from_released",
-    "log_joint",
-]
-
 Array = NDArray[np.float64]
 SourceGaussians = dict[str, Array]  # centre, basis, radius, counts, means, covariances
 
@@ -37,7 +29,7 @@ def from_released(released: CentredGaussians) -> SourceGaussians:
 
 
 def coordinates_of(source: SourceGaussians, rows: Array) -> Array:
-    """Give ``Uᵀ(x - centre) / radius``."""
+    """Return ``Uᵀ(x - centre) / radius``."""
     return np.asarray((rows - source["centre"]) @ source["basis"] / float(source["radius"]))
 
 
@@ -51,7 +43,7 @@ def log_joint(source: SourceGaussians, coordinates: Array) -> Array:
 def codes_alone(
     sources: Sequence[SourceGaussians], rows: Array, reaches: Sequence[float]
 ) -> NDArray[np.intp]:
-    """Give the most probable class of each row by all sources, by that row alone.
+    """Return the most probable class of each row by all sources, by that row alone.
 
     A plain matrix product rounds a row in another way among other rows, so that one record more
     could change the code of a row on the border of two classes. Here products are exact, and all

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import Mechanism, require_epsilon
-from sfumato.models.record_engine import GaussiansPlan, release_gaussians
+from sfumato.models.class_gaussians import GaussiansPlan, release_gaussians
 from sfumato.models.transfer.gaussians import SourceGaussians, from_released
 from sfumato.models.transfer.source import PlannedSource
 from sfumato.privacy.composition import compose
@@ -24,8 +24,6 @@ from sfumato.privacy.parallel import parallel
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.cells import check_n_components
-
-__all__ = ["TargetRelease", "for_any_source", "for_either_record", "paid"]
 
 
 @dataclass
@@ -65,7 +63,7 @@ class TargetRelease:
     def pay(self) -> Receipt:
         """Charge the target's ledger, once."""
         if self.receipt is None:
-            self.receipt = self.payer._prepay(*self.releases.mechanisms())  # [T10] charge all
+            self.receipt = self.payer._charge(*self.releases.mechanisms())  # [T10] charge all
         return self.receipt
 
     def run(
@@ -97,7 +95,7 @@ def paid(sources: Sequence[PlannedSource], target: TargetRelease | None) -> list
         _ask_together(sources)
     if target is not None:
         target.pay()
-    return [each.payer._prepay(*each.mechanisms) for each in sources]  # [T2] charge, then draw
+    return [each.payer._charge(*each.mechanisms) for each in sources]  # [T2] charge, then draw
 
 
 def _ask_together(sources: Sequence[PlannedSource]) -> None:
@@ -146,7 +144,7 @@ def for_either_record(source: Guarantee, target: Guarantee) -> Guarantee:
 
 
 def _figures(guarantee: Guarantee) -> str:
-    """Give epsilon and delta in few digits, never below what they are."""
+    """Return epsilon and delta in few digits, never below what they are."""
     epsilon = math.inf if guarantee.epsilon is None else guarantee.epsilon
     shown = epsilon if math.isinf(epsilon) else math.ceil(epsilon * 1e4) / 1e4
     return f"epsilon {shown:.10g} at delta {guarantee.delta:.10g}"

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import Mechanism
-from sfumato.models.record_engine import GaussiansPlan, release_gaussians
+from sfumato.models.class_gaussians import GaussiansPlan, release_gaussians
 from sfumato.models.transfer.gaussians import SourceGaussians, from_released
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums import ArrayRecords
 from sfumato.sums.maps import IntoUnitBall, IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
-
-__all__ = ["PlannedSource", "planned_sums", "source_reach"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -16,14 +16,12 @@ from sfumato.models.transfer.adaptation import (
 )
 from sfumato.models.transfer.gaussians import SourceGaussians, log_joint
 
-__all__ = ["LABELS", "SHAPE", "SOURCE", "begin"]
-
 Array = NDArray[Any]
 SOURCE, SHAPE, LABELS = "source", "shape of the source", "labels"
 # Of the moved source on labelled target rows, for it to be the start; and of the means of labelled
 # rows on those left out of them, for them to need no shape. The second use was added after test
 # rows of USPS had shown the shape to cost a point from three labels per class on.
-LEAST_ACCURACY = 0.5
+MIN_ACCURACY = 0.5
 
 
 def begin(
@@ -44,7 +42,7 @@ def begin(
         alone = not known.any(axis=0).all()
         if alone or _is_heard(source, there, points, known):
             return SOURCE, adapted(there, scores, known, source["covariances"])
-    shape_helps = left_out_accuracy(points, known) < LEAST_ACCURACY
+    shape_helps = left_out_accuracy(points, known) < MIN_ACCURACY
     if source is None or there is not None or not shape_helps:
         return LABELS, adapted(points, nearest_mean_scores(points, known), known, None)
     scores = aligned_scores(aligned(source, points, known), points)
@@ -60,4 +58,4 @@ def _is_heard(source: SourceGaussians, there: Array, points: Array, known: Array
     moved = adapted(there, log_joint(source, there), np.zeros_like(known), source["covariances"])
     answers = log_joint(moved, there[labelled]).argmax(axis=1)
     right = float(np.mean(answers == known[labelled].argmax(axis=1)))
-    return right >= max(LEAST_ACCURACY, left_out_accuracy(points, known))
+    return right >= max(MIN_ACCURACY, left_out_accuracy(points, known))

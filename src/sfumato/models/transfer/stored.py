@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sfumato.core.constraints import (
-    LARGEST_SINGLE,
+    MAX_FLOAT32,
     Form,
     flag,
     labels,
@@ -26,8 +26,6 @@ from sfumato.models.gaussians import stored_gaussians
 from sfumato.models.transfer.start import LABELS, SHAPE, SOURCE
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.tables.bounds import Bounds
-
-__all__ = ["STORED_TRANSFER", "check_transfer", "heard_sources"]
 
 
 def _bounds(value: Any, place: str, sizes: dict[str, int]) -> None:
@@ -70,7 +68,7 @@ STORED_TRANSFER: Form = {
     "more_sources_": optional(listed(_further)),
     "source_guarantees_": optional(listed(_promise)),
     "target_": optional(local(_released, e="e", g="c")),
-    "target_centre_": optional(numbers("d", least=-LARGEST_SINGLE, most=LARGEST_SINGLE)),
+    "target_centre_": optional(numbers("d", least=-MAX_FLOAT32, most=MAX_FLOAT32)),
     "target_directions_": optional(numbers("d", "t", least=-2.0, most=2.0)),
     "target_classifier_": optional(model_of("MembershipClassifier")),
     "adapted_": optional(local(_moved, g="c")),
@@ -96,7 +94,7 @@ def check_transfer(model: Any, sizes: dict[str, int]) -> None:
     codes = getattr(getattr(model, "target_classifier_", None), "classes_", None)
     if codes is not None and (codes.dtype.kind not in "iu" or codes[-1] >= sizes["c"]):
         raise refuse("target_classifier_", "a classifier of codes of the labels")
-    for each in heard_sources(model) if hasattr(model, "adapted_") else ():
+    for each in active_sources(model) if hasattr(model, "adapted_") else ():
         if each["adapted"] is None:
             raise refuse("more_sources_", "moved to this target")
         order = len(each["adapted"]["means"][0])
@@ -106,8 +104,8 @@ def check_transfer(model: Any, sizes: dict[str, int]) -> None:
     _check_target_width(model, sizes)
 
 
-def heard_sources(model: Any) -> list[dict[str, Any]]:
-    """Give what a fitted transfer holds of each source: released, moved, where from, how heard."""
+def active_sources(model: Any) -> list[dict[str, Any]]:
+    """Return what a fitted transfer holds of each source: released, moved, origin, weight."""
     first: dict[str, Any] = {
         "source": model.source_,
         "adapted": getattr(model, "adapted_", None),

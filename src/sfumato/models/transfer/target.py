@@ -8,25 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.core.arrays import moderate
+from sfumato.core.arrays import clip_to_finite
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.mappings.classifier import MembershipClassifier
 from sfumato.tables.bounds import label_places
-
-__all__ = [
-    "NOT_PROTECTED",
-    "WARNING",
-    "Rounds",
-    "all_errors",
-    "autoencoder_parameters",
-    "earned_weight",
-    "require_every_class",
-    "require_start",
-    "sound_rows",
-    "standardised",
-    "target_codes",
-    "voter",
-]
 
 Array = NDArray[Any]
 Codes = NDArray[np.intp]
@@ -40,7 +25,7 @@ WARNING = (
     "or use protect_target=True."
 )
 N_FOLDS = 2
-LARGEST_WEIGHT = 0.25  # of a source beside the target
+MAX_WEIGHT = 0.25  # of a source beside the target
 
 
 @dataclass(frozen=True)
@@ -62,7 +47,7 @@ class Rounds:
     generator: np.random.RandomState
 
     def run(self, rows: Array, codes: Codes, labelled: NDArray[np.bool_]) -> Codes:
-        """Give the codes after all rounds; those of labelled rows stay."""
+        """Return the codes after all rounds; those of labelled rows stay."""
         folds = self._folds(labelled)
         for n_components in self.schedule:
             found = codes.copy()
@@ -101,18 +86,18 @@ def all_errors(model: MembershipClassifier, rows: Array, n_classes: int) -> Arra
 
 
 def sound_rows(rows: Array, default: Array | None = None) -> Array:
-    """Give rows of an unprotected target, which has no bounds, without numbers that overflow.
+    """Return rows of an unprotected target, which has no bounds, without numbers that overflow.
 
     A row with missing or infinite numbers becomes the default, or the mean of the others.
     """
     whole = np.asarray(np.isfinite(rows).all(axis=1))
     if default is None:
         default = rows[whole].mean(axis=0) if whole.any() else np.zeros(rows.shape[1])
-    return np.asarray(moderate(np.where(whole[:, None], rows, default)))
+    return np.asarray(clip_to_finite(np.where(whole[:, None], rows, default)))
 
 
 def target_codes(classes: Array, labels: Array, *, may_be_unknown: bool = False) -> Codes:
-    """Give the place of each label in the public set, -1 for none.
+    """Return the place of each label in the public set, -1 for none.
 
     `may_be_unknown` takes a label outside the set for none: that of a protected record may be
     anything.
@@ -163,7 +148,7 @@ def require_start(
 
 
 def autoencoder_parameters(estimator: Any, *, n_layers: int, center: bool) -> dict[str, Any]:
-    """Give the parameters of all autoencoders of a transfer."""
+    """Return the parameters of all autoencoders of a transfer."""
     shared = ("inducing_ratio", "kappa", "n_jobs", "verbose")
     return {
         "n_layers": n_layers,
@@ -175,7 +160,7 @@ def autoencoder_parameters(estimator: Any, *, n_layers: int, center: bool) -> di
 
 def earned_weight(answers: Codes, codes: Codes) -> float:
     """``max(0, 2a - 1)² / 4``, a the share of rows that a source and the target label alike."""
-    return LARGEST_WEIGHT * max(0.0, 2 * float(np.mean(answers == codes)) - 1) ** 2
+    return MAX_WEIGHT * max(0.0, 2 * float(np.mean(answers == codes)) - 1) ** 2
 
 
 def voter(terms: dict[str, Array]) -> str:

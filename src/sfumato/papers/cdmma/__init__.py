@@ -2,5 +2,3 @@
 
 from sfumato.papers.cdmma.entries import EntryTransfer
 from sfumato.papers.cdmma.printed import PrintedTransfer
-
-__all__ = ["EntryTransfer", "PrintedTransfer"]

@@ -25,16 +25,6 @@ from sfumato.papers.data import Split, images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "BROKEN",
-    "ENTRIES",
-    "TABLE_1",
-    "TABLE_2",
-    "TABLE_3",
-    "known_labels",
-    "public_target",
-]
-
 Rows = NDArray[Any]
 DELTA = 1e-5
 DIGITS = range(10)
@@ -63,7 +53,7 @@ class Transfer:
     y_test: Rows
 
     def in_unit_ball(self) -> Transfer:
-        """Give rows of length 1, for bounds that protect a whole record."""
+        """Return rows of length 1, for bounds that protect a whole record."""
         scaled = [unit_rows(rows) for rows in (self.source, self.target, self.test)]
         return Transfer(scaled[0], self.y_source, scaled[1], self.y_target, scaled[2], self.y_test)
 

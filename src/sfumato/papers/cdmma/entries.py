@@ -29,8 +29,6 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
 
-__all__ = ["EntryTransfer", "from_noisy_rows"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 DIRECTION_COPIES = 4  # of a covariance, while its eigenvectors are found

@@ -26,8 +26,6 @@ from sfumato.papers.data import digits, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["ENTRIES", "FILE", "PRINTED", "domain"]
-
 Labelled = tuple[NDArray[Any], NDArray[Any]]
 FILE = "office_caltech10/efficientnet_lite0_1280.npz"
 SOURCE_LABELS = {"amazon": 20, "caltech10": 8, "dslr": 8, "webcam": 8}  # a class
@@ -61,7 +59,7 @@ PRINTED: tuple[tuple[int, str, str, float, float], ...] = (
 
 
 def domain(setting: Setting, name: str) -> Labelled:
-    """Give rows of length 1 and labels 1 to 10 of one domain."""
+    """Return rows of length 1 and labels 1 to 10 of one domain."""
     if setting.quick:
         return _quick_domain(name)
     path = Path(os.environ.get(FOLDER_VARIABLE, ".")) / FILE

@@ -40,13 +40,11 @@ from sfumato.sums.maps import IntoUnitCube
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 
-__all__ = ["PrintedTransfer", "first_errors", "fit_source_to_target", "source_to_target_errors"]
-
 Codes = NDArray[np.intp]
 COMPONENTS, LAYERS = 20, 5  # section 5 of the paper
-MOST_FIRST_COMPONENTS = 20
+MAX_FIRST_COMPONENTS = 20
 Array = NDArray[Any]
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 
 
 def fit_source_to_target(
@@ -56,7 +54,7 @@ def fit_source_to_target(
     generator: np.random.RandomState,
 ) -> MembershipMapping:
     """Learn to undo the source's filter of a row's own class (84) to (86)."""
-    n_points = min(math.ceil(len(rows) / 2), MOST_POINTS)
+    n_points = min(math.ceil(len(rows) / 2), MAX_POINTS)
     mapping = MembershipMapping(
         inducing_ratio=n_points / len(rows),
         center=False,
@@ -87,7 +85,7 @@ def first_errors(rounds: Rounds, rows: Array, codes: Codes, labelled: NDArray[np
     Its subspace dimension is one less than the smallest class has rows, at most 20.
     """
     smallest = int(np.bincount(codes[labelled]).min())
-    n_components = max(1, min(MOST_FIRST_COMPONENTS, smallest - 1))
+    n_components = max(1, min(MAX_FIRST_COMPONENTS, smallest - 1))
     first = Rounds(
         (n_components,),
         False,
@@ -198,7 +196,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
         mechanism = self._noise(scale, entries, atom=self.delta)
-        receipt = self._prepay(mechanism)  # charge one entry, then draw
+        receipt = self._charge(mechanism)  # charge one entry, then draw
         noisy, self.source_guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         self.classes_, self.n_source_features_ = labels, entries.shape[1]
         self.source_classifier_ = MembershipClassifier(
@@ -252,7 +250,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         return np.asarray(self.classes_[found])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the class with the least error of any term (87).
+        """Return the label of the class with the least error of any term (87).
 
         Parameters
         ----------
@@ -268,7 +266,7 @@ class PrintedTransfer(ClassifierMixin, EntryEstimator):
         return np.asarray(self.classes_[least.argmin(axis=1)])
 
     def terms(self, X: ArrayLike) -> dict[str, Array]:
-        """Give the errors of each row under each class, one matrix for each term of (87).
+        """Return the errors of each row under each class, one matrix for each term of (87).
 
         Parameters
         ----------

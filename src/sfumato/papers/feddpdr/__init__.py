@@ -1,5 +1,3 @@
 """Federated support vector machines: DPML as printed, the figures, their verdicts."""
 
 from sfumato.papers.feddpdr.printed import PrintedDPML
-
-__all__ = ["PrintedDPML"]

@@ -20,8 +20,6 @@ from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.feddpdr.methods import METHODS, RAW, STRICT, UNIT, Federation
 from sfumato.papers.pictures import draw_lines
 
-__all__ = ["ENTRIES", "FIGURES", "Point", "judged"]
-
 WAYS = (RAW, UNIT, STRICT)
 SLACK = 0.01  # two methods this near are called equal
 FEWER = 42  # times fewer rows in a quick run: five parties fit into the embedded digits
@@ -39,7 +37,7 @@ class Point:
     sizes: tuple[int, ...] = (10_000,) * 5
 
     def small(self) -> Point:
-        """Give the same with fewer rows and as much larger epsilon: as much noise by signal."""
+        """Return the same with fewer rows and as much larger epsilon: as much noise by signal."""
         sizes = tuple(max(10, size // FEWER) for size in self.sizes)
         return replace(self, sizes=sizes, epsilon=FEWER * self.epsilon)
 
@@ -69,7 +67,7 @@ TASKS: dict[str, tuple[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
 
 
 def accuracies(split: Split, point: Point, seed: int, known: dict[Any, float]) -> Curves:
-    """Give the accuracy of each way and method at one point; `known` has what is the same again."""
+    """Return the accuracy of each way and method at one point; `known` has equal ones."""
     order = check_random_state(seed).permutation(len(split.y))[: sum(point.sizes)]
     parts = np.split(order, np.cumsum(point.sizes)[:-1])
     found: Curves = {}
@@ -95,7 +93,7 @@ def _what_matters(method: str, point: Point) -> tuple[Any, ...]:
 
 
 def curves(split: Split, points: Sequence[Point], setting: Setting) -> Curves:
-    """Give the mean accuracy over runs, one per point; runs are independent and may be parallel."""
+    """Return the mean accuracy over runs, one per point; runs are independent."""
     run = partial(_run, split, points, setting.tell)
     runs = map_in_parallel(run, range(setting.runs), n_jobs=setting.n_jobs)
     return {
@@ -105,7 +103,7 @@ def curves(split: Split, points: Sequence[Point], setting: Setting) -> Curves:
 
 
 def _run(split: Split, points: Sequence[Point], tell: Callable[[str], None], seed: int) -> Curves:
-    """Give the accuracies of one run, one per point."""
+    """Return the accuracies of one run, one per point."""
     known: dict[Any, float] = {}
     total: Curves = {way: {method: [] for method in METHODS} for way in WAYS}
     for point in points:

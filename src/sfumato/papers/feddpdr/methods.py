@@ -19,8 +19,6 @@ from sfumato.papers.feddpdr.printed import PrintedDPML
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["METHODS", "PRINTED", "RAW", "STRICT", "UNIT", "Federation", "printed_federation"]
-
 Rows = NDArray[np.float64]
 Predict = Callable[[Rows], NDArray[Any]]
 DELTA, LAMBDA = 1e-4, 0.01
@@ -101,7 +99,7 @@ def strict_federation(
     model: Any = estimator.set_params(whiten=False)
     shares = np.array([len(y) for _, y in parties]) / sum(len(y) for _, y in parties)
     planned = [model.plan(*party) for party in parties]
-    receipts = [model._prepay(*plan.mechanisms()) for _, plan in planned]
+    receipts = [model._charge(*plan.mechanisms()) for _, plan in planned]
     moments = [
         records.release(SecondMoment(records.width), plan.first, receipt)
         for (records, plan), receipt in zip(planned, receipts, strict=True)

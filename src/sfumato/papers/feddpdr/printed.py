@@ -34,10 +34,8 @@ from sfumato.sums.losses import HuberLoss
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 
-__all__ = ["PrintedBudget", "PrintedDPML", "printed_budget"]
-
 Array = NDArray[np.float64]
-USUAL_LAMBDA = 0.01
+DEFAULT_LAMBDA = 0.01
 CONDITIONS = (
     "every row lies in the unit ball (here it is clipped to bounds inside it)",
     "the classifiers of all classes are charged, not one of them",
@@ -151,7 +149,7 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         if math.isinf(self.epsilon) or not 0 < self.pca_share < 1:
             raise UnsupportedModeError(
                 "The printed algorithm needs a finite 'epsilon' and a 'pca_share' in (0, 1)."
@@ -186,7 +184,7 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the scores of clipped rows: nothing is centred, scaled or appended.
+        """Return the scores of clipped rows: nothing is centred, scaled or appended.
 
         Parameters
         ----------
@@ -206,7 +204,7 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         return scores[:, 0] if len(self.weights_) == 1 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the largest score.
+        """Return the label of the largest score.
 
         Parameters
         ----------
@@ -235,7 +233,7 @@ def _printed_machine(
     model: PrintedDPML, n_rows: int, size: int, share: float
 ) -> GammaObjectiveMechanism:
     """``||b|| ~ Gamma(size, 2/epsilon')``: the rate of our mechanism, with what it really costs."""
-    lam = USUAL_LAMBDA if model.regularization is None else model.regularization / n_rows
+    lam = DEFAULT_LAMBDA if model.regularization is None else model.regularization / n_rows
     printed = printed_budget(share * model.epsilon, n_rows, lam, model.huber_width)
     convexity = n_rows * (lam + printed.extra)
     kappa = HuberLoss(2, model.huber_width).log_determinant(convexity)

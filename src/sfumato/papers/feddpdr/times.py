@@ -13,8 +13,6 @@ from sfumato.papers.data import images, unit_rows
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.feddpdr.methods import METHODS, STRICT, UNIT, Federation
 
-__all__ = ["ENTRIES", "PRINTED_SECONDS"]
-
 EPSILON, COMPONENTS, N_ROWS = 0.1, 20, 10_000
 PRINTED_SECONDS: Mapping[str, tuple[float, ...]] = {  # in the order of METHODS
     "MNIST": (3.68, 7873.23, 111.70, 113.20),
@@ -25,7 +23,7 @@ FILES = {"MNIST": "mnist", "Fashion-MNIST": "fashion-mnist", "CIFAR-10": "cifar1
 
 
 def seconds(X: NDArray[Any], y: NDArray[Any], n_rows: int, method: str, way: str) -> float:
-    """Train by one method and give the CPU seconds of one party; parties work at the same time."""
+    """Train by one method and return the CPU seconds of one party; parties work in parallel."""
     wanted = 5 if method == "FedDPDR-DPML" else 1
     n_parties = min(wanted, len(y) // n_rows)
     parts = np.split(np.arange(n_parties * n_rows), n_parties)
@@ -36,7 +34,7 @@ def seconds(X: NDArray[Any], y: NDArray[Any], n_rows: int, method: str, way: str
 
 
 def rows_of(setting: Setting, name: str) -> list[Comparison]:
-    """Give the four figures of one data set."""
+    """Return the four figures of one data set."""
     split = images(setting, FILES[name])
     y, n_rows = split.y % 2, 240 if setting.quick else N_ROWS
     rows = []

@@ -1,5 +1,6 @@
 """Private functions of kernel spaces: the noise as printed, the figures, their verdicts."""
 
-from sfumato.papers.functions.printed import PrintedDensity, PrintedKernelClassifier
-
-__all__ = ["PrintedDensity", "PrintedKernelClassifier"]
+from sfumato.papers.functions.printed import (
+    PrintedDensity,
+    PrintedKernelClassifier,
+)

@@ -21,8 +21,6 @@ from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.functions.printed import PrintedDensity
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["ENTRIES", "printed_noise", "two_peaks"]
-
 Array = NDArray[np.float64]
 
 # The caption of Figure 1: 100 points, h = 0.1, alpha = 1, beta = 0.1, 1000 points of a grid.
@@ -55,7 +53,7 @@ def two_normals(seed: int = 0) -> Array:
 
 
 def two_peaks(grid: Array, curves: Array) -> Array:
-    """Tell of each curve whether it rises on both sides at least 0.1 above the valley between."""
+    """Return for each curve whether it rises on both sides 0.1 above the valley between."""
     valley = curves[:, (grid >= 0.42) & (grid <= 0.58)].min(axis=1)
     left, right = (curves[:, side].max(axis=1) for side in (grid < 0.42, grid > 0.58))
     return np.asarray(np.minimum(left, right) >= valley + 0.1)
@@ -67,7 +65,7 @@ def variation(curves: Array) -> Array:
 
 
 def densities(setting: Setting, space: str, h: float) -> dict[str, Array]:
-    """Give the estimate and, for each mode, many releases of it, on the grid."""
+    """Return the estimate and, for each mode, many releases of it, on the grid."""
     rows, grid = two_normals(), np.linspace(0, 1, N_GRID)[:, None]
     settings: dict[str, Any] = {"space": space, "delta": BETA, "bounds": UNIT}
     n_releases = 40 if setting.quick else 100 * setting.runs
@@ -93,7 +91,7 @@ def _beta_above_one_row() -> Iterator[None]:
 
 
 def _figure(setting: Setting, space: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give figures of the caption's bandwidth, and curves at several for the picture."""
+    """Return figures of the caption's bandwidth, and curves at several for the picture."""
     curves = {}
     for h in SHOWN_BANDWIDTHS:
         setting.tell(f"densities of bandwidth {h}")

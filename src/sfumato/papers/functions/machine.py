@@ -16,8 +16,6 @@ from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.functions.printed import PrintedKernelClassifier
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["ENTRIES", "moons", "printed_noise"]
-
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -42,7 +40,7 @@ def moons(n_rows: int, seed: int) -> tuple[Array, Labels]:
 
 
 def machines(seed: int) -> dict[str, Any]:
-    """Give the machine without noise and both releases of it."""
+    """Return the machine without noise and both releases of it."""
     X, y = moons(N_ROWS, seed)
     shared: dict[str, Any] = {
         "bandwidth": BANDWIDTH,

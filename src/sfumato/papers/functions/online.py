@@ -29,8 +29,6 @@ from sfumato.models.kernels import Kernel
 from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["OnlineFunction"]
-
 Array = NDArray[np.float64]
 MAX_ANSWERS = 4096
 CELLS = 2**20  # along each axis; points that nearly meet magnify the rounding error of f

@@ -30,19 +30,11 @@ from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 
-__all__ = [
-    "PrintedDensity",
-    "PrintedKernelClassifier",
-    "printed_mechanism",
-    "printed_multiplier",
-    "printed_sobolev_sensitivity",
-]
-
 Array = NDArray[np.float64]
 
 
 def printed_multiplier(epsilon: float, delta: float) -> float:
-    """Give ``c(delta) / epsilon`` with ``c = sqrt(2 ln(2 / delta))``, for epsilon at most 1."""
+    """Return ``c(delta) / epsilon`` with ``c = sqrt(2 ln(2 / delta))``, for epsilon at most 1."""
     if not 0 < epsilon <= 1:
         raise InvalidInputError(
             f"The printed noise is proved for 'epsilon' at most 1 only. Got {epsilon:g} instead; "
@@ -58,7 +50,7 @@ def printed_multiplier(epsilon: float, delta: float) -> float:
 def printed_mechanism(
     sensitivity: float, epsilon: float, delta: float, *, share: float = 1.0
 ) -> GaussianProcessMechanism:
-    """Give the noise as printed, with its true privacy for a sensitivity `share` times as large."""
+    """Return the noise as printed, and its privacy for a sensitivity `share` times as large."""
     return GaussianProcessMechanism(
         sensitivity * (1 + SLACK) * share, printed_multiplier(epsilon, delta) / share
     )
@@ -134,12 +126,12 @@ class PrintedDensity(PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         rows = self._check_rows(X)
         self._warn_if_weak(len(rows))
         self.space_ = self._public_space(bounds, rows.shape[1])
         mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
-        receipt = self._prepay(mechanism)  # charge, then draw
+        receipt = self._charge(mechanism)  # charge, then draw
         bound = printed_space_sensitivity(self.space_)
         sums = self.space_.statistic(bounds.clip(rows), np.ones((len(rows), 1)))
         self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)
@@ -160,7 +152,7 @@ class PrintedDensity(PrivateEstimator):
         return GaussianSpace(kernel, features, domain)
 
     def raw_density(self, X: ArrayLike) -> Array:
-        """Give the release itself, ``f`` with its noise: it may be negative.
+        """Return the release itself, ``f`` with its noise: it may be negative.
 
         Parameters
         ----------
@@ -270,7 +262,7 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         self._check_choices()
         rows = self._check_rows(X)
         codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
@@ -292,14 +284,14 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
             regularization=self.regularization_,
             n_rows=len(rows),
         )
-        receipt = self._prepay(mechanism)  # charge, then draw
+        receipt = self._charge(mechanism)  # charge, then draw
         self.coefficients_ = mechanism.release(machine.coefficients[:, None], ledger=receipt)
         self.noise_std_ = math.sqrt(mechanism.variance())
         self.guarantee_ = self._guarantee(receipt)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give the released score of each row.
+        """Return the released score of each row.
 
         Parameters
         ----------
@@ -314,7 +306,7 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
         return np.asarray(self._scores(X)[:, 0])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of each row.
+        """Return the label of each row.
 
         Parameters
         ----------

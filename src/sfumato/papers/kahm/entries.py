@@ -19,18 +19,16 @@ from sfumato.models.hulls.search import fit_branches
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.synthetic.engines import (
-    LARGEST_BRANCH,
+    MAX_BRANCH,
     BranchedRows,
     PrivateRowsEstimator,
     cut_rows,
-    in_order,
     smoothed_branches,
+    unpartition,
 )
 from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, hulls_of_branches
 from sfumato.synthetic.smoothing import Stop
 from sfumato.tables.bounds import Bounds
-
-__all__ = ["EntryFabricator", "EntryHullClassifier", "plan_branches"]
 
 Codes = NDArray[np.intp]
 DEFAULT_BRANCH = 1000  # Remark 4
@@ -43,7 +41,7 @@ LITTLE_NOISE = 2 / 8**2
 
 
 def plan_branches(
-    noise_variance: float, n_features: int, *, largest: int = LARGEST_BRANCH
+    noise_variance: float, n_features: int, *, largest: int = MAX_BRANCH
 ) -> tuple[int, str, int]:
     """Return rows per branch, their partition and the smoothing passes, from public numbers.
 
@@ -75,10 +73,8 @@ class _EntryRows(EntryEstimator, PrivateRowsEstimator):
         scale, entries, codes, labels = self._read_entries(X, y)
         mechanism = self._noise(scale, entries)
         variance = mechanism.variance() * float(np.mean(scale.units**-2))
-        size, partition, passes = plan_branches(
-            variance, entries.shape[1], largest=self.largest_branch
-        )
-        receipt = self._prepay(mechanism)  # one entry is charged, then all are drawn
+        size, partition, passes = plan_branches(variance, entries.shape[1], largest=self.max_branch)
+        receipt = self._charge(mechanism)  # one entry is charged, then all are drawn
         noisy, self.guarantee_ = self._release_entries(scale, entries, mechanism, receipt)
         places, classes = cut_rows(
             noisy, codes, self.branch_size or size, self.partition or partition, self.random_state
@@ -153,7 +149,7 @@ class EntryFabricator(_EntryRows):
     sfumato.Fabricator : Rows that protect whole records.
     """
 
-    largest_branch = 3000  # the time of a pass grows with its square, the use beyond this hardly
+    max_branch = 3000  # the time of a pass grows with its square, the use beyond this hardly
 
     def __init__(
         self,
@@ -202,7 +198,7 @@ class EntryFabricator(_EntryRows):
             The fitted estimator.
         """
         private, stops, codes, labels = self._release(X, y)
-        made = in_order(private, self._smoothed(private, stops))
+        made = unpartition(private, self._smoothed(private, stops))
         self.rows_ = IntoUnitCube(self.row_bounds, made.shape[1]).to_rows(made)
         self.labels_ = None if labels is None else labels[codes]
         return self

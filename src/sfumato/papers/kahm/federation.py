@@ -18,8 +18,6 @@ from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.kahm.private import BROKEN, IMAGES, MODES, OPEN, classifier
 from sfumato.papers.pictures import draw_lines
 
-__all__ = ["ENTRIES"]
-
 WITHIN = 0.004
 ONE_PARTY = "random", 1
 CENTRAL = (0.9478, 0.9629, 0.9707, 0.9779, 0.9798, 0.9819, 0.9837, 0.9851)
@@ -65,7 +63,7 @@ def _accuracy(split: Split, device: str | None, cell: Cell) -> float:
 
 
 def _means(setting: Setting, places: Sequence[tuple[str, int | None, float]]) -> dict[Any, float]:
-    """Give mean accuracies by scenario, parties, epsilon and mode; what is known is not run."""
+    """Return mean accuracies by scenario, parties, epsilon and mode; what is known is not run."""
     known = setting.memory.setdefault("hulls, federated", {})
     lacking = [
         Cell(*place, mode, run)
@@ -114,7 +112,7 @@ def _scenario(setting: Setting, scenario: str) -> tuple[list[Comparison], dict[s
 
 
 def _loss(curves: Mapping[str, Sequence[float]], mode: str = "paper") -> float:
-    """Give the mean accuracy that is lost because the rows are spread."""
+    """Return the mean accuracy that is lost because the rows are spread."""
     central, spread = (np.mean(curves[f"{mode}, {n}"]) for n in ("centralized", "distributed"))
     return float(central - spread)
 

@@ -26,8 +26,6 @@ from sfumato.papers.kahm.private import (
 )
 from sfumato.papers.pictures import draw_lines
 
-__all__ = ["ENTRIES"]
-
 # Figure 13: score and accuracy of the hulls of training rows, then of fabricated rows.
 FIGURE_13 = ((0.35919, 0.9858), (0.05377, 0.9849))
 FIGURE_13_EPSILON = 16.0

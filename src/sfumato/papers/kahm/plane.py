@@ -18,8 +18,6 @@ from sfumato.models.hulls import AffineHullClassifier, DeepAffineHull, KernelAff
 from sfumato.papers.data import images
 from sfumato.papers.entry import Entry, Outcome, Setting
 
-__all__ = ["ENTRIES"]
-
 ROWS = 150
 GRID = 40
 EIGHT = 8
@@ -33,7 +31,7 @@ NO_NUMBERS = (
 
 
 def plane_sets(seed: int) -> dict[str, NDArray[Any]]:
-    """Give some rows in the unit square."""
+    """Return some rows in the unit square."""
     turn = np.linspace(0.0, 3 * np.pi, ROWS)
     spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)])
     sets = {
@@ -51,7 +49,7 @@ def _in_the_square(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def square(side: int = GRID, margin: float = 0.25) -> NDArray[Any]:
-    """Give the points of a grid over the unit square and a margin around it."""
+    """Return the points of a grid over the unit square and a margin around it."""
     line = np.linspace(-margin, 1 + margin, side)
     return np.column_stack([axis.ravel() for axis in np.meshgrid(line, line)])
 
@@ -79,7 +77,7 @@ def figure_4(setting: Setting) -> Outcome:
 
 
 def _distance_to(rows: NDArray[Any], points: NDArray[Any]) -> float:
-    """Give the mean distance from points to the nearest row."""
+    """Return the mean distance from points to the nearest row."""
     return float(NearestNeighbors(n_neighbors=1).fit(rows).kneighbors(points)[0].mean())
 
 

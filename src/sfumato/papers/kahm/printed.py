@@ -26,10 +26,8 @@ from sfumato.papers.kahm.entries import (
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
 from sfumato.synthetic.engines import BranchedRows, cut_rows
-from sfumato.synthetic.smoothing import MOST_PASSES, Stop, modelling_error
+from sfumato.synthetic.smoothing import MAX_PASSES, Stop, modelling_error
 from sfumato.tables.bounds import Bounds
-
-__all__ = ["PrintedAffineHullClassifier", "PrintedFabricator"]
 
 
 class _PrintedRows(_EntryRows):
@@ -75,7 +73,7 @@ class _PrintedRows(_EntryRows):
             record_reading=None,
             events=receipt.events,
         )
-        stops = [Stop(MOST_PASSES, threshold=threshold) for threshold in thresholds]
+        stops = [Stop(MAX_PASSES, threshold=threshold) for threshold in thresholds]
         return replace(raw, rows=noisy), stops, codes, labels
 
 

@@ -20,28 +20,6 @@ from sfumato.papers.kahm.entries import EntryHullClassifier
 from sfumato.papers.kahm.printed import PrintedAffineHullClassifier
 from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "BROKEN",
-    "DEFINITIONS",
-    "DELTA",
-    "ENTRIES",
-    "IMAGES",
-    "MODES",
-    "OPEN",
-    "PIXELS",
-    "SAMPLE",
-    "TABLE_5",
-    "TOLERANCE",
-    "Cell",
-    "Scored",
-    "classifier",
-    "least_distances",
-    "means_of_table",
-    "measured",
-    "table_claims",
-    "within",
-]
-
 DELTA = 1e-5
 PIXELS = Bounds(lower=0.0, upper=1.0, labels=range(10))
 BLOCK = 5000
@@ -114,8 +92,8 @@ def classifier(
     return EntryHullClassifier(epsilon=epsilon, **parameters)
 
 
-def least_distances(model: Any, rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give the least distance of each row to a hull, and the number of that class."""
+def min_distances(model: Any, rows: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the least distance of each row to a hull, and the number of that class."""
     parts = [model.distances(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
     found = np.concatenate([np.asarray(p.cpu() if hasattr(p, "cpu") else p) for p in parts])
     return found.min(axis=1), found.argmin(axis=1)
@@ -125,8 +103,8 @@ def scored_cell(split: Split, device: str | None, cell: Cell) -> Scored:
     parameters = {"n_components": cell.n_components, "random_state": cell.run, "device": device}
     model = classifier(cell.epsilon, cell.definition, cell.mode, **parameters).fit(split.X, split.y)
     members = check_random_state(cell.run).permutation(len(split.X))[:MEMBERS]
-    inside, _ = least_distances(model, split.X[members])
-    outside, nearest = least_distances(model, split.X_test)
+    inside, _ = min_distances(model, split.X[members])
+    outside, nearest = min_distances(model, split.X_test)
     return Scored(
         float(np.mean(model.classes_[nearest] == split.y_test)),
         density_difference(inside, outside, random_state=0).value,
@@ -156,7 +134,7 @@ def _table_cells(setting: Setting) -> list[Cell]:
 
 
 def means_of_table(setting: Setting) -> dict[tuple[float, int, int, str], tuple[float, float]]:
-    """Give mean accuracy and mean score by epsilon, n, Definition and mode."""
+    """Return mean accuracy and mean score by epsilon, n, Definition and mode."""
 
     def measure() -> dict[tuple[float, int, int, str], tuple[float, float]]:
         found = measured(setting, _table_cells(setting))
@@ -183,7 +161,7 @@ def _table_rows(means: Mapping[Any, tuple[float, float]]) -> list[Comparison]:
 
 
 def table_claims(means: Mapping[Any, tuple[float, float]]) -> dict[str, bool]:
-    """Say what the table is there to show, and whether our numbers show it."""
+    """Return what the table is there to show, and whether our numbers show it."""
 
     def mean(which: int, definition: int) -> float:
         return float(
@@ -206,7 +184,7 @@ TOLERANCE = (
 
 
 def within(unit: str, printed: float) -> float:
-    """Give how far from the printed figure ours may lie; the same figures as in `TOLERANCE`."""
+    """Return how far from the printed figure ours may lie; the same figures as in `TOLERANCE`."""
     return 0.004 if unit == "accuracy" else 0.002 + 0.1 * printed
 
 

@@ -12,8 +12,6 @@ from sklearn.utils import check_random_state
 from sfumato.models.hulls import KernelAffineHull
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 
-__all__ = ["ENTRIES", "TABLE_11", "seconds_to_fit"]
-
 # (N, p): seconds in MATLAB on a laptop of 2.2 GHz.
 TABLE_11 = {
     (100, 100): 0.0193,
@@ -30,7 +28,7 @@ TABLE_11 = {
     (950, 9500): 126.7630,
     (1000, 10_000): 133.0497,
 }
-LARGEST = (1000, 20_000), 1600.0  # named in the text
+MAX_PRINTED = (1000, 20_000), 1600.0  # named in the text
 QUICK_LARGEST = 1_000_000  # numbers in a quick run
 FEATURES = (10, 100, 500, 1000, 2500, 5000, 7500, 10_000, 12_500, 15_000, 17_500, 20_000)
 COMPONENTS = (5, 10, 20, 50, 75, 100, 200, 300, 400, 500)
@@ -44,7 +42,7 @@ TOTAL = "N times p"
 
 
 def seconds_to_fit(n_rows: int, n_features: int, n_components: int = 20, runs: int = 1) -> float:
-    """Give the least processor time, of all threads, that a hull of Gaussian rows takes to fit."""
+    """Return the least processor time, of all threads, to fit a hull of Gaussian rows."""
     rows = check_random_state(0).normal(size=(n_rows, n_features))
     hull = KernelAffineHull(n_components=n_components)
     taken = []
@@ -105,14 +103,14 @@ def figure_17(setting: Setting) -> Outcome:
     remarks = (SHAPES, f"Where the paper leaves a size open: N = {n}, p = {p}, n = 20.")
     if setting.quick:
         return Outcome((), _growth_claims(series), series, _draw_sweeps, remarks)
-    (n, p), printed = LARGEST
+    (n, p), printed = MAX_PRINTED
     ours = series["p"]["seconds"][-1]
     largest = Comparison(f"{n} x {p}", printed, ours, None, 0.0, "lower", "seconds")
     return Outcome((largest,), _growth_claims(series), series, _draw_sweeps, remarks)
 
 
 def _growth_claims(series: Mapping[str, Any]) -> dict[str, bool]:
-    """Say that no sweep grows faster than the cube of what is swept, with a factor 10 to spare."""
+    """Return whether no sweep grows faster than the cube of what is swept, by a factor 10."""
     slow = {}
     for name in ("p", "N", TOTAL):
         x, seconds = series[name]["x"], series[name]["seconds"]

@@ -9,23 +9,21 @@ from functools import lru_cache
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.minimiser import norm_quantile
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.models.linear.rows import MOST_MINIMISED
+from sfumato.models.linear.rows import MAX_MINIMISED
 from sfumato.papers.large_margin.losses import MarginLoss
 from sfumato.papers.large_margin.solvers import MarginLimits
-from sfumato.privacy.calibrate import least_noise_multiplier
+from sfumato.privacy.calibrate import min_noise_multiplier
 from sfumato.privacy.events import Event
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Relation
-from sfumato.sums.grid import MOST_ROWS
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.statistics import SecondMoment
-
-__all__ = ["LargeMarginBudget", "curvature_bound", "gradient_directions", "gradient_sensitivity"]
 
 # The regulariser Λ of the public rule, in deviations of the linear noise term: it grows with the
 # noise that it must hold down and needs no number of rows. Chosen on held-out training rows of
 # MNIST among 0.1, 0.25, 0.5 and 1 at epsilon 1 and 10.
 NOISE_SHARE = 0.5
-LEAST_CONVEXITY = 1e-3  # of the rule, for budgets that leave hardly any noise
+MIN_CONVEXITY = 1e-3  # of the rule, for budgets that leave hardly any noise
 
 
 @dataclass(frozen=True)
@@ -51,20 +49,20 @@ class LargeMarginBudget:
     order: int
     pca_share: float
     regularization: float | None
-    n_rows: int = MOST_MINIMISED
+    n_rows: int = MAX_MINIMISED
     n_features: int = 1
 
     def components(self) -> GaussianMechanism | None:
-        """Give the release of the second moment, or None without principal components."""
+        """Return the release of the second moment, or None without principal components."""
         if not self.pca_share:
             return None
         mu = mu_from_budget(self.epsilon, self.delta) * math.sqrt(self.pca_share)
-        most = max(self.n_rows, MOST_ROWS)
+        most = max(self.n_rows, MAX_ROWS_SECRET_N)
         moved = SecondMoment(self.n_features).sensitivity(self.relation, most)
         return GaussianMechanism.from_mu(sensitivity=moved, mu=mu)
 
     def ellipsoids(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
-        """Give the release of the matrices, with all of the budget that is left."""
+        """Return the release of the matrices, with all of the budget that is left."""
         if self.delta == 0 and math.isfinite(self.epsilon):
             return self._pure().for_size(self._size)
         multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
@@ -116,7 +114,7 @@ class LargeMarginBudget:
     def _convexity(self, deviation: float) -> float:
         if self.regularization is not None:
             return float(self.regularization)
-        return max(NOISE_SHARE * deviation, LEAST_CONVEXITY * self.sensitivity)
+        return max(NOISE_SHARE * deviation, MIN_CONVEXITY * self.sensitivity)
 
     def _events(self, multiplier: float) -> list[Event]:
         releases = filter(None, (self.components(), self._gaussian(multiplier)))
@@ -125,7 +123,7 @@ class LargeMarginBudget:
 
 @lru_cache(maxsize=64)
 def _multiplier(budget: LargeMarginBudget) -> float:
-    return least_noise_multiplier(
+    return min_noise_multiplier(
         budget._events,
         epsilon=budget.epsilon,
         delta=budget.delta,
@@ -163,5 +161,5 @@ def curvature_bound(loss: MarginLoss, n_classes: int, strong_convexity: float) -
     H is at most w times the Laplacian of a star of C classes, w the largest curvature:
     eigenvalues ``w C``, ``w`` (C - 2 times) and 0.
     """
-    share = loss.largest_curvature / strong_convexity
+    share = loss.max_curvature / strong_convexity
     return math.log1p(n_classes * share) + (n_classes - 2) * math.log1p(share)

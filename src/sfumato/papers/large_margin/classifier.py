@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sfumato.core.arrays import moderate
+from sfumato.core.arrays import clip_to_finite
 from sfumato.core.constraints import Form, integers, labels, numbers, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
@@ -35,8 +35,6 @@ from sfumato.papers.large_margin.solvers import (
     penalised,
     shifted_into_cone,
 )
-
-__all__ = ["LargeMarginGaussianClassifier"]
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -242,7 +240,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
             )
 
     def _own_ellipsoids(self, rows: Array, codes: Codes) -> tuple[Codes, Codes, int]:
-        """Give the ellipsoid of each row, the first one of each class, and their number."""
+        """Return the ellipsoid of each row, the first one of each class, and their number."""
         if self.n_ellipsoids == 1:
             return codes, np.arange(len(self.classes_)), len(self.classes_)
         generator = check_random_state(self.random_state)
@@ -297,7 +295,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
         return np.asarray(precisions(self.matrices_) / np.outer(self.scale_, self.scale_))
 
     def distances(self, X: ArrayLike) -> Array:
-        """Give the score of each row and class, shape (n_samples, n_classes); the least wins.
+        """Return the score of each row and class, shape (n_samples, n_classes); the least wins.
 
         Parameters
         ----------
@@ -310,7 +308,7 @@ class LargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, BaseEstim
             One distance a class.
         """
         check_is_fitted(self)
-        rows = moderate(validate_data(self, X, reset=False, dtype=np.float64))
+        rows = clip_to_finite(validate_data(self, X, reset=False, dtype=np.float64))
         features = quadratic_features(extended((rows - self.mean_) / self.scale_))
         return softmin(features @ to_vectors(self.matrices_).T, self.starts_)
 

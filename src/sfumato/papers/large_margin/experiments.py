@@ -25,13 +25,11 @@ from sfumato.papers.large_margin.printed import PrintedLargeMarginClassifier, Pr
 from sfumato.papers.large_margin.private import PrivateLargeMarginGaussianClassifier
 from sfumato.tables.bounds import Bounds
 
-__all__ = ["ENTRIES", "Task", "printed_accuracy", "share_with_minimiser"]
-
 DELTA = 1e-5
 BUDGETS = (1.0, 10.0)
 COMPONENTS = 10
 PRINTED_ROWS = 10_000  # the printed objective is minimised on so many rows at most
-MOST_DRAWS = 30  # of the printed noise for one that leaves a minimiser
+MAX_DRAWS = 30  # of the printed noise for one that leaves a minimiser
 HUBER = 0.5
 BROKEN = (
     "One noise matrix is shared by all classes and cancels from every decision between them, so "
@@ -73,7 +71,7 @@ class Task:
 
 
 def iris(fits: int = 1, seed: int = 0) -> Task:
-    """Give iris with a fifth held out; the four features are few enough as they are."""
+    """Return iris with a fifth held out; the four features are few enough as they are."""
     X, y = load_iris(return_X_y=True)
     parts = train_test_split(X, y, test_size=0.2, random_state=seed, stratify=y)
     split = Split(parts[0], parts[2], parts[1], parts[3])
@@ -82,7 +80,7 @@ def iris(fits: int = 1, seed: int = 0) -> Task:
 
 
 def pictures(setting: Setting) -> Task:
-    """Give images as unit rows, and in ten principal components that nobody paid for."""
+    """Return images as unit rows, and in ten principal components that nobody paid for."""
     split, name = images(setting), "digits" if setting.quick else "MNIST"
     rows = Split(unit_rows(split.X), split.y, unit_rows(split.X_test), split.y_test)
     found = PCA(COMPONENTS, random_state=0).fit(rows.X[:PRINTED_ROWS])
@@ -122,7 +120,7 @@ def printed_accuracy(task: Task, epsilon: float, n_fits: int) -> float | None:
         bounds=task.reduced_bounds,
     )
     part, found = task.reduced.first(PRINTED_ROWS), []
-    for _ in range(MOST_DRAWS * n_fits):
+    for _ in range(MAX_DRAWS * n_fits):
         try:
             found.append(float(model.fit(part.X, part.y).score(part.X_test, part.y_test)))
         except InvalidInputError:  # no minimiser
@@ -143,7 +141,7 @@ def share_with_minimiser(task: Task, epsilon: float, n_draws: int) -> float:
 
 
 def rows_of(task: Task, setting: Setting) -> list[Comparison]:
-    """Give all rows of one data set."""
+    """Return all rows of one data set."""
     setting.tell(f"{task.name}, without noise")
     rows = [
         Comparison(

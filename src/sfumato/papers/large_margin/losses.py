@@ -12,8 +12,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MarginLoss", "MixtureLoss", "ScoreLoss", "softmin"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
@@ -22,7 +20,7 @@ class ScoreLoss(Protocol):
     """A convex loss of the scores of rows with known ellipsoids."""
 
     def value_and_slopes(self, scores: Array, own: Codes) -> tuple[float, Array]:
-        """Give the loss summed over rows, and its derivative by each score."""
+        """Return the loss summed over rows, and its derivative by each score."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class MarginLoss:
     margin: float = 1.0
 
     @property
-    def largest_curvature(self) -> float:
+    def max_curvature(self) -> float:
         """``1 / (2 width)``."""
         return 0.5 / self.width
 
@@ -55,7 +53,7 @@ class MarginLoss:
         return value, _spread(slopes, rows, own)
 
     def curved(self, scores: Array, own: Codes, change: Array) -> Array:
-        """Give the change of the slopes along a `change` of the scores."""
+        """Return the change of the slopes along a `change` of the scores."""
         lacking, rows = self._lacking(scores, own)
         bent = np.where(np.abs(lacking) < self.width, 0.5 / self.width, 0.0)
         bent *= change[rows, own][:, None] - change

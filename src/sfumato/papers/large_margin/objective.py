@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 from sfumato.core.memory import WORKING_SET
 from sfumato.papers.large_margin.losses import MarginLoss, ScoreLoss
 
-__all__ = ["LargeMarginObjective", "extended", "quadratic_features", "to_matrices", "to_vectors"]
-
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 BLOCK = 1024  # rows of one matrix product ...
 GROUP = 32  # ... and products of one partial sum: what rounding may change grows with these
-LARGEST_KEPT = WORKING_SET * 3 // 32  # numbers of features that are kept; more are computed anew
+MAX_CACHED = WORKING_SET * 3 // 32  # numbers of features that are kept; more are computed anew
 
 
 def extended(rows: Array) -> Array:
@@ -93,7 +91,7 @@ class LargeMarginObjective:
 
     @cached_property
     def _kept(self) -> list[Array] | None:
-        if len(self.rows) * self.shape[1] > LARGEST_KEPT:
+        if len(self.rows) * self.shape[1] > MAX_CACHED:
             return None
         return [quadratic_features(self.rows[part]) for part in self._parts()]
 

@@ -31,8 +31,6 @@ from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import checked_column
 
-__all__ = ["PrintedLargeMarginClassifier", "PrintedObjective"]
-
 Array = NDArray[np.float64]
 
 PRINTED_MARGIN = 0.0  # loss (6) has lost the margin 1 of (4)
@@ -92,7 +90,7 @@ class PrintedObjective:
         return bool(np.linalg.eigvalsh(self.weight(noise))[0] > 0)
 
     def smooth(self, rows: Array, codes: NDArray[np.intp], n_classes: int, noise: Array) -> Smooth:
-        """Give the objective and its gradient, for extended rows."""
+        """Return the objective and its gradient, for extended rows."""
         loss = MarginLoss(self.huber_width, PRINTED_MARGIN)
         objective = LargeMarginObjective(rows, codes, n_classes, loss)
         return penalised(objective, linear=to_vectors(self.weight(noise)))
@@ -197,7 +195,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         rows = self._check_rows(X)
         codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
         if len(self.classes_) < 2:
@@ -218,7 +216,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         return self
 
     def distances(self, X: ArrayLike) -> Array:
-        """Give the score of each row and class; the least wins.
+        """Return the score of each row and class; the least wins.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from sfumato.core.constraints import Form, flag, known_bounds, labels, numbers
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.linear.rows import MOST_MINIMISED
+from sfumato.models.linear.rows import MAX_MINIMISED
 from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.budget import LargeMarginBudget
 from sfumato.papers.large_margin.losses import MarginLoss
@@ -33,15 +33,13 @@ from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components, checked_column
 from sfumato.tables.schema import TableBounds
 
-__all__ = ["PrivateLargeMarginGaussianClassifier"]
-
 Array = NDArray[np.float64]
 
 # a = [√0.9 z; √0.1] has length 1 at most, with room for the rounding of its products. The share of
 # the row was chosen on held-out training rows of MNIST among 0.5, 0.8, 0.9 and 0.95.
 ROW_SHARE = 0.9
 ROOM = 1 - 2.0**-40
-MOST_KEPT = 1.2  # of the memory of the rows: mapped rows that take more are computed on each pass
+MAX_CACHED = 1.2  # of the memory of the rows: mapped rows that take more are computed on each pass
 _UNIT_BALL = Bounds(norm=1.0)
 
 
@@ -174,7 +172,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         Self
             The fitted estimator.
         """
-        bounds = self._check_promise()
+        bounds = self._validate_privacy_params()
         rows = self._check_rows(X)
         codes, self.classes_ = bounds.clip_labels(
             checked_column(self, self._target(X, y), len(rows))
@@ -189,7 +187,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         components, ellipsoids = budget.components(), budget.ellipsoids()  # [L2] D, kappa, m
         if components is not None:
             components.for_size(rows.shape[1] ** 2)
-        receipt = self._prepay(*filter(None, (components, ellipsoids)))  # [L3] charge, then draw
+        receipt = self._charge(*filter(None, (components, ellipsoids)))  # [L3] charge, then draw
         basis = self._basis(components, bounds, rows, receipt)  # [L4] first release
         weights = _weights(budget.order)
         mapped = MappedRows(
@@ -198,7 +196,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             budget.order,
         )
         objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
-            mapped.kept(MOST_KEPT * rows.nbytes), codes, budget.n_classes, budget.loss
+            mapped.cache(MAX_CACHED * rows.nbytes), codes, budget.n_classes, budget.loss
         )
         released = ellipsoids.release(objective, ledger=receipt)  # [L6] second release
 
@@ -213,8 +211,8 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         return Relation(self.relation) is Relation.REPLACE_ONE
 
     @property
-    def _most_rows(self) -> int:
-        return MOST_MINIMISED
+    def _max_rows(self) -> int:
+        return MAX_MINIMISED
 
     def _budget(self, shape: tuple[int, ...]) -> LargeMarginBudget:
         n_rows, n_features = shape
@@ -228,12 +226,12 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             order=(n_features if kept is None else kept) + 1,
             pca_share=0.0 if kept is None else self.pca_share,
             regularization=self.regularization,
-            n_rows=n_rows if self._number_is_public else MOST_MINIMISED,
+            n_rows=n_rows if self._number_is_public else MAX_MINIMISED,
             n_features=n_features,
         )
 
-    def _check_promise(self) -> Bounds:
-        bounds = super()._check_promise()
+    def _validate_privacy_params(self) -> Bounds:
+        bounds = super()._validate_privacy_params()
         if not 0 < self.pca_share < 1:
             raise InvalidInputError(f"'pca_share' must lie in (0, 1). Got {self.pca_share}.")
         if not 0 < self.huber_width < math.inf:
@@ -247,7 +245,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         return bounds
 
     def _components_kept(self, n_features: int) -> int | None:
-        """Give the number of components, or None where all features are kept anyway."""
+        """Return the number of components, or None where all features are kept anyway."""
         if self.n_components is None:
             return None
         kept = check_n_components(self.n_components, n_features)
@@ -285,7 +283,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         return precisions(self.matrices_)
 
     def distances(self, X: ArrayLike) -> Array:
-        """Give the score of each row and class, shape (n_samples, n_classes); the least wins.
+        """Return the score of each row and class, shape (n_samples, n_classes); the least wins.
 
         Parameters
         ----------

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["EllipsoidAnswers", "centroids", "offsets", "precisions"]
-
 Array = NDArray[np.float64]
 
 
@@ -37,7 +35,7 @@ class EllipsoidAnswers:
 
     if TYPE_CHECKING:
 
-        def distances(self, X: ArrayLike) -> Array: ...  # noqa: D102 - the estimator's own
+        def distances(self, X: ArrayLike) -> Array: ...
 
     @property
     def offsets_(self) -> Array:
@@ -45,7 +43,7 @@ class EllipsoidAnswers:
         return offsets(self.matrices_)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Give minus the distances; for two classes, their difference.
+        """Return minus the distances; for two classes, their difference.
 
         Parameters
         ----------
@@ -61,7 +59,7 @@ class EllipsoidAnswers:
         return np.asarray(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else -scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Give the label of the nearest ellipsoid.
+        """Return the label of the nearest ellipsoid.
 
         Parameters
         ----------

@@ -21,25 +21,13 @@ from sfumato.papers.large_margin.objective import (
     to_vectors,
 )
 
-__all__ = [
-    "MarginLimits",
-    "PerturbableSum",
-    "Smooth",
-    "cone_residual",
-    "descend",
-    "minimise_in_cone",
-    "minimise_strongly_convex",
-    "penalised",
-    "shifted_into_cone",
-]
-
 Array = NDArray[np.float64]
 Smooth = Callable[[Array], tuple[float, Array]]
 MEMORY = 20  # pairs that L-BFGS keeps
-MOST_NEWTON_STEPS = 60
-MOST_PRODUCTS = 400  # Hessian products of one Newton step
-MOST_HALVINGS = 30
-LEAST_EIGENVALUE = 1e-4  # of a start in the cone
+MAX_NEWTON_STEPS = 60
+MAX_PRODUCTS = 400  # Hessian products of one Newton step
+MAX_HALVINGS = 30
+MIN_EIGENVALUE = 1e-4  # of a start in the cone
 
 
 def penalised(
@@ -74,7 +62,7 @@ def minimise_strongly_convex(
     smooth = penalised(objective, linear=linear, quadratic=quadratic)
     W, _ = descend(smooth, np.zeros(objective.shape), tolerance=tolerance, max_iter=max_iter)
     value, gradient = smooth(W)
-    for _ in range(MOST_NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         if np.linalg.norm(gradient) <= tolerance:
             break
         step = _newton_step(objective, W, gradient, quadratic)
@@ -102,7 +90,7 @@ class PerturbableSum(LargeMarginObjective):
     @property
     def smoothness(self) -> float:
         """Lipschitz constant of the gradient: the Laplacian of a star of C classes."""
-        return self._limits.n_rows * self.n_ellipsoids * self._limits.loss.largest_curvature
+        return self._limits.n_rows * self.n_ellipsoids * self._limits.loss.max_curvature
 
     def radius(self, linear: float, strong_convexity: float) -> float:
         """Bound on the norm of the minimiser for linear terms of this norm."""
@@ -144,7 +132,7 @@ class MarginLimits:
         by one unit for each term of a product, a group of products and the sum of groups, and a few
         for the features.
         """
-        per_score = 2 * (self.n_features + 4) * longest * self.loss.largest_curvature
+        per_score = 2 * (self.n_features + 4) * longest * self.loss.max_curvature
         terms = BLOCK + GROUP + self.n_rows / (BLOCK * GROUP) + 16
         return 1.01 * 2.0**-53 * self.slopes * (per_score + terms)
 
@@ -182,7 +170,7 @@ def _newton_step(
     direction = residual.copy()
     size = float(np.sum(residual * residual))
     goal = 1e-6 * size
-    for _ in range(MOST_PRODUCTS):
+    for _ in range(MAX_PRODUCTS):
         bent = objective.curved(W, direction) + quadratic * direction
         length = size / float(np.sum(direction * bent))
         step += length * direction
@@ -200,7 +188,7 @@ def _along(
     """Halve the step until J falls enough, or the gradient does where J cannot show it."""
     slope, norm = float(np.sum(gradient * step)), float(np.linalg.norm(gradient))
     share = 1.0
-    for _ in range(MOST_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         there = W + share * step
         new_value, new_gradient = smooth(there)
         falls = new_value <= value + 1e-4 * share * slope
@@ -223,7 +211,7 @@ def minimise_in_cone(
     number of iterations comes with it.
     """
     values, axes = np.linalg.eigh(to_matrices(start))
-    factors = axes * np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[..., None, :]
+    factors = axes * np.sqrt(np.maximum(values, MIN_EIGENVALUE))[..., None, :]
     best, n_iter = descend(_of_factors(smooth), factors, tolerance=tolerance, max_iter=max_iter)
     return to_vectors(best @ np.swapaxes(best, -1, -2)), n_iter
 

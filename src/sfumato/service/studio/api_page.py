@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["documented"]
-
 
 def documented(
     described: Mapping[str, Any], method: str, path: str, about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Give what a reader wants to know of one route.
+    """Return what a reader wants to know of one route.
 
     described: The description of the API (OpenAPI).
     method, path: The route.
@@ -50,7 +48,7 @@ def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> dict[str,
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Say in a few words what a field holds."""
+    """Return in a few words what a field holds."""
     if "enum" in schema:
         return " or ".join(str(one) for one in schema["enum"])
     if "anyOf" in schema:

@@ -15,7 +15,7 @@ from sfumato.report.charts import (
     TOP,
     box,
     column_curve,
-    cut,
+    ellipsize,
     path,
     picture,
     rule,
@@ -24,9 +24,7 @@ from sfumato.report.charts import (
 from sfumato.report.words import number
 from sfumato.tables.files import TableFile
 
-__all__ = ["drawn"]
-
-MOST_COLUMNS = 6
+MAX_COLUMNS = 6
 
 
 def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
@@ -40,7 +38,7 @@ def drawn(folder: Path, release: dict[str, Any]) -> list[str]:
         return _of_grid(folder / "grid.parquet", release["id"])
     if release["class"].startswith("PrivateAdditive"):
         explanation = load(folder / "model.sfumato").explain()
-        curves = explanation.curves[:MOST_COLUMNS]
+        curves = explanation.curves[:MAX_COLUMNS]
         return [
             column_curve(one, key=f"c{release['id']}{place}") for place, one in enumerate(curves)
         ]
@@ -67,7 +65,7 @@ def _line(x: np.ndarray, y: np.ndarray, names: list[str], identity: str) -> str:
     )
     title = f"{names[1]} of {names[0]}"
     marks = [
-        text(LEFT, 14, cut(title, 40), "axis-name"),
+        text(LEFT, 14, ellipsize(title, 40), "axis-name"),
         text(RIGHT, 14, f"up to {number(high, '.3g')}", anchor="end"),
         rule(LEFT, BOTTOM, RIGHT, BOTTOM, "base"),
         path(zip(across, down, strict=True)),
@@ -85,7 +83,7 @@ def _squares(values: list[np.ndarray], names: list[str], identity: str) -> str:
     across = LEFT + np.searchsorted(xs, x) * width
     down = BOTTOM - (np.searchsorted(ys, y) + 1) * height
     title = f"{names[2]} of {names[0]} (across) and {names[1]} (up)"
-    marks = [text(LEFT, 14, cut(title, 50), "axis-name")]
+    marks = [text(LEFT, 14, ellipsize(title, 50), "axis-name")]
     marks += [
         box(a, b, width, height, "cell", share)
         for a, b, share in zip(across, down, shares, strict=True)

@@ -9,13 +9,11 @@ from typing import Any
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.columns import arrow_kind
 
-__all__ = ["TYPES", "column_facts", "columns_to_confirm", "file_format", "new_job"]
-
 TYPES = ("double", "int64", "string", "bool", "date32[day]", "timestamp[s]")
 
 
 def columns_to_confirm(dataset: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Give the columns of a proposal as the page shows them.
+    """Return the columns of a proposal as the page shows them.
 
     dataset: As an officer sees it.
     Returns: A form's worth of values per column.
@@ -62,7 +60,7 @@ def _values(record: Mapping[str, Any]) -> list[Any] | None:
 def column_facts(
     dataset: Mapping[str, Any], column: str, form: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Give what a form declares about a column, in the types of the column.
+    """Return what a form declares about a column, in the types of the column.
 
     dataset: As an officer sees it.
     form: The fields.
@@ -101,7 +99,7 @@ def column_facts(
 
 
 def file_format(form: Mapping[str, str]) -> dict[str, Any]:
-    """Give what a form declares about how the file is written.
+    """Return what a form declares about how the file is written.
 
     form: The fields.
     Returns: For `Office.confirm_format`.
@@ -125,7 +123,7 @@ def _typed(text: str, kind: str) -> Any:
 
 
 def new_job(form: Mapping[str, str]) -> dict[str, Any]:
-    """Give the request that a form makes.
+    """Return the request that a form makes.
 
     form: The fields.
     Returns: The body of a new job.

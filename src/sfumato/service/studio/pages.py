@@ -22,10 +22,10 @@ from sfumato.service.access import (
     Person,
 )
 from sfumato.service.api import dummy_rows
+from sfumato.service.auth import office_of
 from sfumato.service.bodies import NewDataset, NewJob
-from sfumato.service.doors import office_of
 from sfumato.service.store import now
-from sfumato.service.studio import entrance
+from sfumato.service.studio import login
 from sfumato.service.studio.api_page import documented
 from sfumato.service.studio.drawing import drawn
 from sfumato.service.studio.forms import (
@@ -46,8 +46,6 @@ from sfumato.service.studio.sessions import (
     to,
 )
 from sfumato.service.tasks import ESTIMATORS, settings_of
-
-__all__ = ["install", "router"]
 
 HERE = Path(__file__).parent
 ASSETS = {
@@ -242,7 +240,7 @@ def retire(who: Officer, name: str, form: Form, request: Request) -> Response:
 
 @router.get("/datasets/{name}/dummy")
 def dummy(who: Anybody, name: str, request: Request) -> Response:
-    """Give dummy rows as a file."""
+    """Return dummy rows as a file."""
     response = dummy_rows(who, name, request, 200)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}-dummy.csv"'
     return response
@@ -280,7 +278,7 @@ def _ask(
 def cost(
     who: Anybody, name: str, request: Request, epsilon: str = "", kind: str = "fit"
 ) -> Response:
-    """Say what a request would cost, as a part of its page."""
+    """Return what a request would cost, as a part of its page."""
     office = office_of(request)
     try:
         value = _number("epsilon", {"epsilon": epsilon})
@@ -357,7 +355,7 @@ def release_page(who: Anybody, identity: str, request: Request) -> Response:
 
 @router.get("/releases/{identity}/files/{file}")
 def release_file(who: Anybody, identity: str, file: str, request: Request) -> Response:
-    """Give one file."""
+    """Return one file."""
     place = office_of(request).release_file(who, identity, file)
     return FileResponse(place, filename=f"{identity}-{file}")
 
@@ -446,7 +444,7 @@ def audit(who: Overseer, request: Request) -> Response:
 
 @router.get("/audit/statement")
 def statement(who: Overseer, request: Request) -> Response:
-    """Give the signed statement as a file."""
+    """Return the signed statement as a file."""
     headers = {"Content-Disposition": 'attachment; filename="statement.json"'}
     return JSONResponse(office_of(request).statement(who), headers=headers)
 
@@ -465,7 +463,7 @@ def api_page(who: Anybody, request: Request) -> Response:
 
 @router.get("/assets/{name}")
 def asset(name: str) -> Response:
-    """Give one of the listed assets."""
+    """Return one of the listed assets."""
     if name not in ASSETS:
         return Response(status_code=404)
     headers = {"Cache-Control": "public, max-age=3600"}
@@ -473,7 +471,7 @@ def asset(name: str) -> Response:
 
 
 def told(error: Exception) -> str:
-    """Say what is wrong with a form."""
+    """Return what is wrong with a form."""
     if hasattr(error, "errors"):  # of pydantic
         first = error.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}."
@@ -499,5 +497,5 @@ def install(app: FastAPI) -> None:
         return bytes(body).decode()
 
     app.state.error_page = error_page
-    app.include_router(entrance.router)
+    app.include_router(login.router)
     app.include_router(router)

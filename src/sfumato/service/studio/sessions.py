@@ -11,20 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from sfumato.service.access import ROLES, ForbiddenError, Person, csrf_token, person_of
-from sfumato.service.doors import office_of
-
-__all__ = [
-    "COOKIE",
-    "Analyst",
-    "Anybody",
-    "Form",
-    "Officer",
-    "Overseer",
-    "Spender",
-    "page",
-    "signed_in",
-    "to",
-]
+from sfumato.service.auth import office_of
 
 COOKIE = "sfumato_session"
 
@@ -35,7 +22,7 @@ def _figure(value: Any) -> str:
 
 
 def _declared(record: Mapping[str, Any]) -> str:
-    """Say what is public about a column."""
+    """Return what is public about a column."""
     if record.get("left_out"):
         return "left out"
     values = record.get("categories") or record.get("labels")
@@ -55,7 +42,7 @@ _templates.filters |= {"figure": _figure, "facts": _declared}
 
 
 def signed_in(*roles: str, writes: bool = False) -> Callable[[Request], Person]:
-    """Give the dependency of a page: a session of one of `roles`."""
+    """Return the dependency of a page: a session of one of `roles`."""
 
     def checked(request: Request) -> Person:
         office = office_of(request)
@@ -70,7 +57,7 @@ def signed_in(*roles: str, writes: bool = False) -> Callable[[Request], Person]:
 
 
 async def checked_form(request: Request) -> dict[str, str]:
-    """Give the fields of a form that was made for this session."""
+    """Return the fields of a form that was made for this session."""
     given = {key: str(value) for key, value in (await request.form()).items()}
     who = person_of(office_of(request).store, request.cookies.get(COOKIE, ""), scopes=("session",))
     expected = csrf_token(request.app.state.secret, who.token)

@@ -41,15 +41,6 @@ from sfumato.sums.maps import Centred, Projected
 from sfumato.sums.statistics import Parts
 from sfumato.tables.bounds import Bounds
 
-__all__ = [
-    "PARTS",
-    "GaussiansPlan",
-    "check_parts",
-    "is_one_release_enough",
-    "release_gaussians",
-    "usual_parts",
-]
-
 Array = NDArray[np.float64]
 
 # Chosen once on held-out training rows of a public image set, and fixed since.
@@ -57,7 +48,7 @@ MEAN_SHARE, PCA_SHARE = 0.02, 0.25  # of mu²; the class moments get the rest,
 SKETCH_SHARE = 0.15  # less this for the first look at classes that are cut into parts
 CLIP = 0.9  # of the root mean square length of the rows along U
 CONSTANT = 0.5  # w; a power of two, so that scaling by it is exact
-SMALLEST_SPREAD = 1e-4  # of the squared radius of the bounds
+MIN_SPREAD = 1e-4  # of the squared radius of the bounds
 PARTS = (4, 2)
 NEGLIGIBLE_NOISE = 0.01  # likewise: rows may fill a tenth of their bounds before it shows
 TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
@@ -71,7 +62,7 @@ def check_parts(gaussians_per_class: object) -> None:
         )
 
 
-def usual_parts(
+def default_n_gaussians(
     *,
     epsilon: float,
     delta: float,
@@ -153,7 +144,7 @@ class GaussiansPlan:
         n_components : int
             Private directions, at most as many as features; with all of them none are released.
         gaussians_per_class : int, optional
-            By default `usual_parts` where the number of rows is public, and 1 else.
+            By default `default_n_gaussians` where the number of rows is public, and 1 else.
         single : bool, default=False
             Spend everything on one release; a class has one Gaussian then.
         """
@@ -161,7 +152,7 @@ class GaussiansPlan:
         kept = records.width if single else n_components
         parts = 1 if single else gaussians_per_class or 1
         if gaussians_per_class is None and not single and records.public_rows is not None:
-            parts = usual_parts(
+            parts = default_n_gaussians(
                 epsilon=epsilon,
                 delta=delta,
                 n_rows=records.public_rows,
@@ -193,7 +184,7 @@ class GaussiansPlan:
 
 
 def release_gaussians(records: Records, plan: GaussiansPlan, receipt: Receipt) -> CentredGaussians:
-    """Draw the releases of a plan and give the Gaussians that follow from them.
+    """Draw the releases of a plan and return the Gaussians that follow from them.
 
     Parameters
     ----------
@@ -214,7 +205,7 @@ def release_gaussians(records: Records, plan: GaussiansPlan, receipt: Receipt) -
     mean, spread, n_rows = _release_mean(records, plan.mean, receipt)  # [R1] first release
     centred = records.mapped(Centred(mean, math.sqrt(spread)))
     basis, share = _release_basis(centred, plan, n_rows, receipt)  # [R2] second
-    radius = CLIP * math.sqrt(min(max(share * spread, SMALLEST_SPREAD), spread))
+    radius = CLIP * math.sqrt(min(max(share * spread, MIN_SPREAD), spread))
     projected = records.mapped(Projected(mean, basis, radius))
     parts, numbers = None, np.arange(plan.n_classes)
     if plan.sketch is not None:
@@ -228,7 +219,7 @@ def release_gaussians(records: Records, plan: GaussiansPlan, receipt: Receipt) -
 def _release_mean(
     records: Records, mechanism: GaussianMechanism, receipt: Receipt
 ) -> tuple[Array, float, float]:
-    """Give the mean, the mean squared distance to it and the number of rows, private or public."""
+    """Return the mean, the mean squared distance to it and the number of rows, private or not."""
     noisy = records.release(MeanAndSquares(records.width), mechanism, receipt)
     n_rows = float(records.public_rows or max(noisy[-1], 1.0))
     mean, square = noisy[:-2] / n_rows, min(max(float(noisy[-2]) / n_rows, 0.0), 1.0)
@@ -237,14 +228,14 @@ def _release_mean(
     length = float(mean @ mean)
     mean = mean * max(0.0, 1 - len(mean) * noise / length) if length > 0 else mean
     mean = Bounds(norm=1.0).clip(mean[None, :])[0]
-    floor = max(SMALLEST_SPREAD, 2 * math.sqrt(noise))
+    floor = max(MIN_SPREAD, 2 * math.sqrt(noise))
     return mean, min(max(square - float(mean @ mean), floor), 1.0), n_rows
 
 
 def _release_basis(
     centred: Records, plan: GaussiansPlan, n_rows: float, receipt: Receipt
 ) -> tuple[Array, float]:
-    """Give U and the mean squared length of the centred rows along it, at most 1."""
+    """Return U and the mean squared length of the centred rows along it, at most 1."""
     if plan.components is None:
         return np.eye(centred.width), 1.0
     noisy = centred.release(SecondMoment(centred.width), plan.components, receipt)

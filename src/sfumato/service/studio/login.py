@@ -13,11 +13,9 @@ from sfumato.service.access import (
     make_token,
     person_of,
 )
-from sfumato.service.doors import office_of
+from sfumato.service.auth import office_of
 from sfumato.service.store import NotFoundError
 from sfumato.service.studio.sessions import COOKIE, Anybody, Form, page, to
-
-__all__ = ["router"]
 
 SESSION_HOURS = 12.0
 STATE = "sfumato_sign_on"

@@ -26,14 +26,12 @@ from sfumato.service.access import (
     UnknownPersonError,
     person_of,
 )
-from sfumato.service.office import Office
+from sfumato.service.office import ServiceApi
 from sfumato.service.store import NotFoundError
-
-__all__ = ["BodyLimit", "allowed", "in_turn", "install", "office_of"]
 
 log = logging.getLogger("sfumato.service")
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -57,14 +55,14 @@ TABLE: list[tuple[type[Exception], int, str]] = [
 ]
 
 
-def office_of(request: Request) -> Office:
-    """Give the office that the app was made with."""
-    office: Office = request.app.state.office
+def office_of(request: Request) -> ServiceApi:
+    """Return the office that the app was made with."""
+    office: ServiceApi = request.app.state.office
     return office
 
 
 def allowed(*roles: str, writes: bool = True) -> Callable[[Request], Person]:
-    """Give the dependency of a route: a bearer token of one of `roles`.
+    """Return the dependency of a route: a bearer token of one of `roles`.
 
     *roles: Roles that may use the route.
     writes: Whether the route changes something; a reading token is refused then.
@@ -98,7 +96,7 @@ async def in_turn(request: Request) -> AsyncIterator[None]:
 class BodyLimit:
     """Refuse bodies that are too large before they are read as a whole."""
 
-    def __init__(self, app: ASGIApp, most: int = MOST_BYTES) -> None:
+    def __init__(self, app: ASGIApp, most: int = MAX_BYTES) -> None:
         self.app = app
         self.most = most
 
@@ -169,7 +167,7 @@ def install(app: FastAPI) -> None:
 
 
 def answer(request: Request, status: int, word: str, message: str) -> Response:
-    """Give an error as JSON to programs and as a page to people."""
+    """Return an error as JSON to programs and as a page to people."""
     if request.url.path.startswith("/api/") or not hasattr(request.app.state, "error_page"):
         record: dict[str, Any] = {"error": word, "message": message}
         return JSONResponse(record, status, HEADERS)
