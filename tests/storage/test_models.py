@@ -335,9 +335,9 @@ def test_guarantee_that_json_cannot_hold_is_refused(path):
 def test_table_is_the_public_estimators(monkeypatch):
     monkeypatch.undo()
     names = {"Bounds": "sfumato.tables.bounds", "Guarantee": "sfumato.privacy.guarantee"}
-    monkeypatch.setattr(sfumato, "_MODULE_OF", names | {"Hull": "", "save": ""})
     monkeypatch.setattr(sfumato, "Hull", Hull, raising=False)
     monkeypatch.setattr(sfumato, "save", save, raising=False)
+    monkeypatch.setattr(sfumato, "_MODULE_OF", names | {"Hull": "", "save": ""})
     assert models._known_classes() == {"Hull": Hull}
 
 
