@@ -445,7 +445,7 @@ class PrivateEstimator(BaseEstimator):
         if Relation(self.relation) is Relation.REPLACE_ONE:
             facts.append("number of rows" if person is None else "number of persons")
         else:  # sums are exact for so many rows, and more are refused
-            facts.append(f"at most 2**{self._most_rows.bit_length() - 1} rows")
+            facts.append(f"at most 2**{self._max_rows.bit_length() - 1} rows")
         if person is not None:
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
         if isinstance(self.bounds, TableBounds):
