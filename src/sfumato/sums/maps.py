@@ -116,8 +116,9 @@ class IntoUnitBall:
                 f"{doubles.dtype} instead of float64; enable its 64-bit types or pass NumPy arrays."
             )
         centre, radius = self.bounds.ball(self.width)
-        whole = xp.all(xp.isfinite(doubles), axis=1, keepdims=True)
-        doubles = xp.where(whole, doubles, like(rows, centre)[None, :])
+        if not math.isfinite(xp.sum(doubles)):  # one pass; if not, it may be one of them
+            whole = xp.all(xp.isfinite(doubles), axis=1, keepdims=True)
+            doubles = xp.where(whole, doubles, like(rows, centre)[None, :])
         box = self.bounds.box(self.width)
         if box is not None:
             low, high = (like(rows, corner)[None, :] for corner in box)
