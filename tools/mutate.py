@@ -487,7 +487,7 @@ def write(arguments: argparse.Namespace, mutants: list[Mutant], results: dict[st
 
 
 def _arguments() -> argparse.Namespace:
-    rooms = [f"src/sfumato/{room}" for room in ("mechanisms", "accounting", "sums")]
+    rooms = [f"src/sfumato/{room}" for room in ("mechanisms", "privacy", "ledger", "sums")]
     warm = ["numpy", "scipy.stats", "scipy.optimize", "scipy.sparse.linalg", "sklearn.datasets"]
     warm += ["sklearn.linear_model", "pandas", "pyarrow", "hypothesis", "mpmath", "pytest"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
