@@ -1,4 +1,4 @@
-"""Small charts and flows as SVG, for proof sheets and for the page of benchmarks.
+"""Small charts as SVG, for the page of benchmarks.
 
 Texts and axes take the colours of the page's theme where a picture stands inside of a page, and
 follow the reader's light or dark setting where it is an image. The colours of lines and bars can
@@ -8,7 +8,7 @@ be told from white and from black. Everything is legible when the picture is 340
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from textwrap import wrap
@@ -33,11 +33,6 @@ class Line:
     points: Points
     dashed: bool = False
     joined: bool = True
-
-
-def curve(f: Callable[[float], float], low: float, high: float, n: int = 60) -> Points:
-    """Evaluate a formula at evenly spaced places."""
-    return [(x, f(x)) for x in (low + (high - low) * i / n for i in range(n + 1))]
 
 
 def drawing(title: str, story: str, height: float, parts: Sequence[str]) -> str:
@@ -215,34 +210,3 @@ def bars(
         named, height = legend(names, y + 10)
         return drawing(title, story, height, [*parts, *named])
     return drawing(title, story, y + 2, parts)
-
-
-def flow(title: str, story: str, steps: Sequence[str]) -> str:
-    """Draw steps from top to bottom.
-
-    A step that begins with "!" crosses into the public; one that begins with "~" is not covered.
-    """
-    parts, y = [], 8.0
-    public = False
-    for number, step in enumerate(steps):
-        crosses = step.startswith("!")
-        lines = step.lstrip("!~").split("\n")
-        height = 10 + LINE * len(lines)
-        public = public or crosses
-        colour = COLOURS[0] if public and not step.startswith("~") else COLOURS[3]
-        style = f'fill="{colour}" fill-opacity="{0.28 if crosses else 0.1}" stroke="{colour}"'
-        wide = ' stroke-width="2.5"' if crosses else ""
-        parts.append(
-            f'<rect x="20" y="{y:g}" width="{WIDTH - 40}" height="{height}" rx="6" {style}{wide}/>'
-        )
-        for place, words in enumerate(lines):
-            parts.append(text(WIDTH / 2, y + 18 + LINE * place, words, anchor="middle"))
-        y += height
-        if number + 1 < len(steps):
-            parts.append(rule(WIDTH / 2, y, WIDTH / 2, y + 12))
-            tip = (
-                f"{WIDTH / 2 - 5:g},{y + 9:g} {WIDTH / 2 + 5:g},{y + 9:g} {WIDTH / 2:g},{y + 16:g}"
-            )
-            parts.append(f'<polygon points="{tip}" style="fill:{SOFT}"/>')
-            y += 17
-    return drawing(title, story, y + 8, parts)

@@ -31,19 +31,6 @@ def test_the_picture_of_the_idea_is_what_its_script_draws(form: str) -> None:
     assert (PICTURES / f"idea_{form}.svg").read_text() == script("idea")[form]()
 
 
-def test_the_pictures_of_the_sheets_are_what_their_formulas_give() -> None:
-    sheets = pytest.importorskip("docs.pictures.sheets")
-    kept = {path.stem: path.read_text() for path in sheets.FOLDER.glob("*.svg")}
-    assert kept == sheets.drawn()
-    assert set(kept) == {path.stem for path in (ROOT / "docs" / "guarantees").glob("*.md")} - {
-        "index"
-    }
-    for drawn in kept.values():
-        assert len(drawn) < 12_000
-        assert 'role="img"' in drawn
-        assert "<title>" in drawn
-
-
 def test_round_numbers_stand_at_an_axis() -> None:
     drawing = pytest.importorskip("benchmarks.drawing")
     assert drawing.ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]

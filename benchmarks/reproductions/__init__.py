@@ -1,4 +1,4 @@
-"""Rebuild docs/reproductions.md from kept results: ``python -m benchmarks.reproductions``.
+"""Rebuild docs/reproductions/ from kept results: ``python -m benchmarks.reproductions``.
 
 A full run of an entry is kept as ``results/reproduce_<paper>_<entry>.json``, the file that
 ``sfumato reproduce`` writes. Where a benchmark measured the same experiment, a module named like
@@ -11,22 +11,19 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.recording import RESULTS
-from benchmarks.reproductions.page import HEAD, entry_part, summary, unrun_part
+from benchmarks.reproductions.page import figures, page_of
 from benchmarks.reproductions.recorded import Recorded, from_run
 from sfumato.papers import PAPERS, Entry, entries_of, unrun_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproductions.md"
+PAGES = Path(__file__).parents[2] / "docs" / "reproductions"
 
 
-def rebuild(page: Path = PAGE) -> None:
-    """Write the page from the results that are there."""
-    parts = [HEAD]
+def rebuild(folder: Path = PAGES) -> None:
+    """Write a page and a table of figures per paper from the results that are there."""
     for paper, title in PAPERS.items():
         found = [(entry, result_of(entry)) for entry in entries_of(paper)]
-        parts += [f"## {paper}\n", f"{title}.\n", summary(found)]
-        parts += [entry_part(entry, known) for entry, known in found if known is not None]
-        parts.append(unrun_part(unrun_of(paper)))
-    page.write_text("\n".join(part for part in parts if part))
+        (folder / f"{paper}.md").write_text(page_of(title, found, unrun_of(paper)))
+        (folder / f"{paper}.csv").write_text(figures(found))
 
 
 def result_of(entry: Entry) -> Recorded | None:

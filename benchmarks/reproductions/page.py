@@ -1,63 +1,68 @@
-"""The words and tables of docs/reproductions.md."""
+"""The pages of docs/reproductions: a page and a table of figures per paper."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 
 from benchmarks.reproductions.recorded import Recorded
 from sfumato.papers import Comparison, Entry, Outcome, Unrun, verdict_of
 
-HEAD = """# What the papers print and what we measure
+COLUMNS = ("entry", "what", "unit", "printed", "paper mode", "strict mode", "met")
 
-Built by `python -m benchmarks.reproductions` from the files under `benchmarks/results/`; run any of
-it again with `sfumato reproduce` ({doc}`howto/reproduce`).
 
-*Printed* is the figure of the paper. *Paper mode* runs the algorithm as printed, *strict mode* the
-same task under a guarantee that is proved. An entry is **reproduced** if every printed figure is
-met within the stated tolerance and every claim holds, and if nothing that breaks the printed
-guarantee is needed for it: either the guarantee stands, or strict mode meets the figures too.
-Where only a part of an entry was run, the verdict is about that part and says how much it is.
-"""
+def page_of(
+    title: str, found: Sequence[tuple[Entry, Recorded | None]], lacking: Sequence[Unrun]
+) -> str:
+    """Return the page of a paper."""
+    paper = found[0][0].paper
+    table = f"```{{csv-table}}\n:file: {paper}.csv\n:header-rows: 1\n```"
+    parts = [f"# {paper}", f"{title}.", summary(found), *notes(found), unrun(lacking)]
+    parts += ["## Figures", table]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
-    """Make the table of a paper: one line an entry."""
-    lines = ["| entry | what | verdict | took | from |", "|---|---|---|---|---|"]
+    """Return the table of a paper: one line per entry."""
+    lines = ["| entry | what | verdict | from |", "|---|---|---|---|"]
     for entry, known in found:
         if known is None:
-            lines.append(
-                f"| {entry.name} | {entry.title} | no full run is kept | {entry.minutes} | |"
-            )
+            lines.append(f"| {entry.name} | {entry.title} | no full run is kept | |")
             continue
-        outcome = Outcome(known.comparisons, known.claims)
-        verdict = verdict_of(entry, outcome, quick=False)
+        verdict = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
         verdict += f" ({known.covers})" if known.covers else ""
-        sources = ", ".join(f"`{name}.json`" for name in known.sources)
-        lines.append(f"| {entry.name} | {entry.title} | {verdict} | {known.time} | {sources} |")
-    return "\n".join(lines) + "\n"
-
-
-def entry_part(entry: Entry, known: Recorded) -> str:
-    """Show the figures of an entry, what it claims and what a reader must know."""
-    lines = [f"### {entry.paper}: {entry.name}\n", f"{entry.title}. Data: {entry.data}.\n"]
-    if known.comparisons:
-        lines += [_figures(known.comparisons)]
-    lines += [
-        f"- {'holds' if holds else '**fails**'}: {what}" for what, holds in known.claims.items()
-    ]
-    lines += [f"- {remark}" for remark in known.remarks]
-    if entry.broken is not None:
-        lines.append(f"- On the printed guarantee: {entry.broken}")
-    lines.append(f"- Machine: {known.machine}.\n")
+        sources = ", ".join(f"`{name}`" for name in known.sources)
+        lines.append(f"| {entry.name} | {entry.title} | {verdict} | {sources} |")
     return "\n".join(lines)
 
 
-def _figures(rows: Sequence[Comparison]) -> str:
-    lines = ["| | unit | printed | paper mode | strict mode | met |", "|---|---|--:|--:|--:|---|"]
-    for row in rows:
-        figures = " | ".join(_number(v, row.unit) for v in (row.printed, row.paper, row.strict))
-        lines.append(f"| {row.what} | {row.unit} | {figures} | {_met(row)} |")
-    return "\n".join(lines) + "\n"
+def notes(found: Sequence[tuple[Entry, Recorded | None]]) -> list[str]:
+    """Return what breaks the printed guarantee and what a reader must know, each once."""
+    said: dict[str, list[str]] = {}
+    for entry, known in found:
+        broken = () if entry.broken is None else (f"**Printed guarantee.** {entry.broken}",)
+        for remark in (*broken, *(known.remarks if known else ())):
+            said.setdefault(remark, []).append(entry.name)
+    lines = [
+        f"- {text}" + ("" if len(names) == len(found) else f" ({', '.join(names)})")
+        for text, names in said.items()
+    ]
+    return ["\n".join(lines)] if lines else []
+
+
+def figures(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
+    """Return all figures and claims of a paper as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for entry, known in found:
+        for row in known.comparisons if known else ():
+            numbers = (_number(v, row.unit) for v in (row.printed, row.paper, row.strict))
+            writer.writerow((entry.name, row.what, row.unit, *numbers, _met(row)))
+        for claim, holds in known.claims.items() if known else ():
+            writer.writerow((entry.name, claim, "claim", "", "", "", "yes" if holds else "no"))
+    return text.getvalue()
 
 
 def _met(row: Comparison) -> str:
@@ -74,14 +79,13 @@ def _number(value: float | None, unit: str) -> str:
     return f"{value:.4f}" if unit == "accuracy" else f"{value:.4g}"
 
 
-def unrun_part(lacking: Sequence[Unrun]) -> str:
-    """List what cannot be run, with the nearest public data."""
+def unrun(lacking: Sequence[Unrun]) -> str:
+    """Return what cannot be run, with the nearest public data."""
     if not lacking:
         return ""
-    lines = [
+    head = [
         "Not run, since the data are not public:\n",
         "| entry | why | nearest |",
         "|---|---|---|",
     ]
-    lines += [f"| {each.name} | {each.why} | {each.nearest} |" for each in lacking]
-    return "\n".join(lines) + "\n"
+    return "\n".join(head + [f"| {each.name} | {each.why} | {each.nearest} |" for each in lacking])

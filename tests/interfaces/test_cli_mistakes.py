@@ -1,7 +1,4 @@
-"""Mistakes on the command line: exit code and message of each, kept on one page.
-
-``SFUMATO_GOLDEN=1`` writes the page anew; read every line of it before you keep it.
-"""
+"""Mistakes on the command line: each ends with a code and a message, and nothing is charged."""
 
 from __future__ import annotations
 
@@ -17,18 +14,6 @@ import pytest
 from sfumato import Ledger
 from tests.interfaces.running import confirmed, done, patients, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
-HEAD = """\
-# Mistakes and their messages
-
-What the command line says to {n} mistakes, with its exit code: 2, the command or its files cannot
-be used; 3, refused. In none of them was anything charged or any output written. A test runs them
-all and keeps this page up to date; dots replace words that change with the version of Typer.
-
-{{.prose}}
-| command | code | standard error |
-|---|---|---|
-"""
 FIT = "fit patients.csv --epsilon 1 --bounds bounds.toml -o new.sfumato"
 MISTAKES = [
     # the table
@@ -214,28 +199,21 @@ def told(command: str) -> tuple[int, str]:
     return result.exit_code, said.partition(" Did you mean")[0]  # by some versions of Click
 
 
-def test_every_mistake_is_answered_as_the_page_says(
+def test_every_mistake_is_answered_and_costs_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "200")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     spent = Ledger("budget.db").dataset("ward").spent()
-    page = HEAD.format(n=len(MISTAKES))
     for command in MISTAKES:
         code, message = told(command)
         assert code in (2, 3), (command, message)
         assert message, command
         assert "Zebedee" not in message
-        message = re.sub(r"(Invalid value for [^:]*:).*", r"\1 ...", message)  # Typer's own words
-        message = message.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-        page += f"| `{command}` | {code} | {message} |\n"
     assert Ledger("budget.db").dataset("ward").spent() == spent
     after = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     made = {name for name in after if not name.startswith("budget.db")} - set(before)
     assert not made
     assert all(after[name] == before[name] for name in before if not name.startswith("budget.db"))
-    if os.environ.get("SFUMATO_GOLDEN"):
-        PAGE.write_text(page)
-    assert page == PAGE.read_text()
     assert len(set(MISTAKES)) == len(MISTAKES) >= 60
