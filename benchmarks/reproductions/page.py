@@ -30,7 +30,7 @@ def summary(found: Sequence[tuple[Entry, Recorded | None]]) -> str:
         if known is None:
             lines.append(f"| {entry.name} | {entry.title} | no full run is kept | |")
             continue
-        verdict = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
+        verdict: str = verdict_of(entry, Outcome(known.comparisons, known.claims), quick=False)
         verdict += f" ({known.covers})" if known.covers else ""
         sources = ", ".join(f"`{name}`" for name in known.sources)
         lines.append(f"| {entry.name} | {entry.title} | {verdict} | {sources} |")
