@@ -329,7 +329,7 @@ def begun(
         "mechanism": packed(mechanism, {}),
         "bounds": packed(BOUNDS, {}),
         "relation": "replace_one",
-        "most_rows": 400,
+        "max_rows": 400,
         "kept": "",
         "reader": None,
     }

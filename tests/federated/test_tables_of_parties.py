@@ -254,7 +254,7 @@ def refusal(maps: tuple[Any, ...], statistic: Any) -> str:
         "mechanism": GaussianMechanism(3.0, 1.0),
         "bounds": BOX,
         "relation": Relation.REPLACE_ONE,
-        "most_rows": 10,
+        "max_rows": 10,
         "kept": "",
         "reader": None,
     }

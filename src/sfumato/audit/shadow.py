@@ -26,7 +26,7 @@ from sfumato.exceptions import InvalidInputError
 
 Array = NDArray[np.float64]
 MIN_VARIANCE = 1e-12
-MOST_CERTAIN = 1e-4  # a probability beyond this or its complement counts as this
+MIN_CHANCE = 1e-4  # a probability beyond this or its complement counts as this
 
 
 def shadow_attack(
@@ -121,7 +121,7 @@ def _shadow(
 
 def _log_odds(losses: Array) -> Array:
     """Turn ``-log p`` to ``-log(p / (1 - p))``, which is nearer to a Gaussian."""
-    chances = np.clip(np.exp(-losses), MOST_CERTAIN, 1 - MOST_CERTAIN)
+    chances = np.clip(np.exp(-losses), MIN_CHANCE, 1 - MIN_CHANCE)
     return np.asarray(np.log1p(-chances) - np.log(chances))
 
 

@@ -394,7 +394,7 @@ class Federation(RemoteRecords):
             "mechanism": mechanism,
             "bounds": self.bounds,
             "relation": self.relation,
-            "most_rows": self.max_rows,
+            "max_rows": self.max_rows,
             "kept": self._held,
             "reader": self._reader,
         }

@@ -581,7 +581,7 @@ SUM: dict[str, Kind] = {
     "mechanism": _part(GaussianMechanism),
     "bounds": _bounds,
     "relation": _RELATION,
-    "most_rows": _whole(1, MAX_ROWS),
+    "max_rows": _whole(1, MAX_ROWS),
     "kept": _word("", "rows", "singles"),
     "reader": _maybe(_reader),
 }

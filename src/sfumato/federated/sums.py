@@ -198,7 +198,7 @@ class PartySums:
         max_rows = MAX_ROWS_SECRET_N
         if relation is Relation.REPLACE_ONE:
             max_rows = len(self._table() if is_table else self.load()[0])
-        needed = (statistic.sensitivity(relation, n) for n in (asked["most_rows"], max_rows))
+        needed = (statistic.sensitivity(relation, n) for n in (asked["max_rows"], max_rows))
         if mechanism.sensitivity < max(needed):  # [Y4]
             raise FederationError("The noise is made for a smaller sensitivity than the sum has.")
         mechanism.for_size(statistic.size)

@@ -44,11 +44,11 @@ def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
     return replace(
         weakest.only_if(condition),
         record_reading=readings.pop() if len(readings) == 1 else None,
-        events=_most_telling(guarantees),
+        events=_most_informative(guarantees),
     )
 
 
-def _most_telling(guarantees: Sequence[Guarantee]) -> tuple[Event, ...]:
+def _most_informative(guarantees: Sequence[Guarantee]) -> tuple[Event, ...]:
     """Return the events that bound every attacker of every set, or none."""
     counts = [flatten(each.events) for each in guarantees]
     if all(each == counts[0] for each in counts):

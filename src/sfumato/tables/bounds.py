@@ -18,7 +18,7 @@ PUBLIC_LABELS = "public"
 WAYS = ("average", "sum")  # to add up the rows of a person
 MAX_PERSON_ROWS = 2**12  # a person stays within one block of rows
 # Of a norm, of corners and of sides: squares of other numbers overflow or vanish, for some rows.
-MIN_MAGNITUDE, LARGEST = 1e-150, 1e150
+MIN_MAGNITUDE, MAX_MAGNITUDE = 1e-150, 1e150
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,10 @@ class Bounds:
             )
         if (self.lower is None) != (self.upper is None):
             raise MissingBoundsError("A box needs both 'lower' and 'upper'.")
-        if self.norm is not None and not MIN_MAGNITUDE <= self.norm <= LARGEST:
+        if self.norm is not None and not MIN_MAGNITUDE <= self.norm <= MAX_MAGNITUDE:
             raise InvalidInputError(
-                f"'norm' must lie between {MIN_MAGNITUDE} and {LARGEST}. Got {self.norm} instead."
+                f"'norm' must lie between {MIN_MAGNITUDE} and {MAX_MAGNITUDE}. "
+                f"Got {self.norm} instead."
             )
         self._check_box()
         check_persons(self.person_rows, self.per_person)
@@ -91,9 +92,10 @@ class Bounds:
             raise InvalidInputError("'lower' and 'upper' must have one number per feature each.")
         if not np.all(lower < upper):
             raise InvalidInputError("'lower' must lie below 'upper' in every feature.")
-        if max(np.abs(lower).max(), np.abs(upper).max()) > LARGEST:
+        if max(np.abs(lower).max(), np.abs(upper).max()) > MAX_MAGNITUDE:
             raise InvalidInputError(
-                f"'lower' and 'upper' must lie between {-LARGEST} and {LARGEST}; rescale the data."
+                f"'lower' and 'upper' must lie between {-MAX_MAGNITUDE} and {MAX_MAGNITUDE}; "
+                "rescale the data."
             )
         if np.min(upper - lower) < MIN_MAGNITUDE:
             raise InvalidInputError(

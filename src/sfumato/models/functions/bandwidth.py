@@ -23,9 +23,9 @@ from sfumato.sums.maps import MappedRows
 
 Array = NDArray[np.float64]
 
-NARROWEST, WIDEST = 1 / 64, 1.0  # of a side; keeps the number of features of the kernel in hand
+MIN_WIDTH, MAX_WIDTH = 1 / 64, 1.0  # of a side; keeps the number of features of the kernel in hand
 BLOCK = 2**14  # rows that are looked at together
-SPREADS = 2.0 ** (-np.arange(25) / 4)  # candidates, of a side: from all of it down to NARROWEST
+SPREADS = 2.0 ** (-np.arange(25) / 4)  # candidates, of a side: from all of it down to MIN_WIDTH
 
 
 def spread_mechanisms(epsilon: float, n_features: int) -> list[ExponentialMechanism]:
@@ -78,4 +78,4 @@ def normal_rule(spreads: Array, n_rows: int, width: Array) -> Array:
     """Return one bandwidth per feature, kept between 1/64 of the side and the side."""
     n_features = len(spreads)
     shrinkage = (4 / ((n_features + 2) * n_rows)) ** (1 / (n_features + 4))
-    return np.asarray(np.clip(shrinkage * spreads / 1.34, NARROWEST * width, WIDEST * width))
+    return np.asarray(np.clip(shrinkage * spreads / 1.34, MIN_WIDTH * width, MAX_WIDTH * width))

@@ -280,7 +280,7 @@ class TaylorFeatures(FeatureMap):
         return cls(kernel_from_dict(record["kernel"]), domain, len(np.atleast_1d(record["lower"])))
 
     def _axes(self, X: Array) -> list[Array]:
-        # Beyond WIDEST_TAYLOR all features are zero in doubles, and products would overflow.
+        # Beyond MAX_TAYLOR_WIDTH all features are zero in doubles, and products would overflow.
         whitened = self.kernel.whiten(X) - self._centre
         whitened = np.clip(whitened, -MAX_TAYLOR_WIDTH, MAX_TAYLOR_WIDTH)
         return [_taylor(u, size) for u, size in zip(whitened.T, self.sizes, strict=True)]
