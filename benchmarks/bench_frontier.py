@@ -135,7 +135,6 @@ def _accuracy(
     accuracies, fits, predictions = [], [], []
     for _ in range(options.runs):
         model = PrivateLinearClassifier(
-            algorithm="noisy-gd",
             whiten=True,
             n_steps=steps,
             n_components=options.components,

@@ -28,9 +28,6 @@ from sfumato.core.memory import WORKING_SET
 FITS: list[tuple[str, dict[str, Any], int, int, str]] = [
     ("PrivateLinearClassifier", {"n_steps": 2}, 100_000, 50, "float64"),
     ("PrivateLinearClassifier", {"n_steps": 2}, 100_000, 50, "float32"),
-    ("PrivateLinearClassifier", {"algorithm": "objective"}, 100_000, 50, "float64"),
-    ("PrivateLinearClassifier", {"algorithm": "objective"}, 100_000, 50, "float32"),
-    ("PrivateLinearClassifier", {"algorithm": "output"}, 100_000, 50, "float64"),
     ("PrivateMeanCurve", {}, 100_000, 50, "float64"),
     ("PrivateLargeMarginGaussianClassifier", {"n_components": 5}, 100_000, 50, "float64"),
     ("PrivateLargeMarginGaussianClassifier", {}, 30_000, 20, "float64"),

@@ -227,7 +227,7 @@ def estimator(name: str, options: argparse.Namespace, **promise: Any) -> Any:
         return PrivateGaussianClassifier(n_components=40, **given)
     if name == "linear":
         steps = getattr(options, "steps", [240])[0]
-        return PrivateLinearClassifier(algorithm="noisy-gd", n_steps=steps, **given)
+        return PrivateLinearClassifier(n_steps=steps, **given)
     given.pop("delta")
     return hull_classifier(options, **given)
 

@@ -118,7 +118,6 @@ VARIANTS = [
     WideAffineHull(branch_size=20, partition="random"),
     AffineHullClassifier(search="pruned", dtype="float32"),
     LinearClassifier(loss="huber", fit_intercept=False),
-    PrivateLinearClassifier(algorithm="objective", epsilon=np.inf, bounds=WIDE),
     PrivateLinearRegressor(
         algorithm="moments", target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
     ),
@@ -426,27 +425,6 @@ CASES: dict[str, list[PrivateCase]] = {
                 learning_rate=0.05,
                 bounds=Bounds(norm=2.0, labels=range(20)),
                 **LINEAR,
-            ),
-            *blobs_case(),
-        ),
-        PrivateCase(
-            PrivateLinearClassifier(loss="huber", algorithm="objective", bounds=IN_BALL, **LINEAR),
-            *blobs_case(),
-            oracle=classifier_oracle,
-        ),
-        PrivateCase(
-            PrivateLinearClassifier(
-                loss="huber",
-                algorithm="objective",
-                relation="add_or_remove_one",
-                bounds=IN_BALL,
-                **LINEAR,
-            ),
-            *blobs_case(),
-        ),
-        PrivateCase(
-            PrivateLinearClassifier(
-                loss="hinge", algorithm="output", regularization=1e4, bounds=IN_BALL, **LINEAR
             ),
             *blobs_case(),
         ),

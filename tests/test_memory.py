@@ -32,7 +32,7 @@ from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
 from sfumato.models.functions import PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
 from sfumato.models.objectives import feature_rows
-from sfumato.papers.large_margin import objective as ellipsoid_objective
+from sfumato.papers.large_margin import ellipsoids
 from tests.storage.stored_models import MODELS, training_rows
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
@@ -256,17 +256,14 @@ BLOCKS = {  # made small, so that what is left grows with the rows
     "functions.density.BLOCK": 256,
     "functions.bandwidth.BLOCK": 256,
     "functions.spaces.BLOCK": 64,
-    "papers.large_margin.objective.BLOCK": 256,
-    "papers.large_margin.objective.GROUP": 2,
-    "papers.large_margin.objective.MAX_CACHED": 0,
+    "papers.large_margin.ellipsoids.BLOCK": 256,
+    "papers.large_margin.ellipsoids.GROUP": 2,
+    "papers.large_margin.ellipsoids.MAX_CACHED": 0,
 }
 UNLABELLED = {**PRIVATE, "bounds": Bounds(lower=0.0, upper=1.0)}
 NOISELESS = {**PRIVATE, "epsilon": np.inf}  # calibrated in no time
 SLIM = [
     PrivateLinearClassifier(n_steps=1, **PRIVATE),
-    PrivateLinearClassifier(algorithm="objective", regularization=1.0, **NOISELESS),
-    PrivateLinearClassifier(algorithm="output", loss="softmax", **PRIVATE),
-    PrivateLinearClassifier(algorithm="output", n_components=15, **PRIVATE),
     PrivateGaussianClassifier(5, **PRIVATE),
     PrivatePCA(5, **PRIVATE),
     PrivateKernelClassifier(n_fourier=32, **PRIVATE),
@@ -305,14 +302,13 @@ def test_a_fit_takes_little_more_than_its_rows(monkeypatch, model, dtype):
 
 
 def test_the_working_set_is_what_it_says():
-    assert 8 * max(feature_rows.KEPT, ellipsoid_objective.MAX_CACHED) <= WORKING_SET * 3 / 4
+    assert 8 * max(feature_rows.KEPT, ellipsoids.MAX_CACHED) <= WORKING_SET * 3 / 4
 
 
 @pytest.mark.parametrize(
     "model",
     [
         PrivateLinearClassifier(n_steps=2, relation="add_or_remove_one", **PRIVATE),
-        PrivateLinearClassifier(algorithm="objective", **PRIVATE),
         PrivateLargeMarginGaussianClassifier(3, relation="add_or_remove_one", **PRIVATE),
     ],
     ids=lambda model: type(model).__name__,

@@ -48,8 +48,6 @@ FURTHER = {
         PrivateKernelClassifier("logistic", bandwidth=3.0, bounds=WIDE),
     ],
     "PrivateLinearClassifier": [
-        PrivateLinearClassifier(algorithm="objective", n_components=2, bounds=BALL),
-        PrivateLinearClassifier(algorithm="output", delta=0.0, bounds=BALL),
         PrivateLinearClassifier(n_components=2, n_steps=3, bounds=BALL),
     ],
     "PrivateLargeMarginGaussianClassifier": [

@@ -23,6 +23,7 @@ from sfumato import (
     PrivateKernelClassifier,
     PrivateLinearClassifier,
 )
+from sfumato.papers.feddpdr import PrivateObjectiveClassifier
 
 DELTA = 1e-5
 EPSILONS = (0.1, 1.0, 10.0)
@@ -32,10 +33,7 @@ GRADIENTS = {"opacus": "Opacus", "jax-privacy": "JAX Privacy"}
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 # Ours, by name, beside theirs; the first pair has one and the same promise, pure epsilon.
 PAIRS: dict[str, tuple[Any, float, str]] = {
-    "PrivateLinearClassifier(objective)": (
-        PrivateLinearClassifier(algorithm="objective"),
-        *(0.0, "LogisticRegression"),
-    ),
+    "PrivateObjectiveClassifier": (PrivateObjectiveClassifier(), 0.0, "LogisticRegression"),
     "PrivateLinearClassifier": (PrivateLinearClassifier(), DELTA, "LogisticRegression"),
     "PrivateGaussianClassifier": (PrivateGaussianClassifier(), DELTA, "GaussianNB"),
     "PrivateKernelClassifier": (PrivateKernelClassifier(), DELTA, "RandomForestClassifier"),

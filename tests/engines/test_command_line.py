@@ -46,7 +46,6 @@ def one_file(folder: Path) -> Path:
 MODELS: dict[str, tuple[str, ...]] = {
     "fit, linear": ("fit", "--model", "linear", "--set", "n_steps=3"),
     "fit, additive": ("fit", "--model", "additive", "--set", "n_steps=3"),
-    "fit, output": ("fit", "--model", "linear", "--set", "algorithm=output"),
     "fabricate": ("fabricate", "--set", "method=tree", "--rows", "50"),
     "density": ("release density", "--columns", "age"),
 }

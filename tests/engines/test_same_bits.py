@@ -182,7 +182,6 @@ def test_text_needs_declared_types(sources: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (_of(PrivateLinearClassifier, "bought", algorithm="output"), "all rows in memory"),
         (lambda: PrivateDensity(bounds=DENSITY, method="process", delta=1e-5), "rows in memory"),
     ],
 )

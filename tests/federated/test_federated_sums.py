@@ -83,7 +83,7 @@ ESTIMATORS = {
     "moments": PrivateMoments(epsilon=8.0, delta=1e-5, bounds=BOUNDS),
     "gaussian": PrivateGaussianClassifier(n_components=10, epsilon=30.0, delta=1e-5, bounds=BOUNDS),
     "linear": PrivateLinearClassifier(
-        algorithm="noisy-gd", n_steps=4, n_components=8, epsilon=30.0, delta=1e-5, bounds=BOUNDS
+        n_steps=4, n_components=8, epsilon=30.0, delta=1e-5, bounds=BOUNDS
     ),
     "fabricator": Fabricator(epsilon=30.0, delta=1e-5, bounds=BOUNDS, random_state=0),
     "hulls": PrivateAffineHullClassifier(

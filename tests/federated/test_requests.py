@@ -144,8 +144,8 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
             PrivatePCA(n_components=2, **BUDGET),
             PrivateMoments(**BUDGET),
             PrivateGaussianClassifier(n_components=2, gaussians_per_class=2, **BUDGET),
-            PrivateLinearClassifier(algorithm="noisy-gd", n_steps=2, n_components=2, **BUDGET),
-            PrivateLinearClassifier(algorithm="noisy-gd", n_steps=2, loss="huber", **BUDGET),
+            PrivateLinearClassifier(n_steps=2, n_components=2, **BUDGET),
+            PrivateLinearClassifier(n_steps=2, loss="huber", **BUDGET),
             PrivateAffineHullClassifier(
                 n_layers=1, n_components=2, hull_components=2, random_state=0, **BUDGET
             ),
@@ -156,11 +156,7 @@ FITS: dict[str, tuple[Any, Any, list[Any]]] = {
     "secret": (
         BOX,
         LABELS,
-        [
-            PrivateLinearClassifier(
-                algorithm="noisy-gd", n_steps=2, relation="add_or_remove_one", **BUDGET
-            )
-        ],
+        [PrivateLinearClassifier(n_steps=2, relation="add_or_remove_one", **BUDGET)],
     ),
     "numbers": (
         PLAIN,

@@ -8,8 +8,8 @@ import pytest
 
 from sfumato import Bounds, LinearClassifier
 from sfumato.exceptions import RefutedGuaranteeWarning
-from sfumato.models.linear.objective import LinearObjective
 from sfumato.papers.feddpdr import PrintedDPML
+from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.losses import loss_named
 

@@ -18,21 +18,23 @@ from sklearn.preprocessing import StandardScaler
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.papers.large_margin.classifier import LargeMarginGaussianClassifier
-from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, softmin
-from sfumato.papers.large_margin.objective import (
+from sfumato.papers.large_margin.ellipsoids import (
     LargeMarginObjective,
-    extended,
-    quadratic_features,
-    to_matrices,
-    to_vectors,
-)
-from sfumato.papers.large_margin.shapes import centroids, offsets, precisions
-from sfumato.papers.large_margin.solvers import (
+    MarginLoss,
+    MixtureLoss,
+    centroids,
     cone_residual,
+    extended,
     minimise_in_cone,
     minimise_strongly_convex,
+    offsets,
     penalised,
+    precisions,
+    quadratic_features,
     shifted_into_cone,
+    softmin,
+    to_matrices,
+    to_vectors,
 )
 
 
@@ -181,8 +183,8 @@ def test_rows_are_computed_anew_where_they_are_too_many_to_keep(
 ) -> None:
     objective, W = random_problem(rng, MarginLoss(0.5))
     expected = objective.gradient(W)
-    monkeypatch.setattr("sfumato.papers.large_margin.objective.MAX_CACHED", 1)
-    monkeypatch.setattr("sfumato.papers.large_margin.objective.BLOCK", 7)
+    monkeypatch.setattr("sfumato.papers.large_margin.ellipsoids.MAX_CACHED", 1)
+    monkeypatch.setattr("sfumato.papers.large_margin.ellipsoids.BLOCK", 7)
     again = LargeMarginObjective(objective.rows, objective.own, 3, objective.loss, 1 / 40)
     np.testing.assert_allclose(again.gradient(W), expected, atol=1e-13)
     assert again._kept is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +14,34 @@ from scipy.stats import chi, kstest
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
-from sfumato.papers.large_margin.budget import (
-    LargeMarginBudget,
-    curvature_bound,
-    gradient_directions,
-    gradient_sensitivity,
+from sfumato.papers.large_margin.ellipsoids import (
+    MarginLimits,
+    MarginLoss,
+    PerturbableSum,
+    quadratic_features,
+    to_matrices,
 )
-from sfumato.papers.large_margin.losses import MarginLoss
-from sfumato.papers.large_margin.objective import quadratic_features, to_matrices
-from sfumato.papers.large_margin.solvers import PerturbableSum
+from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy import epsilon_spent, objective_delta
 from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 from sfumato.privacy.guarantee import Relation
+
+
+def limits(n_classes: int, order: int = 3, n_rows: int = 2**22) -> MarginLimits:
+    return MarginLimits(MarginLoss(0.5), n_classes, n_rows, order * (order + 1) // 2)
+
+
+def budget_of(known: MarginLimits, relation: Relation, **changes: Any) -> ObjectiveBudget:
+    usual = {"epsilon": 1.0, "delta": 1e-5, "pca_share": 0.0, "regularization": None}
+    return ObjectiveBudget(
+        relation=relation,
+        limits=known,
+        n_features=3,
+        n_rows=known.n_rows,
+        noise_share=0.5,
+        tolerance=1e-6,
+        **(usual | changes),
+    )
 
 
 def unit_rows(rng: np.random.Generator, n: int, order: int) -> np.ndarray:
@@ -54,11 +71,13 @@ def test_sensitivity_by_brute_force(rng: np.random.Generator, n_classes: int) ->
         for relation, moved in zip(
             Relation, (apart, np.linalg.norm(gradients, axis=1).max()), strict=True
         ):
-            assert moved <= gradient_sensitivity(n_classes, relation) * (1 + 1e-12)
+            assert moved <= limits(n_classes).sensitivity(relation) * (1 + 1e-12)
             largest[relation] = max(largest[relation], moved)
     for relation in Relation:
-        assert largest[relation] >= 0.999 * gradient_sensitivity(n_classes, relation)
-    assert gradient_sensitivity(n_classes, "replace_one") == pytest.approx(math.sqrt(2) * n_classes)
+        assert largest[relation] >= 0.999 * limits(n_classes).sensitivity(relation)
+    assert limits(n_classes).sensitivity(Relation.REPLACE_ONE) == pytest.approx(
+        math.sqrt(2) * n_classes
+    )
 
 
 @given(st.integers(0, 10_000), st.sampled_from([2, 3, 5]))
@@ -84,7 +103,7 @@ def test_directions_hold_every_change(rng: np.random.Generator, relation: Relati
         if relation is Relation.REPLACE_ONE:
             change = change - one_record(two, 3, 4).gradient(W)
         changes.append(change.ravel())
-    assert np.linalg.matrix_rank(np.array(changes), tol=1e-9) == gradient_directions(4, relation)
+    assert np.linalg.matrix_rank(np.array(changes), tol=1e-9) == limits(4).dimension(relation)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 6])
@@ -92,7 +111,7 @@ def test_directions_hold_every_change(rng: np.random.Generator, relation: Relati
 def test_curvature_bound_by_determinants(
     rng: np.random.Generator, n_classes: int, convexity: float
 ) -> None:
-    bound = curvature_bound(MarginLoss(0.5), n_classes, convexity)
+    bound = limits(n_classes).log_determinant(convexity)
     row = unit_rows(rng, 1, 2)[0]
     record = one_record(row, 0, n_classes)
     size = math.prod(record.shape)
@@ -133,8 +152,7 @@ def test_the_exact_privacy_loss_stays_below_its_bound(rng: np.random.Generator) 
     rows, labels = unit_rows(rng, 3, 2), np.array([0, 1, 0])
     here = PerturbableSum(rows, labels, 2, MarginLoss(0.5))
     near = PerturbableSum(rows, np.array([0, 1, 1]), 2, MarginLoss(0.5))
-    budget = LargeMarginBudget(1.0, 1e-3, Relation.REPLACE_ONE, MarginLoss(0.5), 2, 2, 0.0, None)
-    mechanism = budget.ellipsoids()
+    mechanism = budget_of(limits(2, 2), Relation.REPLACE_ONE, delta=1e-3).objective()
     assert isinstance(mechanism, GaussianObjectiveMechanism)
     deviation = math.sqrt(mechanism.variance())
     losses = []
@@ -253,9 +271,9 @@ def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     rng: np.random.Generator, relation: Relation, delta: float
 ) -> None:
     data = problem(rng, n=500)
-    budget = LargeMarginBudget(1.0, delta, relation, data.loss, 3, 3, 0.0, None, n_rows=500)
-    huge = LargeMarginBudget(1.0, delta, relation, data.loss, 3, 3, 0.0, None)
-    mechanism = budget.ellipsoids()
+    assert data.loss == MarginLoss(0.5)
+    mechanism = budget_of(limits(3, n_rows=500), relation, delta=delta).objective()
+    huge = budget_of(limits(3), relation, delta=delta).objective()
     with seeded_noise(1):
         linear = mechanism._linear_term(data.shape)
     radius = data.radius(float(np.linalg.norm(linear)), mechanism.strong_convexity)
@@ -263,8 +281,8 @@ def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
     assert math.isfinite(mechanism._radius) == (delta == 0)
     t = rng.normal(size=data.shape)
     assert data.gradient_error(3 * radius * t / np.linalg.norm(t)) <= mechanism.residual / 2
-    assert huge.ellipsoids().rounding > mechanism.rounding
-    assert huge.ellipsoids().variance() < 1.1 * mechanism.variance()
+    assert huge.rounding > mechanism.rounding
+    assert huge.variance() < 1.1 * mechanism.variance()
 
 
 def test_pure_noise_that_cannot_be_drawn_is_refused_before_any_charge() -> None:
@@ -306,8 +324,8 @@ def test_bad_fields_are_refused() -> None:
 def test_the_budget_is_used_up_and_not_passed(
     relation: Relation, share: float, epsilon: float
 ) -> None:
-    budget = LargeMarginBudget(epsilon, 1e-5, relation, MarginLoss(0.5), 3, 4, share, None)
-    mechanism = budget.ellipsoids()
+    budget = budget_of(limits(3, 4), relation, epsilon=epsilon, pca_share=share)
+    mechanism = budget.objective()
     events = [m.event() for m in (budget.components(), mechanism) if m is not None]
     cost = epsilon_spent(events, 1e-5, relation)
     assert epsilon * (1 - 1e-5) < cost <= epsilon
@@ -318,11 +336,9 @@ def test_the_budget_is_used_up_and_not_passed(
 
 
 def test_a_regularization_too_small_for_the_budget_is_refused() -> None:
-    budget = LargeMarginBudget(
-        0.1, 1e-5, Relation.REPLACE_ONE, MarginLoss(0.5), 3, 4, 0.0, regularization=0.01
-    )
+    budget = budget_of(limits(3, 4), Relation.REPLACE_ONE, epsilon=0.1, regularization=0.01)
     with pytest.raises(InvalidInputError, match="regularization"):
-        budget.ellipsoids()
+        budget.objective()
 
 
 # The printed mechanism, a negative control --------------------------------------------------------

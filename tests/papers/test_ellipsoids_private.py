@@ -21,9 +21,9 @@ from sfumato.exceptions import (
     RefutedGuaranteeWarning,
 )
 from sfumato.mechanisms.base import taped
-from sfumato.papers.large_margin.losses import MarginLoss
-from sfumato.papers.large_margin.objective import (
+from sfumato.papers.large_margin.ellipsoids import (
     LargeMarginObjective,
+    MarginLoss,
     extended,
     quadratic_features,
     to_vectors,

@@ -249,8 +249,6 @@ def _sums(
     known.require_target(target)
     chosen = options.settings_from(settings)
     kind = class_of(model)
-    if model == "linear":
-        chosen = {"algorithm": "noisy-gd", **chosen}
     return SumsTask(name, make_model(kind, promise, known, chosen), *how)
 
 

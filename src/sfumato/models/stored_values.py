@@ -26,8 +26,8 @@ _MAX_INTEGER_BITS = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 # Of files of 0.2.0; dropped where the class no longer takes them.
 RETIRED = {
-    *("entry_bound", "gaussians_per_class", "method", "n_components", "relation"),
-    *("samples_per_gaussian", "unit"),
+    *("algorithm", "entry_bound", "gaussians_per_class", "method", "n_components"),
+    *("regularization", "relation", "samples_per_gaussian", "unit"),
 }
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 
@@ -208,13 +208,12 @@ class Decoder:
 
     def _model(self, record: dict[str, Any]) -> Any:
         name = record["class"]
-        if name == "PrivateAffineHullClassifier" and record["parameters"].get("unit") == "entry":
-            name = "EntryHullClassifier"  # since 0.3.0
+        parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
+        name = _as_now(name, parameters)
         if name not in self.classes:
             raise StoredModelError(
                 f"It contains the class {name!r}, which is not a public estimator of this Sfumato."
             )
-        parameters, learned = (self._fields(record[part]) for part in ("parameters", "learned"))
         known = inspect.signature(self.classes[name]).parameters
         for key in RETIRED - known.keys() & parameters.keys():
             del parameters[key]
@@ -244,6 +243,15 @@ class Decoder:
         stream.seek(0)
         array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
         return array
+
+
+def _as_now(name: str, parameters: dict[str, Any]) -> str:
+    """Return the class of today for one of 0.2.0, and say what its settings meant then."""
+    if name == "PrivateAffineHullClassifier" and parameters.get("unit") == "entry":
+        return "EntryHullClassifier"
+    if name == "PrivateLinearClassifier" and parameters.get("algorithm") in ("objective", "output"):
+        parameters["whiten"] = bool(parameters["whiten"])  # None was False for minimisers
+    return name
 
 
 def _strings(record: dict[str, Any]) -> NDArray[np.object_]:

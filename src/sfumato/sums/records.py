@@ -519,14 +519,6 @@ class ArrayRecords(Records):
             start = end
 
 
-def rows_for_objective(records: Records) -> tuple[Any, Codes]:
-    """Return rows, read as ``rows[start:stop]``, and codes: an objective is no sum of one pass.
-
-    Its mechanism sees it and releases its minimiser.
-    """
-    return records.cache()._in_place()
-
-
 class _MappedRecords(Records):
     def __init__(self, records: Records, row_map: RowMap) -> None:
         super().__init__(row_map.width, records.relation, _public(records), records.person)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sfumato.core.arrays import clip_to_finite
 from sfumato.core.constraints import Form, check_n_scores, labels, numbers, one_of
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.linear.objective import LinearObjective
+from sfumato.models.objectives.newton import newton
 from sfumato.sums.losses import LOSSES, loss_named
 
 Array = NDArray[np.float64]
@@ -182,9 +182,10 @@ class LinearClassifier(LinearPredictions):
         if self.fit_intercept:
             rows = np.column_stack([rows, np.ones(len(rows))])
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
-        objective = LinearObjective(loss, rows, loss.targets(codes, rows))
-        weights = objective.minimise(
-            np.zeros(objective.shape), self.regularization, PRECISION * len(rows)
+        start = np.zeros((loss.n_scores, rows.shape[1]))
+        weights = newton(
+            *(loss, rows, loss.targets(codes, rows), start),
+            *(self.regularization, PRECISION * len(rows)),
         )
         self.coef_ = weights[:, :width]
         self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(len(weights))

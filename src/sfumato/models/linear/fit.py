@@ -1,10 +1,10 @@
-"""Private linear weights from records: a projection, then one of three algorithms."""
+"""Private linear weights from records: a projection, then a descent along noisy gradients."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -16,27 +16,23 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.base import Mechanism, Repeated
 from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, prefetch_noise
-from sfumato.mechanisms.minimiser import near_minimiser
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.linear.budget import LinearBudget
-from sfumato.models.linear.objective import LinearObjective
 from sfumato.models.linear.rows import whitening_projection
 from sfumato.sums.gradients import coarse_bits, on_weight_grid
 from sfumato.sums.grid import ROW_BITS
 from sfumato.sums.losses import Loss
 from sfumato.sums.maps import LinearRows
-from sfumato.sums.records import Records, rows_for_objective
+from sfumato.sums.records import Records
 from sfumato.sums.singles import ScoreWeights
 from sfumato.sums.statistics import ClassCounts, SecondMoment
 
-ALGORITHMS = ("noisy-gd", "objective", "output")
 # Public rule for the step: noise alone would move the score of a row of length 1 by this many
 # units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
 # and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
 SCORE_NOISE = 1.6
 MOMENTUM, AVERAGED = 0.9, 0.5
 MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
-EXACT = 1e-6  # gradient norm of a minimiser without privacy
 
 Weights = NDArray[np.float64]
 
@@ -83,7 +79,6 @@ class Descent:
 class LinearSettings:
     """The public settings of a fit.
 
-    algorithm ({"noisy-gd", "objective", "output"}): Which algorithm.
     n_components: Columns of the projection, or all features.
     whiten: Scale the components to equal spread.
     intercept: Append a constant to the rows.
@@ -91,7 +86,6 @@ class LinearSettings:
         rate of None is found by a public rule, and no slope of the loss is longer than the norm.
     """
 
-    algorithm: str
     n_components: int
     whiten: bool
     intercept: bool
@@ -112,9 +106,7 @@ class LinearPlan:
     budget: LinearBudget
     first: GaussianMechanism | None
     counter: GaussianMechanism | None
-    last: Any
-    convexity: float = 0.0
-    residual: float = 0.0
+    last: Repeated
 
     @classmethod
     def of(
@@ -130,11 +122,6 @@ class LinearPlan:
         """
         size = budget.loss.n_scores * (settings.n_components + settings.intercept)
         first = budget.second_moment(n_rows)
-        if settings.algorithm == "objective":
-            return cls(settings, budget, first, None, budget.objective(size, n_rows))
-        if settings.algorithm == "output":
-            mechanism, convexity, residual = budget.output(size, n_rows)
-            return cls(settings, budget, first, None, mechanism, convexity, residual)
         gradients = budget.gradients(settings.max_gradient_norm, settings.n_steps, size, n_rows)
         counter = budget.count() if is_secret else None
         return cls(settings, budget, first, counter, Repeated(gradients, settings.n_steps))
@@ -154,8 +141,6 @@ class LinearPlan:
         n_features: Numbers of a row before a projection.
         Returns: Inside, releases take what is drawn.
         """
-        if self.settings.algorithm != "noisy-gd":
-            return nullcontext()
         width = self.settings.n_components + self.settings.intercept
         gradients = Releases(
             self.last.mechanism, (self.loss.n_scores, width), self.settings.n_steps
@@ -201,18 +186,9 @@ def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights
     receipt: Proof that it was paid for.
     Returns (n_scores, n_columns): W.
     """
-    if plan.settings.algorithm == "noisy-gd":
-        # Rows of length 1 lose nothing by a coarser grid, others might.
-        kept = records.cache_float32() if plan.settings.whiten else records.cache()
-        return _by_noisy_descent(kept, plan, receipt)
-    objective = LinearObjective.of(plan.loss, *rows_for_objective(records))
-    if plan.settings.algorithm == "objective":
-        minimiser: Weights = plan.last.release(objective, ledger=receipt)  # [L4] the minimiser
-        return minimiser
-    released: Weights = plan.last.release(  # [L5] the minimiser with noise
-        _minimiser(objective, plan), ledger=receipt
-    )
-    return released
+    # Rows of length 1 lose nothing by a coarser grid, others might.
+    kept = records.cache_float32() if plan.settings.whiten else records.cache()
+    return _by_noisy_descent(kept, plan, receipt)
 
 
 def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weights]:
@@ -293,11 +269,3 @@ def _descent(settings: LinearSettings, noise: float) -> Descent:
     )
     rate = settings.learning_rate
     return found if rate is None else replace(found, learning_rate=rate)
-
-
-def _minimiser(objective: LinearObjective, plan: LinearPlan) -> Any:
-    """Return a point within ``residual / convexity`` of the minimiser, whatever the rows are."""
-    linear = np.zeros(objective.shape)
-    if math.isinf(plan.budget.epsilon):  # nothing is promised, so nothing need be certain
-        return objective.minimise(linear, plan.convexity, EXACT)
-    return near_minimiser(objective, linear, plan.convexity, plan.residual)

@@ -1,4 +1,4 @@
-"""The private linear classifier: three ways to a private minimiser, one class."""
+"""The private linear classifier, by noisy gradients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.linear.budget import COUNT_SHARE, LinearBudget
 from sfumato.models.linear.classifier import LinearPredictions
 from sfumato.models.linear.fit import (
-    ALGORITHMS,
     LinearPlan,
     LinearSettings,
     check_steps,
@@ -40,10 +39,8 @@ from sfumato.models.linear.fit import (
     release_projection,
     split_weights,
 )
-from sfumato.models.linear.rows import MAX_MINIMISED
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
-from sfumato.sums.grid import MAX_ROWS_SECRET_N
 from sfumato.sums.losses import LOSSES, Loss, loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
 from sfumato.sums.records import Records
@@ -70,22 +67,15 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     loss : {"softmax", "huber", "hinge"}, default="softmax"
         See `LinearClassifier`. Softmax is one joint loss whatever the number of classes; huber
         and hinge sum one loss per class. The corner of the hinge is rounded over ``1 ± 0.05``.
-    algorithm : {"noisy-gd", "objective", "output"}, default="noisy-gd"
-        "noisy-gd": gradient descent on all rows with noise on each gradient; the most accurate
-        wherever it was measured. "objective": the minimiser of a sum of losses with a random
-        linear term (not for the hinge). "output": the minimiser with noise, for any loss.
     n_components : int or None, default=None
         Private principal components to classify in; None keeps the features as they are.
     whiten : bool or None, default=None
         Scale the components by the released second moment so that their variances become about
-        equal, and each projected row to length 1. None: with "noisy-gd" and up to 8,192
-        features, where it was better on every set measured.
+        equal, and each projected row to length 1. None: up to 8,192 features, where it was better
+        on every set measured.
     pca_share : float or None, default=None
         Share of ``mu²`` that goes to the second moment, 0.3 if None; not used without
         `n_components` or `whiten`.
-    regularization : float or None, default=None
-        Strong convexity of the objective; None takes a multiple of the noise on the gradient,
-        which needs no number of rows. Not used by "noisy-gd".
     huber_width : float, default=0.5
         Half the width of the rounding for ``loss="huber"``.
     fit_intercept : bool or None, default=None
@@ -93,18 +83,17 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         without, by public facts: at least 64 features with a norm alone, or a table with
         categories, of which a row has exactly one.
     n_steps : int, default=240
-        Gradients that "noisy-gd" releases.
+        Gradients that are released.
     learning_rate : float or None, default=None
-        Its step along the mean gradient; None for a public rule from the noise alone.
+        Step along the mean gradient; None for a public rule from the noise alone.
     momentum : float, default=0.9
         Share of the last move that is made again.
     max_gradient_norm : float, default=0.1
         Largest length of a row's gradient; longer ones are shortened.
     epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy; ``delta=0`` pure
-        epsilon, for algorithms "objective" and "output" without components.
+        The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy.
     unit : {"record", "person"}, default="record"
-        One whole row with its label is protected, or all rows of a person (with "noisy-gd").
+        One whole row with its label is protected, or all rows of a person.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which data sets count as neighbours.
     bounds : Bounds
@@ -128,17 +117,15 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     Privacy
     -------
     Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
-    Released : with components, the noisy second moment; then, by algorithm, the minimiser of a
-        perturbed objective, the minimiser plus noise, or `n_steps` noisy gradients (and, where
-        the number of rows is secret, the size of each class with noise).
+    Released : with components or whitening, the noisy second moment; then `n_steps` noisy
+        gradients (and, where the number of rows is secret, the size of each class with noise).
     Sensitivity : of a gradient ``2 L`` (replace) or L (add or remove), L the longest slopes of a
         row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, and at most
-        `max_gradient_norm` for "noisy-gd"; of the minimiser that divided by the strong convexity.
-    Guarantee : objective perturbation by its loss bound, the others mu-GDP; all releases composed.
+        `max_gradient_norm`.
+    Guarantee : mu-GDP, all releases composed.
     Assumptions and numerics : bounds and label set are public, and where the number of rows is
-        secret, that there are at most 2**26 of them (2**22 for "objective" and "output"). Gradients
-        are exact sums, the error of minimisers is bounded and covered by noise, and noise is
-        float-safe. Proofs: docs/guarantees/linear-classifier.md.
+        secret, that there are at most 2**26 of them. Gradients are exact sums, and noise is
+        float-safe. Proof: docs/guarantees/linear-classifier.md.
 
     Examples
     --------
@@ -163,7 +150,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         "intercept_": numbers("s"),
         "fit_intercept": or_none(flag()),
         "whiten": or_none(flag()),
-        "algorithm": one_of(*ALGORITHMS),
         "loss": one_of(*LOSSES),
     }
 
@@ -171,11 +157,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self,
         *,
         loss: str = "softmax",
-        algorithm: str = "noisy-gd",
         n_components: int | None = None,
         whiten: bool | None = None,
         pca_share: float | None = None,
-        regularization: float | None = None,
         huber_width: float = 0.5,
         fit_intercept: bool | None = None,
         n_steps: int = 240,
@@ -190,11 +174,9 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         ledger: Any = None,
     ) -> None:
         self.loss = loss
-        self.algorithm = algorithm
         self.n_components = n_components
         self.whiten = whiten
         self.pca_share = pca_share
-        self.regularization = regularization
         self.huber_width = huber_width
         self.fit_intercept = fit_intercept
         self.n_steps = n_steps
@@ -216,8 +198,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or Records
-            Rows; a tensor of another array library stays on its device with "noisy-gd". Records
-            bring their labels along.
+            Rows; a tensor of another array library stays on its device. Records bring their labels
+            along.
         y : array-like of shape (n_samples,)
             Labels.
         groups : array-like of shape (n_samples,), optional
@@ -242,7 +224,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         self.projection_ = to_host(projection)
         self.coef_, self.intercept_ = split_weights(weights, intercept=self._has_constant)
         self.guarantee_ = self._guarantee(receipt)
-        if is_foreign_array(device) and self.algorithm == "noisy-gd":
+        if is_foreign_array(device):
             self._require_place_independence()
         return self
 
@@ -271,15 +253,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             The records, rows in the unit ball, and the releases of a fit.
         """
         bounds = self._validate_privacy_params()
-        if self.algorithm != "noisy-gd" and (isinstance(X, Records) or is_out_of_core(X)):
-            raise UnsupportedModeError(
-                f"algorithm={self.algorithm!r} needs all rows in memory; use algorithm='noisy-gd'."
-            )
-        if self.unit == Unit.PERSON and self.algorithm != "noisy-gd":
-            raise UnsupportedModeError(
-                f"algorithm={self.algorithm!r} protects one record: an objective has a term per "
-                "row. Use algorithm='noisy-gd' with unit='person'."
-            )
         labels = y if is_out_of_core(y) else to_host(y)
         records, self.classes_ = self._labelled_unit_records(  # [L1] unit ball
             X, labels, bounds, groups
@@ -300,7 +273,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
 
     def _settings(self, n_features: int, max_gradient_norm: float) -> LinearSettings:
         return LinearSettings(
-            algorithm=self.algorithm,
             n_components=self._components_kept(n_features),
             whiten=self._whitens,
             intercept=self._has_constant,
@@ -334,42 +306,31 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     @property
     def keeps_tensors(self) -> bool:
         """Whether rows of another array library stay where they are."""
-        return self.algorithm == "noisy-gd" and not getattr(self.bounds, "has_ranges", False)
+        return not getattr(self.bounds, "has_ranges", False)
 
     # Settings -------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
         check_steps(self.n_steps, self.max_gradient_norm)
         check_choice("loss", self.loss, LOSSES)
-        check_choice("algorithm", self.algorithm, ALGORITHMS)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 "The label set has only one class; a classifier needs at least two."
             )
-        if self.loss == "hinge" and self.algorithm == "objective":
-            raise UnsupportedModeError(
-                "The hinge cannot be used with objective perturbation: its corner puts "
-                "minimisers exactly on margins, where they reveal a row with positive "
-                "probability, whatever the noise. Use loss='huber', or "
-                "algorithm='output'."
-            )
         if not 0 <= self.momentum < 1:
             raise InvalidInputError(f"'momentum' must lie in [0, 1). Got {self.momentum} instead.")
-        for name in ("regularization", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InvalidInputError(f"'{name}' must be positive or None. Got {value} instead.")
-        if self.delta == 0 and math.isfinite(self.epsilon) and self._needs_delta:
-            raise UnsupportedModeError(
-                "Pure epsilon, delta=0, is offered for algorithms 'objective' and 'output' without "
-                "components; Gaussian noise needs a positive 'delta'."
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise InvalidInputError(
+                f"'learning_rate' must be positive or None. Got {self.learning_rate} instead."
             )
+        if self.delta == 0 and math.isfinite(self.epsilon):
+            raise UnsupportedModeError("Gaussian noise needs a positive 'delta'.")
 
     @property
     def _whitens(self) -> bool:
         if self.whiten is not None:
             return bool(self.whiten)
-        return self.algorithm == "noisy-gd" and self.n_features_in_ <= MAX_WHITENED
+        return self.n_features_in_ <= MAX_WHITENED
 
     @property
     def _has_constant(self) -> bool:
@@ -387,10 +348,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         bounds = self.row_bounds
         return bounds.norm is None or bounds.lower is not None or self.n_features_in_ < WIDE
 
-    @property
-    def _needs_delta(self) -> bool:
-        return self.algorithm == "noisy-gd" or self._whitens or self.n_components is not None
-
     def _budget(self, loss: Loss, n_features: int) -> LinearBudget:
         kept = self._components_kept(n_features)
         projects = self._whitens or kept < n_features
@@ -398,8 +355,8 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
         counted = COUNT_SHARE if self._counts else 0.0
         if not share + counted < 1:
             raise InvalidInputError(
-                f"'pca_share' must lie below {1 - counted:g} with algorithm='noisy-gd' and this "
-                f"'relation', which count the rows as well. Got {share}."
+                f"'pca_share' must lie below {1 - counted:g} with this "
+                f"'relation', which counts the rows as well. Got {share}."
             )
         return LinearBudget(
             epsilon=float(self.epsilon),
@@ -407,7 +364,6 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
             relation=Relation(self.relation),
             loss=loss,
             projection_share=share,
-            regularization=self.regularization,
             n_features=n_features,
             person=self.person_unit,
         )
@@ -415,15 +371,7 @@ class PrivateLinearClassifier(LinearPredictions, PrivateEstimator):
     @property
     def _counts(self) -> bool:
         has_votes = self.person_unit is None or self.person_unit.averages
-        is_public = has_votes and Relation(self.relation) is Relation.REPLACE_ONE
-        return not is_public and self.algorithm == "noisy-gd"
-
-    @property
-    def _max_rows(self) -> int:
-        """Public bound on the number of rows."""
-        if self.algorithm == "noisy-gd" or Relation(self.relation) is Relation.REPLACE_ONE:
-            return MAX_ROWS_SECRET_N
-        return MAX_MINIMISED
+        return not (has_votes and Relation(self.relation) is Relation.REPLACE_ONE)
 
     def _share(self) -> float:
         share = DEFAULT_SHARE if self.pca_share is None else float(self.pca_share)

@@ -17,9 +17,6 @@ from sfumato.core.arrays import (
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.sums.maps import LinearRows
 
-# Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
-# is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
-MAX_MINIMISED = 2**22
 # Added to the eigenvalues before whitening, as a share of the largest eigenvalue that noise alone
 # would have. Chosen on held-out training rows of two image sets among 0.03, 0.1 and 0.3.
 FLOOR = 0.2

@@ -25,8 +25,8 @@ from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
-from sfumato.models.linear.objective import LinearObjective
 from sfumato.models.private import PrivateEstimator
+from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit

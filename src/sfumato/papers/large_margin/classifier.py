@@ -18,22 +18,25 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sfumato.core.arrays import clip_to_finite
 from sfumato.core.constraints import Form, integers, labels, numbers, real, refuse, whole
 from sfumato.exceptions import InvalidInputError
-from sfumato.papers.large_margin.losses import MarginLoss, MixtureLoss, ScoreLoss, softmin
-from sfumato.papers.large_margin.objective import (
+from sfumato.papers.large_margin.ellipsoids import (
+    EllipsoidAnswers,
     LargeMarginObjective,
-    extended,
-    quadratic_features,
-    to_matrices,
-    to_vectors,
-)
-from sfumato.papers.large_margin.shapes import EllipsoidAnswers, centroids, precisions
-from sfumato.papers.large_margin.solvers import (
+    MarginLoss,
+    MixtureLoss,
+    ScoreLoss,
     Smooth,
+    centroids,
     cone_residual,
     descend,
+    extended,
     minimise_in_cone,
     penalised,
+    precisions,
+    quadratic_features,
     shifted_into_cone,
+    softmin,
+    to_matrices,
+    to_vectors,
 )
 
 Array = NDArray[np.float64]

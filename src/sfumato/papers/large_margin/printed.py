@@ -15,16 +15,18 @@ from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.models.private import PrivateEstimator
-from sfumato.papers.large_margin.losses import MarginLoss
-from sfumato.papers.large_margin.objective import (
+from sfumato.papers.large_margin.ellipsoids import (
+    EllipsoidAnswers,
     LargeMarginObjective,
+    MarginLoss,
+    Smooth,
     extended,
+    minimise_in_cone,
+    penalised,
     quadratic_features,
     to_matrices,
     to_vectors,
 )
-from sfumato.papers.large_margin.shapes import EllipsoidAnswers
-from sfumato.papers.large_margin.solvers import Smooth, minimise_in_cone, penalised
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status
 from sfumato.sums.maps import IntoUnitBall

@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sfumato import LinearClassifier
 from sfumato.exceptions import InvalidInputError
 from sfumato.mechanisms.minimiser import farthest_minimiser, near_minimiser, rounding_met
-from sfumato.models.linear import objective as objective_module
-from sfumato.models.linear.objective import LinearObjective, gradient_rounding, max_rounding
 from sfumato.models.objectives import newton as solvers
+from sfumato.papers.feddpdr import objective as objective_module
+from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective
 from sfumato.sums.losses import loss_named
 
 
@@ -100,9 +100,9 @@ def test_gradient_error_covers_the_rounding(rng):
 def test_many_rows_hardly_raise_the_rounding_of_a_row():
     """Blocks are added in pairs: ten million rows cost a row a few more units, not ten thousand."""
     loss = loss_named("softmax", 2)
-    few, many = (gradient_rounding(loss, n, 4, 0.0) / n for n in (256, 10_000_000))
+    few, many = (LinearLimits(loss, n, 4).gradient_error(0.0) / n for n in (256, 10_000_000))
     assert many < 1.1 * few
-    assert gradient_rounding(loss, 1_500_000, 1, 0.0) < 2.0**-22
+    assert LinearLimits(loss, 1_500_000, 1).gradient_error(0.0) < 2.0**-22
 
 
 def test_blocks_of_rows_and_groups_of_columns_give_the_whole_gradient(rng, monkeypatch):
@@ -130,7 +130,7 @@ def test_no_minimiser_lies_beyond_its_public_radius(rng):
 def test_the_public_rounding_holds_for_every_data_set_of_that_size(rng):
     loss = loss_named("softmax", 3)
     lam, longest = 0.5, 20.0
-    public = max_rounding(loss, 400, 6, longest, lam)
+    public = LinearLimits(loss, 400, 6).rounding(longest, lam)
     for n in (1, 50, 400):
         objective = problem("softmax", 3, rng, n=n)
         linear = rng.normal(size=objective.shape)

@@ -1,0 +1,139 @@
+"""Budgets of perturbed objectives, which the papers on ellipsoids and on linear machines share.
+
+Everything here is public: what a fit will release, and the noise that its budget allows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.minimiser import norm_quantile
+from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.privacy.calibrate import min_noise_multiplier
+from sfumato.privacy.events import Event
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation
+from sfumato.sums.grid import MAX_ROWS_SECRET_N
+from sfumato.sums.statistics import SecondMoment
+
+# Where the number of rows is secret, minimisers are offered for so many: the bound on rounding that
+# is paid for grows with this number, and at 2**22 it costs about 1 % more noise.
+MAX_MINIMISED = 2**22
+MIN_CONVEXITY = 1e-3  # of the sensitivity, for budgets that leave hardly any noise
+
+
+class ObjectiveLimits(Protocol):
+    """What holds for the objective of all data of a public size; hashable."""
+
+    @property
+    def size(self) -> int:
+        """Numbers of a point."""
+
+    def sensitivity(self, relation: Relation) -> float:
+        """D: largest change of the gradient between neighbours."""
+
+    def dimension(self, relation: Relation) -> int:
+        """Dimension of a space that holds that change."""
+
+    def log_determinant(self, convexity: float) -> float:
+        """Largest ``log det(I + H / convexity)`` of the Hessian H of one record."""
+
+    def rounding(self, linear: float, convexity: float) -> float:
+        """Bound on the rounding of a gradient, for linear terms of this norm."""
+
+    def farthest(self, linear: float, convexity: float) -> float:
+        """Bound on the norm of the minimiser, for linear terms of this norm."""
+
+
+@dataclass(frozen=True)
+class ObjectiveBudget:
+    """The releases of a fit: principal components if they have a share, then the minimiser.
+
+    The regulariser of the public rule is `noise_share` deviations of the noise on the gradient: it
+    grows with the noise that it must hold down and needs no number of rows.
+    """
+
+    epsilon: float
+    delta: float  # 0 asks for pure epsilon
+    relation: Relation
+    limits: ObjectiveLimits
+    n_features: int
+    n_rows: int  # the public number, or a public bound on it
+    pca_share: float  # of mu²; 0 without components
+    regularization: float | None
+    noise_share: float
+    tolerance: float  # of the noise multiplier
+
+    def components(self) -> GaussianMechanism | None:
+        """Return the release of the second moment, or None without principal components."""
+        if not self.pca_share:
+            return None
+        mu = math.inf
+        if math.isfinite(self.epsilon):
+            mu = mu_from_budget(self.epsilon, self.delta) * math.sqrt(self.pca_share)
+        most = max(self.n_rows, MAX_ROWS_SECRET_N)
+        moved = SecondMoment(self.n_features).sensitivity(self.relation, most)
+        return GaussianMechanism.from_mu(sensitivity=moved, mu=mu)
+
+    def objective(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
+        """Return the release of the minimiser, with all of the budget that is left."""
+        limits = self.limits
+        if self.delta or math.isinf(self.epsilon):
+            multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
+            return self._gaussian(multiplier).for_size(limits.size)
+        sensitivity = limits.sensitivity(self.relation)
+        convexity = self._convexity(math.sqrt(limits.size) * sensitivity / self.epsilon)
+        return (
+            GammaObjectiveMechanism(
+                sensitivity=sensitivity,
+                kappa=limits.log_determinant(convexity),
+                strong_convexity=convexity,
+                epsilon=self.epsilon,
+                size=limits.size,
+            )
+            .with_rounding(
+                lambda longest: limits.rounding(longest, convexity),
+                lambda longest: limits.farthest(longest, convexity),
+            )
+            .for_size(limits.size)
+        )
+
+    def _gaussian(self, multiplier: float) -> GaussianObjectiveMechanism:
+        sensitivity = self.limits.sensitivity(self.relation)
+        convexity = self._convexity(multiplier * sensitivity)
+        longest = norm_quantile("gaussian", self.limits.size, multiplier * sensitivity)
+        return GaussianObjectiveMechanism(
+            sensitivity=sensitivity,
+            kappa=self.limits.log_determinant(convexity),
+            strong_convexity=convexity,
+            noise_multiplier=multiplier,
+            dimension=self.limits.dimension(self.relation),
+            rounding=self.limits.rounding(longest, convexity),
+        )
+
+    def _convexity(self, deviation: float) -> float:
+        if self.regularization is not None:
+            return float(self.regularization)
+        least = MIN_CONVEXITY * self.limits.sensitivity(self.relation)
+        return max(self.noise_share * deviation, least)
+
+    def _events(self, multiplier: float) -> list[Event]:
+        releases = filter(None, (self.components(), self._gaussian(multiplier)))
+        return [mechanism.event() for mechanism in releases]
+
+
+@lru_cache(maxsize=64)
+def _multiplier(budget: ObjectiveBudget) -> float:
+    return min_noise_multiplier(
+        budget._events,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        relation=budget.relation,
+        tolerance=budget.tolerance,
+        advice="One record moves the curvature too much with this 'regularization': use a larger "
+        "one, or None.",
+    )

@@ -1,0 +1,344 @@
+"""Linear machines by perturbed objectives, mended and printed: laws, exact losses, refusals."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import gamma as gamma_law, kstest
+
+from sfumato import Bounds
+from sfumato.audit.testing import check_private_estimator, taint_test
+from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import seeded
+from sfumato.mechanisms.objective import GammaObjectiveMechanism
+from sfumato.papers.feddpdr import PrintedDPML, PrivateObjectiveClassifier
+from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective
+from sfumato.papers.feddpdr.printed import printed_budget
+from sfumato.papers.perturbed import ObjectiveBudget
+from sfumato.privacy.composition import epsilon_spent
+from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.privacy.guarantee import Relation, Status
+from sfumato.sums.losses import loss_named
+
+BALL = Bounds(norm=1.0, labels=range(10))
+TWO = Bounds(norm=1.0, labels=[0, 1])
+
+
+@pytest.fixture(scope="module")
+def unit_digits(digits):
+    X, y = digits
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def fitted(data, **settings):
+    model = PrivateObjectiveClassifier(bounds=BALL, **{"epsilon": 4.0, "delta": 1e-5, **settings})
+    with seeded(3):
+        return model.fit(*data)
+
+
+def budget_of(loss, n_columns, n_rows, *, epsilon=2.0, delta=1e-5, relation="replace_one"):
+    return ObjectiveBudget(
+        epsilon=epsilon,
+        delta=delta,
+        relation=Relation(relation),
+        limits=LinearLimits(loss, n_rows, n_columns),
+        n_features=n_columns,
+        n_rows=n_rows,
+        pca_share=0.0,
+        regularization=None,
+        noise_share=0.25,
+        tolerance=1e-4,
+    )
+
+
+# Utility and budgets ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "floor"),
+    [
+        ({}, 0.5),
+        ({"n_components": 20, "epsilon": 20.0}, 0.75),
+        ({"delta": 0.0, "epsilon": 50.0}, 0.8),
+        ({"epsilon": math.inf}, 0.93),
+    ],
+)
+@pytest.mark.usefixtures("noise")
+def test_digits_are_learned(unit_digits, settings, floor):
+    model = fitted(unit_digits, **settings)
+    assert model.score(*unit_digits) > floor
+    assert model.guarantee_.epsilon <= model.epsilon
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_noise_is_calibrated_to_the_budget(relation, share):
+    budget = replace(
+        budget_of(loss_named("softmax", 3), 10, 2**22, relation=relation), pca_share=share
+    )
+    mechanism = budget.objective()
+    events = [m.event() for m in (budget.components(), mechanism) if m is not None]
+    assert 1.99 < epsilon_spent(events, 1e-5, relation) <= 2.0
+    assert mechanism.dimension == (4 if relation is Relation.REPLACE_ONE else 2)
+    expected = budget.limits.log_determinant(mechanism.strong_convexity)
+    assert mechanism.kappa == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_what_rounding_may_do_is_public_and_paid_for(delta, rng):
+    """τ is a function of public numbers, above the rounding for any data, and in the noise."""
+    loss = loss_named("huber", 2)
+    X = rng.normal(size=(300, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    objective = LinearObjective(loss, X, loss.targets(rng.integers(2, size=300), X))
+    few, many = (budget_of(loss, 5, n, delta=delta).objective() for n in (300, 10**8))
+    far = 3 * objective.radius(0.0, few.strong_convexity) * np.full((1, 5), 5**-0.5)
+    assert objective.gradient_error(far) <= few.residual / 2
+    assert many.residual > few.residual
+
+
+def test_events_name_the_law_and_rows_are_bounded(unit_digits, monkeypatch):
+    model = fitted(unit_digits, relation="add_or_remove_one")
+    assert isinstance(model.guarantee_.events[0], ObjectivePerturbationEvent)
+    assert "at most 2**22 rows" in model.guarantee_.public
+    pure = fitted(unit_digits, delta=0.0)
+    assert pure.guarantee_.events == (PureEvent(4.0, "objective perturbation"),)
+    monkeypatch.setattr("sfumato.papers.feddpdr.objective.MAX_MINIMISED", 1024)
+    fitted(unit_digits)
+    with pytest.raises(InvalidInputError, match="At most 1024 rows"):
+        fitted(unit_digits, relation="add_or_remove_one")
+
+
+@pytest.mark.parametrize("kind", ["random", "repeated", "separated", "tiny", "close"])
+@pytest.mark.parametrize("settings", [{"huber_width": 0.1, "epsilon": 20.0}, {"delta": 0.0}])
+def test_no_kind_of_rows_makes_a_fit_fail(kind, settings, rng):
+    """Rows with small margins want long weights, and those are rounded more: never an error."""
+    y = rng.integers(0, 2, 1200)
+    centres = rng.normal(size=(2, 50))
+    X = {
+        "random": rng.normal(size=(1200, 50)),
+        "repeated": np.repeat(rng.normal(size=(4, 50)), 300, axis=0),
+        "separated": centres[y] + 0.05 * rng.normal(size=(1200, 50)),
+        "tiny": 1e-3 * centres[y],
+        "close": np.where(np.arange(1200) < 600, 0.05, 1.0)[:, None] * (2 * y[:, None] - 1),
+    }[kind]
+    X = X / np.linalg.norm(X, axis=1).max()
+    words = {"loss": "huber", "delta": 1e-6, "bounds": TWO}
+    model = PrivateObjectiveClassifier(**{**words, **settings}).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n_components": 5}, {"delta": 0.0, "epsilon": 4.0}, {"fit_intercept": False}]
+)
+def test_nothing_after_the_releases_reads_the_rows(unit_digits, settings):
+    X, y = unit_digits[0][:200], unit_digits[1][:200]
+    model = PrivateObjectiveClassifier(bounds=BALL, **{"delta": 1e-5, **settings})
+    taint_test(model, X, -0.5 * X[::-1], y, y[::-1])
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+def test_the_contract_of_private_estimators(relation, rng):
+    X, y = rng.normal(size=(120, 2)), np.arange(120) % 3
+    model = PrivateObjectiveClassifier(
+        *(),
+        loss="huber",
+        fit_intercept=False,
+        epsilon=2.0,
+        delta=1e-5,
+        relation=relation,
+        bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
+    )
+    check_private_estimator(model, X, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"loss": "hinge"}, "'loss' must be one of"),
+        ({"delta": 0.0, "n_components": 3}, "components need a 'delta'"),
+        ({"regularization": 1e-4, "epsilon": 0.5}, "larger one"),
+        ({"regularization": 1e-4, "epsilon": 0.5, "delta": 0.0}, "regularization"),
+        ({"regularization": -1.0}, "'regularization'"),
+        ({"pca_share": 1.5}, "'pca_share'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_sentence(unit_digits, settings, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        fitted(unit_digits, **settings)
+
+
+# Objective perturbation tried on small data -----------------------------------------------------
+
+SMALL = np.array([[0.6, 0.3], [-0.5, 0.7], [0.2, -0.9]])
+
+
+def exact_loss(objectives, theta, lam, log_density):
+    """``log p(theta) / p'(theta)`` of the minimiser, by the change of variables."""
+    parts = []
+    for objective in objectives:
+        linear = -(objective.gradient(theta) + lam * theta)
+        hessian = numeric_hessian(objective, theta) + lam * np.eye(theta.size)
+        parts.append(log_density(linear) + np.linalg.slogdet(hessian)[1])
+    return parts[0] - parts[1]
+
+
+def numeric_hessian(objective, theta, step=1e-6):
+    columns = []
+    for k in range(theta.size):
+        move = np.zeros(theta.size)
+        move[k] = step
+        move = move.reshape(theta.shape)
+        ahead, behind = objective.gradient(theta + move), objective.gradient(theta - move)
+        columns.append((ahead - behind).ravel() / (2 * step))
+    return np.array(columns)
+
+
+@pytest.mark.parametrize("name", ["softmax", "huber"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_pure_objective_perturbation_keeps_its_epsilon(name, n_classes, rng):
+    """The exact privacy loss at many minimisers, for neighbours at the edge of the ball."""
+    loss = loss_named(name, n_classes)
+    epsilon, lam = 1.5, 4.0  # log-determinants up to 0.7
+    largest = 0.0
+    for _ in range(150):
+        row, other = rng.normal(size=(2, 2))
+        other = -row if rng.random() < 0.5 else other
+        pair = []
+        labels = rng.integers(n_classes, size=4)
+        for last, label in ((row, labels[2]), (other, labels[3])):
+            rows = np.vstack([SMALL[:2], last / np.linalg.norm(last)])
+            codes = np.array([labels[0], labels[1], label])
+            pair.append(LinearObjective(loss, rows, loss.targets(codes, rows)))
+        mechanism = GammaObjectiveMechanism(
+            sensitivity=loss.sensitivity("replace_one"),
+            kappa=loss.log_determinant(lam),
+            strong_convexity=lam,
+            epsilon=epsilon,
+            size=math.prod(pair[0].shape),
+        )
+        with taped() as tape, seeded(int(rng.integers(2**31))):
+            theta = mechanism.release(pair[0], ledger=None)
+        assert len(tape.releases) == 1
+        rate = mechanism.rate
+        found = exact_loss(pair, theta, lam, lambda b, rate=rate: -rate * np.linalg.norm(b))
+        assert abs(found) <= epsilon
+        largest = max(largest, abs(found))
+    assert largest > 0.3 * epsilon
+
+
+def test_gaussian_objective_perturbation_keeps_its_delta(rng):
+    """Monte Carlo of the exact delta against the stated one, at a delta that runs can show."""
+    loss = loss_named("huber", 2)
+    delta = 0.05
+    mechanism = budget_of(loss, 2, 3, epsilon=0.8, delta=delta).objective()
+    lam, s = mechanism.strong_convexity, math.sqrt(mechanism.variance())
+    pair = []
+    for sign in (1, -1):
+        rows = np.vstack([SMALL[:2], [0.0, sign * 1.0]])
+        codes = np.array([0, 1, 1])
+        pair.append(LinearObjective(loss, rows, loss.targets(codes, rows)))
+    slips = []
+    for _ in range(400):
+        theta = pair[0].minimise(rng.normal(0, s, (1, 2)), lam, 1e-9)
+        found = exact_loss(pair, theta, lam, lambda b: -np.vdot(b, b) / (2 * s * s))
+        slips.append(max(0.0, -math.expm1(0.8 - found)))
+    assert np.mean(slips) + 4 * np.std(slips) / 20 <= delta
+
+
+def test_the_hinge_gives_rows_away(rng):
+    """Negative control: with a corner, minimisers sit on margins with positive probability."""
+    b = rng.laplace(scale=2, size=100_000)
+
+    def solution(x):
+        return np.where(-x * b >= 1, -b, np.where(x * (x - b) <= 1, x - b, 1 / x))
+
+    assert np.mean(solution(1.0) == 1.0) == pytest.approx((1 - math.exp(-0.5)) / 2, abs=0.01)
+    assert np.mean(solution(0.5) == 1.0) == 0
+
+
+def test_the_printed_machines_read_no_row_after_their_releases(unit_digits):
+    X, y = unit_digits[0][:200], unit_digits[1][:200]
+    taint_test(PrintedDPML(5, bounds=BALL, delta=1e-5), X, -0.5 * X[::-1], y, y[::-1])
+
+
+# As printed -------------------------------------------------------------------------------------
+
+
+def test_printed_budget():
+    usual = printed_budget(0.05, 10_000, 0.01, 0.5)
+    assert usual.epsilon == pytest.approx(0.0301, abs=1e-4)
+    assert usual.extra == 0
+    small = printed_budget(0.005, 10_000, 0.01, 0.5)
+    assert small.epsilon == 0.0025
+    assert small.extra == pytest.approx(0.0700, abs=1e-4)
+
+
+def test_printed_noise_has_its_law(rng):
+    """``||b|| ~ Gamma(k, 2/epsilon')``, found again from the minimiser."""
+    X = rng.normal(size=(30, 4))
+    bounds = Bounds(norm=1.0, labels=[0, 1])
+    model = PrintedDPML(delta=0.0, bounds=bounds)
+    lengths = []
+    for _ in range(150):
+        with taped() as tape:
+            model.fit(X, np.arange(30) % 2)
+        released = tape.releases[0]
+        theta, objective = released.output, released.statistic.item()
+        convexity = released.mechanism.strong_convexity
+        lengths.append(np.linalg.norm(objective.gradient(theta) + convexity * theta))
+    printed = printed_budget(1.0, 30, 0.01, 0.5)
+    assert kstest(lengths, gamma_law(4, scale=2 / printed.epsilon).cdf).pvalue > 1e-6
+    assert kstest(lengths, gamma_law(4, scale=1 / printed.epsilon).cdf).pvalue < 1e-6
+
+
+def test_printed_with_ten_classes_states_what_it_really_costs(unit_digits):
+    model = PrintedDPML(10, epsilon=1.0, delta=1e-4, bounds=BALL)
+    promised = model.fit(*unit_digits).guarantee_
+    assert promised.status is Status.CONDITIONAL
+    assert promised.claimed_epsilon == 1.0
+    assert promised.epsilon == pytest.approx(
+        epsilon_spent(promised.events, 1e-4, Relation.REPLACE_ONE)
+    )
+    assert promised.epsilon > 3  # ten classifiers and √2 in the components
+    assert len(promised.events) == 11
+    assert model.score(*unit_digits) > 0.15
+
+
+def test_printed_two_classes_cost_less_than_printed(rng):
+    """The printed log-determinant is twice too large, so two classes keep a smaller epsilon."""
+    X = rng.normal(size=(400, 3))
+    bounds = Bounds(norm=1.0, labels=[0, 1])
+    model = PrintedDPML(epsilon=2.0, delta=0.0, bounds=bounds).fit(X, (X[:, 0] > 0).astype(int))
+    assert model.guarantee_.epsilon < 2.0
+
+
+def test_the_printed_sensitivity_is_wrong_for_a_replaced_row():
+    """Negative control: orthonormal rows move the second moment by √2, not by 1."""
+    one, two = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
+    assert np.linalg.norm(one.T @ one - two.T @ two) == pytest.approx(math.sqrt(2))
+
+
+def test_status_is_read_off_the_bounds_and_not_off_the_rows(unit_digits):
+    """Rows inside the ball under bounds that allow longer ones: refuted all the same."""
+    X, y = unit_digits
+    model = PrintedDPML(delta=0.0, bounds=Bounds(norm=2.0, labels=range(10)))
+    with pytest.warns(RefutedGuaranteeWarning):
+        model.fit(X * 0.01, y)
+    assert model.guarantee_.status is Status.REFUTED
+    assert model.guarantee_.epsilon is None
+    assert model.guarantee_.claimed_epsilon == 1.0
+    assert NonPrivateEvent() in model.guarantee_.events
+    inside = Bounds(lower=-0.125, upper=0.125, labels=range(10))  # 64 features: radius 1
+    boxed = PrintedDPML(delta=0.0, bounds=inside)
+    assert boxed.fit(100 * X, y).guarantee_.status is Status.CONDITIONAL
+
+
+@pytest.mark.parametrize(
+    "settings", [{"epsilon": math.inf}, {"pca_share": 1.5}, {"n_components": 3, "delta": 0.0}]
+)
+def test_dpml_is_refused_where_it_is_not_printed(unit_digits, settings):
+    with pytest.raises(InvalidInputError):
+        PrintedDPML(bounds=BALL, **settings).fit(*unit_digits)
