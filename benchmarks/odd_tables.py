@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping
+import sqlite3
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +25,7 @@ import pyarrow.parquet
 
 from sfumato.tables.facts import Column, Target
 from sfumato.tables.schema import TableBounds
+from sfumato.tables.text import PLAIN_TEXT, TextFormat
 
 Columns = Mapping[str, list[Any]]
 FAR = 2**60 + 1  # which no double is
@@ -176,9 +182,12 @@ FRAMES: dict[str, Callable[[Columns], Any]] = {
 # Files ----------------------------------------------------------------------------------------
 
 
-def _csv(given: Columns, path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        writer = csv.writer(file, lineterminator="\n")
+def write_csv(given: Columns, path: Path, text: TextFormat = PLAIN_TEXT) -> None:
+    """Write a table as text; what an encoding lacks is replaced."""
+    with path.open("w", newline="", encoding=text.encoding, errors="replace") as file:
+        writer = csv.writer(
+            file, lineterminator="\n", delimiter=text.delimiter, quotechar=text.quote
+        )
         writer.writerow(given)
         writer.writerows(zip(*given.values(), strict=True))
 
@@ -188,7 +197,8 @@ def _csv_of_pandas(given: Columns, path: Path) -> None:
     _pandas(given).to_csv(path, index=False, errors="replace", lineterminator="\n")
 
 
-def _jsonl(given: Columns, path: Path) -> None:
+def write_jsonl(given: Columns, path: Path) -> None:
+    """Write a table as JSON lines; what is none of JSON as its text."""
     rows = (dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True))
     path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
 
@@ -207,11 +217,82 @@ def _parquet_of_pandas(given: Columns, path: Path) -> None:
     pyarrow.parquet.write_table(_arrow(frame), path)
 
 
+def write_sqlite(given: Columns, path: Path) -> None:
+    """Write a table to a database, each cell as what it is."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"CREATE TABLE rows ({', '.join(given)})")
+        marks = ", ".join("?" * len(given))
+        database.executemany(
+            f"INSERT INTO rows VALUES ({marks})", zip(*given.values(), strict=True)
+        )
+
+
+def write_workbook(given: Columns, path: Path) -> None:
+    """Write a table to a workbook, each cell as what it is."""
+    write_sheets([[*given], *zip(*given.values(), strict=True)], path)
+
+
+def write_sheets(rows: Sequence[Sequence[Any]], path: Path, *sheets: str) -> None:
+    """Write the fewest files that make a workbook; all of its sheets are the same."""
+    sheets = sheets or ("rows",)
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    links = "http://schemas.openxmlformats.org/package/2006/relationships"
+    numbers = range(1, len(sheets) + 1)
+    lines = "".join(f"<row>{''.join(map(_cell_of_excel, row))}</row>" for row in rows)
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{i}" r:id="s{i}"/>'
+        for i, name in zip(numbers, sheets, strict=True)
+    )
+    linked = f'<Relationship Id="t" Type="{office}/styles" Target="styles.xml"/>' + "".join(
+        f'<Relationship Id="s{i}" Type="{office}/worksheet" Target="sheet{i}.xml"/>'
+        for i in numbers
+    )
+    start = f'<Relationship Id="b" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
+    kinds = "".join(f'<xf numFmtId="{number}"/>' for number in (0, 22, 46))  # days, and spans
+    parts = {
+        "[Content_Types].xml": '<Types xmlns="x"/>',
+        "_rels/.rels": f'<Relationships xmlns="{links}">{start}</Relationships>',
+        "xl/workbook.xml": (
+            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{listed}</sheets></workbook>'
+        ),
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{links}">{linked}</Relationships>',
+        "xl/styles.xml": f'<styleSheet xmlns="{main}"><cellXfs>{kinds}</cellXfs></styleSheet>',
+    }
+    sheet = f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>'
+    parts |= {f"xl/sheet{i}.xml": sheet for i in numbers}
+    with zipfile.ZipFile(path, "w") as book:
+        for name, content in parts.items():
+            book.writestr(name, content)
+
+
+def _cell_of_excel(value: Any) -> str:
+    if value is None:
+        return "<c/>"
+    if isinstance(value, bool):
+        return f'<c t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, date):
+        days = (datetime(value.year, value.month, value.day) - datetime(1899, 12, 30)).days
+        return f'<c s="1"><v>{days}</v></c>'
+    if isinstance(value, timedelta):
+        return f'<c s="2"><v>{value.total_seconds() / 86400}</v></c>'
+    if isinstance(value, np.datetime64 | np.timedelta64):  # by their ticks: far beyond all days
+        return f'<c s="{1 + isinstance(value, np.timedelta64)}"><v>{value.astype(int)}</v></c>'
+    if isinstance(value, int | float | Decimal):
+        return f"<c><v>{value}</v></c>"
+    text = str(value)
+    if text.startswith("#"):
+        return f'<c t="e"><v>{text}</v></c>'
+    if text[:4].isdigit() and text[4:5] == "-":  # a date as newer versions write it
+        return f'<c t="d"><v>{escape(text)}</v></c>'
+    return f'<c t="inlineStr"><is><t>{escape(text)}</t></is></c>'
+
+
 # How a table is written, by the name of the way: suffix and function.
 FILES: dict[str, tuple[str, Callable[[Columns, Path], None]]] = {
-    "csv": ("csv", _csv),
+    "csv": ("csv", write_csv),
     "csv of pandas": ("csv", _csv_of_pandas),
-    "jsonl": ("jsonl", _jsonl),
+    "jsonl": ("jsonl", write_jsonl),
     "parquet": ("parquet", _parquet),
     "parquet of pandas": ("parquet", _parquet_of_pandas),
     "feather": ("feather", _feather),

@@ -475,3 +475,16 @@ def test_a_joint_bound_holds_for_its_own_unit_alone(relation: Relation) -> None:
     assert joined.joined_sensitivity(relation, other) is None
     times = 2 if relation is Relation.REPLACE_ONE else 1
     assert joined.joined_sensitivity(relation, unit) == pytest.approx(2.0 * times, rel=1e-4)
+
+
+def test_one_complex_number_changes_no_other_id() -> None:
+    plain, odd = pd.Series([1, 2, 3]), pd.Series([1, 2, 3j])
+    assert person_digests(plain)[:2].tolist() == person_digests(odd)[:2].tolist()
+
+
+def test_a_decimal_of_a_billion_digits_is_an_id_like_others() -> None:
+    cells = [Decimal(7), Decimal("1E+999999999"), Decimal("1E+999999999"), Decimal("1E-999999999")]
+    digests = person_digests(cells).tolist()
+    assert digests[1] == digests[2]
+    assert len(set(digests)) == 3
+    assert digests[0] == person_digests([7]).tolist()[0]

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError
+from sfumato.tables import cells as plain_cells
 from sfumato.tables.columns import as_numbers, codes_of, read_as
 
 BIG = 2**53
@@ -220,3 +222,12 @@ def test_times_are_read_in_larger_units(stored: str) -> None:
         assert alone.cast("int64").to_pylist() == [read.cast("int64").to_pylist()[place]]
     with pytest.raises(InvalidInputError, match="cannot be read as"):
         read_as(pa.array([1], pa.timestamp("s")), f"timestamp[{stored}]")
+
+
+def test_a_missing_cell_of_a_dictionary_is_missing() -> None:
+    """NumPy takes it for the last value of the dictionary, which any record can have brought."""
+    column = pa.array(["2", None, "7"]).dictionary_encode()
+    for each in (column, pa.chunked_array([column, column])):
+        assert np.isnan(plain_cells.as_numbers(plain_cells.as_cells(each))[1])
+        assert np.isnan(plain_cells.as_rows(pa.table({"c": each}))[1]).all()
+        assert Bounds(norm=1.0, labels=["2", "7"]).clip_labels(each)[0].tolist()[:3] == [0, 0, 1]

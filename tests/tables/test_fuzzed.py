@@ -1,13 +1,48 @@
-"""A sample of the fuzzed tables; all of them are run by benchmarks/bench_fuzzed_tables.py."""
+"""A sample of the fuzzed tables and cells; benchmarks/bench_fuzzed_*.py run all of them."""
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
+from sfumato.sums import identities
+from sfumato.tables import columns, files
+
 fuzzed = pytest.importorskip("benchmarks.bench_fuzzed_tables")
+cells = pytest.importorskip("benchmarks.bench_fuzzed_cells")
 
 
 def test_one_odd_cell_or_line_tells_nothing(seed: int) -> None:
     found = fuzzed.fuzz(80, seed)
     assert found["differences"] == []
     assert set(found["tables"]) == set(fuzzed.WAYS)
+
+
+def test_one_cell_of_any_type_changes_no_other_record(seed: int) -> None:
+    found = cells.fuzz(400, seed)
+    assert found["differences"] == []
+    assert set(found["cells"]) == set(cells.KINDS)
+    assert sum(found["cells"].values()) >= 400
+
+
+FAULTS = {  # what this library once did, and a kind of table that shows it
+    "text": (columns, "_cast", lambda cells, wanted: cells.cast(wanted), "Arrow"),
+    "file": (files, "_check_buffers", lambda column: column.validate(full=True), "Feather"),
+    "ids": (identities, "_of_arrow", lambda groups: groups.to_pylist(), "Arrow"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    *place, fault, kind = FAULTS[name]
+    monkeypatch.setattr(*place, fault)
+    found: list[str] = []
+    for number in range(200):
+        found += cells.fuzz_table(kind, random.Random(number), tmp_path, 5)[1]
+        if found:
+            return
+    pytest.fail("Nothing was found.")

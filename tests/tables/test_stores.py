@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import zipfile
 from collections.abc import Callable
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.odd_tables import write_sheets
 from sfumato.exceptions import InvalidInputError
 from sfumato.tables.files import TableFile, format_of
 from sfumato.tables.proposal import describe_table
@@ -35,46 +35,7 @@ READ = {
 def workbook(
     path: Path, rows: Rows, names: list[Any] = NAMES, sheets: tuple[str, ...] = ("a",)
 ) -> None:
-    """Write the fewest files that make a workbook."""
-
-    def cell(value: Any) -> str:
-        if value is None:
-            return "<c/>"
-        if isinstance(value, bool):
-            return f'<c t="b"><v>{int(value)}</v></c>'
-        if value == "#DIV/0!":
-            return f'<c t="e"><v>{value}</v></c>'
-        if isinstance(value, str):
-            return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
-        return f"<c><v>{value}</v></c>"
-
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    links = "http://schemas.openxmlformats.org/package/2006/relationships"
-    lines = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in [names, *rows])
-    listed = "".join(
-        f'<sheet name="{name}" sheetId="{i}" r:id="s{i}"/>' for i, name in enumerate(sheets, 1)
-    )
-    linked = "".join(
-        f'<Relationship Id="s{i}" Type="{office}/worksheet" Target="sheet{i}.xml"/>'
-        for i in range(1, len(sheets) + 1)
-    )
-    with zipfile.ZipFile(path, "w") as book:
-        book.writestr("[Content_Types].xml", '<Types xmlns="x"/>')
-        start = f'<Relationship Id="b" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
-        book.writestr("_rels/.rels", f'<Relationships xmlns="{links}">{start}</Relationships>')
-        book.writestr(
-            "xl/workbook.xml",
-            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{listed}</sheets></workbook>',
-        )
-        book.writestr(
-            "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{links}">{linked}</Relationships>'
-        )
-        for i in range(1, len(sheets) + 1):
-            book.writestr(
-                f"xl/sheet{i}.xml",
-                f'<worksheet xmlns="{main}"><sheetData>{lines}</sheetData></worksheet>',
-            )
+    write_sheets([names, *rows], path, *sheets)
 
 
 def sqlite_table(path: Path, rows: Rows, names: list[str] = NAMES) -> None:
@@ -136,6 +97,16 @@ def test_cells_outside_the_header_and_errors_are_no_columns(tmp_path: Path) -> N
     workbook(tmp_path / "a.xlsx", [[None, *row] for row in rows], [None, *NAMES])
     found = TableFile(tmp_path / "a.xlsx", TYPES).read().to_pydict()
     assert found == READ | {"ill": [True, None, True]}
+
+
+@pytest.mark.parametrize("span", [timedelta.max, timedelta.min, np.timedelta64(-(2**62), "s")])
+def test_a_span_that_python_cannot_hold_changes_no_other_record(tmp_path: Path, span: Any) -> None:
+    """It was the error of the whole workbook."""
+    workbook(tmp_path / "a.xlsx", [ROWS[0], [*ROWS[1][:3], span], ROWS[2]])
+    found = TableFile(tmp_path / "a.xlsx", TYPES)
+    assert found.count_rows() == 3
+    for name, cells in found.read().to_pydict().items():
+        assert [cells[0], cells[2]] == [READ[name][0], READ[name][2]]
 
 
 def test_a_text_that_is_no_utf_8_is_missing(tmp_path: Path) -> None:

@@ -304,19 +304,23 @@ class KeptBlocks:
 
 
 class _Bucket:
-    """Batches of a table in a file without a name."""
+    """Batches of a table in a file without a name; those that are not of Arrow in memory."""
 
     def __init__(self) -> None:
         self._file = _nameless_file(self)
         self._writer: Any = None
+        self._frames: list[Any] = []
 
     def append(self, batch: Any) -> None:
-        table = batch if library_of(batch) == "pyarrow" else arrow().Table.from_pandas(batch)
+        if library_of(batch) != "pyarrow":  # in a frame of pandas each cell may be of its own type
+            self._frames.append(batch)
+            return
         if self._writer is None:
-            self._writer = arrow("ipc").new_stream(self._file, table.schema)
-        self._writer.write_table(table)
+            self._writer = arrow("ipc").new_stream(self._file, batch.schema)
+        self._writer.write_table(batch)
 
     def batches(self) -> Iterator[Any]:
+        yield from self._frames
         if self._writer is None:
             return
         self._writer.close()

@@ -95,7 +95,7 @@ class SheetOfExcel:
         try:
             book = calamine.CalamineWorkbook.from_path(str(file))
             sheet = _chosen(file, name, book.sheet_names, "sheet")
-            rows = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+            rows = list(_rows_of(book.get_sheet_by_name(sheet)))
         except calamine.CalamineError:
             raise InvalidInputError(
                 f"The file '{file}' cannot be read as a workbook: it is damaged, or has a "
@@ -122,6 +122,22 @@ class SheetOfExcel:
     def _selected(self, names: Sequence[str]) -> Iterator[Any]:
         places = [self.places[self.names.index(name)] for name in names]
         return ([row[place] for place in places] for row in self.rows)
+
+
+def _rows_of(sheet: Any) -> Iterator[list[Any]]:
+    """Return the rows of a sheet; one with a cell that Python cannot hold has nothing in it."""
+    if sheet.end is None:
+        return
+    left, width, rows = sheet.start[1], sheet.end[1] + 1, iter(sheet.iter_rows())
+    while True:
+        try:
+            yield [""] * left + next(rows)
+        except StopIteration:
+            return
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException:  # a panic of calamine, at a span of 10**9 years, is no Exception
+            yield [""] * width
 
 
 class TableOfSQLite:

@@ -1,0 +1,376 @@
+"""Fuzzed cells: one cell changed, in a table of any kind, and no other record differs.
+
+python -m benchmarks.bench_fuzzed_cells [--cells 100000]
+
+A column of one type, or of cells that have types of their own, is put into a table, and one cell is
+replaced by an odd one (`benchmarks.odd_types`). It is then read as numbers, truth values,
+categories, dates, labels, plain rows and IDs: the other records must come out the same to the bit,
+with the same errors and warnings. A cell that a library or format does not hold is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+
+from benchmarks.odd_tables import write_csv, write_jsonl, write_sqlite, write_workbook
+from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES
+from benchmarks.recording import write
+from sfumato import Bounds, TableBounds, TableEncoder
+from sfumato.engines import QueryParts
+from sfumato.sums.identities import person_codes, person_digests
+from sfumato.tables.cells import as_cells, as_rows
+from sfumato.tables.files import TableFile
+from sfumato.tables.frames import columns_of
+from sfumato.tables.text import TextFormat
+
+__all__ = ["KINDS", "fuzz"]
+
+ROWS = 8
+NEIGHBOURS = 20  # of each table
+MOST_WAYS = 6  # of reading a table
+SLOW = ("DuckDB",)  # of which one neighbour in ten is made: it opens a file for half a second
+SPAN = {"lower": "1900-01-01", "upper": "2100-01-01"}
+PARTS = ["time", "year", "month", "weekday", "hour"]
+FACTS: dict[str, Any] = {
+    "number": (0, 10),
+    "logarithm": {"lower": 0, "upper": 10, "log": True, "missing": True},
+    "single": {"type": "float", "lower": 0, "upper": 10},
+    "whole": {"type": "int64", "lower": 0, "upper": 10},
+    "short": {"type": "uint8", "lower": 0, "upper": 255},
+    "truth": bool,
+    "texts": ["1", "2", "true", "2020-01-31"],
+    "numbers": [1.0, 2.0, 2.5],
+    "date": {"type": "date32[day]", "parts": PARTS, **SPAN},
+    "time": {"type": "timestamp[ms]", "parts": PARTS, **SPAN},
+    "time there": {"type": "timestamp[s, tz=Europe/Berlin]", "parts": PARTS, **SPAN},
+    "written date": {"type": "date32[day]", "parts": PARTS, "format": "%d.%m.%Y", **SPAN},
+}
+ENCODERS = {name: TableEncoder(TableBounds.from_dict({"c": fact})) for name, fact in FACTS.items()}
+TARGETS = {
+    name: TableBounds.from_dict({"x": (0, 1), "c": fact}, target="c")
+    for name, fact in {"labels": ["1", "2"], "numbers": [1, 2], "target": (0, 10)}.items()
+}
+LABELS = {"texts": Bounds(norm=1.0, labels=["1", "2"]), "numbers": Bounds(norm=1.0, labels=[1, 2])}
+FORMATS = {
+    "CSV": TextFormat(),
+    "CSV, missing markers": TextFormat(missing=("NA", "x", "0000-01-01")),
+    "CSV, commas": TextFormat(";", decimal=",", thousands=".", missing=("NA",)),
+    "CSV, one byte per letter": TextFormat("|", "'", encoding="cp1252"),
+}
+Ways = dict[str, Callable[[], tuple[Any, ...]]]
+
+
+# Ways of reading a table ------------------------------------------------------------------------
+
+
+def persons(column: Any) -> tuple[Any, ...]:
+    """Give digests of IDs, and which rows are of one person."""
+    codes = person_codes(column)
+    return person_digests(column), (codes[:, None] == codes) & (codes >= 0)
+
+
+def in_memory(table: Any) -> Ways:
+    column = columns_of(table, ["c"])["c"]
+    ways: Ways = {name: lambda e=e: (e.transform(table),) for name, e in ENCODERS.items()}
+    ways |= {f"as {name}": lambda b=b: (b.target_of(table),) for name, b in TARGETS.items()}
+    return ways | by_cells(column) | {"rows": lambda: (as_rows(table),)}
+
+
+def by_cells(column: Any) -> Ways:
+    """Read a column, a list or an array without any table."""
+    ways: Ways = {f"in {n}": lambda b=b: b.clip_labels(column)[:1] for n, b in LABELS.items()}
+    return ways | {"persons": lambda: persons(column)}
+
+
+def in_rows(rows: Any) -> Ways:
+    """Read records of two cells each."""
+    box = Bounds(lower=[0, 0], upper=[10, 10])
+    column = as_cells([row[0] for row in rows])
+    ways: Ways = {"rows": lambda: (as_rows(rows, 2),), "clipped": lambda: (box.clip(rows),)}
+    return ways | by_cells(column) | {"encoded": lambda: (TableEncoder(box).fit_transform(rows),)}
+
+
+def in_batches(read: Callable[[dict[str, str]], Iterator[Any]]) -> Ways:
+    """Read batches of a table with declared types; the first has no rows, as types are public."""
+
+    def joined(declared: str, of: Callable[[Any], Any]) -> tuple[Any, ...]:
+        return (np.concatenate([of(batch) for batch in read({"c": declared})]),)
+
+    ways: Ways = {
+        name: lambda e=e: joined(e.bounds.types()["c"], e.transform) for name, e in ENCODERS.items()
+    }
+    ways |= {
+        f"as {name}": lambda b=b: joined(b.types()["c"], b.target_of) for name, b in TARGETS.items()
+    }
+    return ways | {"persons": lambda: persons(pa.concat_tables(read({"c": "string"}))["c"])}
+
+
+def in_file(path: Path, text: TextFormat | None = None) -> Ways:
+    def read(types: dict[str, str]) -> Iterator[Any]:
+        file = TableFile(path, types, text)
+        yield from (file.read(["c"], may_be_empty=True).slice(0, 0), *file.batches(["c"]))
+
+    def length() -> tuple[Any, ...]:
+        return (np.full(ROWS, TableFile(path, {"c": "double"}, text).count_rows()),)
+
+    return in_batches(read) | {"length": length}
+
+
+def by_query(query: Any) -> Ways:
+    def read(types: dict[str, str]) -> Iterator[Any]:
+        parts: Any = QueryParts(query).declared(types)
+        yield parts.schema.empty_table()
+        for part in parts._parts:
+            yield from part()
+
+    return in_batches(read)
+
+
+# Kinds of tables, by what their cells are: of one type, objects, or what DuckDB writes -----------
+
+Typed = Callable[[pa.Table, Path], Ways]
+Column = Sequence[Any]
+
+
+def _written(write_rows: Callable[..., Any], suffix: str) -> Typed:
+    def written(table: pa.Table, folder: Path) -> Ways:
+        write_rows(table, folder / f"c.{suffix}")
+        return in_file(folder / f"c.{suffix}")
+
+    return written
+
+
+def _of_duckdb(table: pa.Table, folder: Path) -> Ways:
+    path = folder / "c.duckdb"
+    path.unlink(missing_ok=True)
+    with duckdb.connect(str(path)) as database:
+        database.register("given", table)
+        database.execute("CREATE TABLE t AS SELECT * FROM given")
+    return in_file(path)
+
+
+def _query_of_duckdb(table: pa.Table) -> Ways:
+    duckdb.register("given", table)
+    duckdb.execute("CREATE OR REPLACE TEMP TABLE held AS SELECT * FROM given")
+    return by_query(duckdb.sql("SELECT c FROM held"))
+
+
+TYPED: dict[str, Typed] = {
+    "Arrow": lambda table, _: in_memory(table),
+    "Arrow, one chunk": lambda table, _: in_memory(table.combine_chunks()),
+    "polars": lambda table, _: in_memory(pl.from_arrow(table)),
+    "polars, lazy": lambda table, _: by_query(pl.from_arrow(table).lazy()),
+    "pandas": lambda table, _: in_memory(table.to_pandas()),
+    "pandas on Arrow": lambda table, _: in_memory(table.to_pandas(types_mapper=pd.ArrowDtype)),
+    "Parquet": _written(pyarrow.parquet.write_table, "parquet"),
+    "Feather": _written(pyarrow.feather.write_feather, "feather"),
+    "DuckDB": _of_duckdb,
+    "DuckDB, query": lambda table, _: _query_of_duckdb(table),
+}
+
+
+def _array(cells: Column) -> Any:
+    found = np.empty(len(cells), dtype=object)
+    for place, cell in enumerate(cells):
+        found[place] = cell
+    return found
+
+
+def _pandas(cells: Column) -> Any:
+    return pd.DataFrame({"c": pd.Series(_array(cells), dtype=object)})
+
+
+def _text_file(name: str) -> Callable[[Column, Path], Ways]:
+    text = FORMATS[name]
+
+    def written(cells: Column, folder: Path) -> Ways:
+        path = folder / "c.csv"
+        if any(isinstance(cell, str) and "\n" in cell for cell in cells):
+            raise ValueError("A line is a record.")
+        write_csv({"c": list(cells), "d": [0] * len(cells)}, path, text)
+        return in_file(path, text)
+
+    return written
+
+
+def _stored(write_rows: Callable[..., None], suffix: str) -> Callable[[Column, Path], Ways]:
+    def written(cells: Column, folder: Path) -> Ways:
+        path = folder / f"c.{suffix}"
+        path.unlink(missing_ok=True)
+        write_rows({"c": list(cells), "d": [0] * len(cells)}, path)
+        return in_file(path)
+
+    return written
+
+
+OF_OBJECTS: dict[str, Callable[[Column, Path], Ways]] = {
+    "pandas, objects": lambda cells, _: in_memory(_pandas(cells)),
+    "polars, objects": lambda cells, _: in_memory(
+        pl.DataFrame({"c": pl.Series(list(cells), dtype=pl.Object)})
+    ),
+    "NumPy": lambda cells, _: by_cells(_array(cells)),
+    "lists": lambda cells, _: in_rows([[cell, 0.5] for cell in cells]),
+    **{name: _text_file(name) for name in FORMATS},
+    "JSON lines": _stored(write_jsonl, "jsonl"),
+    "SQLite": _stored(write_sqlite, "sqlite"),
+    "Excel": _stored(write_workbook, "xlsx"),
+}
+
+
+def _asked_of_duckdb(literals: Column, name: str) -> Ways:
+    rows = ", ".join(f"({place}, ({cell})::{name})" for place, cell in enumerate(literals))
+    return by_query(duckdb.sql(f"SELECT c FROM (VALUES {rows}) AS t(place, c) ORDER BY place"))
+
+
+KINDS = (*TYPED, *OF_OBJECTS, "DuckDB, its own types")
+
+
+# Tables and their neighbours --------------------------------------------------------------------
+
+
+def seen(ways: Ways, asked: list[str], place: int) -> dict[str, Any]:
+    """Give what some ways of reading show, without the record at a place."""
+    found = {}
+    for name in asked:
+        shown: list[Any]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                shown = [_others(each, place) for each in ways[name]()]
+            except (KeyboardInterrupt, MemoryError):
+                raise
+            except BaseException as error:  # a panic of polars is no Exception
+                shown = [type(error).__name__, str(error)]
+        found[name] = [*shown, *(str(each.message) for each in said)]
+    return found
+
+
+def _others(array: Any, place: int) -> tuple[Any, ...]:
+    kept = np.delete(array, place, axis=0)
+    if array.dtype == bool:  # pairs of rows
+        kept = np.delete(kept, place, axis=1)
+    return str(kept.dtype), array.shape, kept.tolist() if kept.dtype == object else kept.tobytes()
+
+
+def cells_for(kind: str, chance: random.Random) -> tuple[str, Column, Column, Callable[..., Ways]]:
+    """Give the name of a type, its plain and odd cells, and what makes a table of a column."""
+    if kind in OF_OBJECTS:
+        return "objects", *_holdable(kind), OF_OBJECTS[kind]
+    if kind not in TYPED:
+        name = chance.choice([*DUCKDB])
+        return name, *DUCKDB[name], lambda literals, _: _asked_of_duckdb(literals, name)
+    name = chance.choice([*TYPES])
+
+    def opened(column: Column, folder: Path) -> Ways:
+        return TYPED[kind](pa.table({"c": pa.chunked_array(list(column))}), folder)
+
+    return name, *TYPES[name], opened
+
+
+@cache
+def _holdable(kind: str) -> tuple[Column, Column]:
+    """Give the plain and the odd cells that a kind of table holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain, odd = (
+            [cell for cell in cells if _held(OF_OBJECTS[kind], [cell], Path(folder))]
+            for cells in OBJECTS
+        )
+    return plain, odd
+
+
+def fuzz_table(
+    kind: str, chance: random.Random, folder: Path, n_neighbours: int = NEIGHBOURS
+) -> tuple[Counter[str], list[str]]:
+    """Change cells of one column; gives how many were changed, and what differed."""
+    name, plain, odd, opened = cells_for(kind, chance)
+    company = [*plain, *odd] if chance.random() < 0.5 else [*plain]
+    base = [chance.choice(company) for _ in range(ROWS)]
+    place = chance.randrange(ROWS)
+    counts: Counter[str] = Counter()
+    differences: list[str] = []
+    first = _held(opened, base, folder)
+    if first is None:
+        return Counter({"not held": n_neighbours}), []
+    asked = chance.sample(sorted(first), min(MOST_WAYS, len(first)))
+    expected = seen(first, asked, place)
+    for _ in range(n_neighbours):
+        cell = chance.choice(odd)
+        ways = _held(opened, [*base[:place], cell, *base[place + 1 :]], folder)
+        counts[kind if ways else "not held"] += 1
+        found = expected if ways is None else seen(ways, asked, place)
+        differences += [
+            f"{kind}, {name}, read as {way}: {_short(cell)} gives {_short(found[way])} instead of "
+            f"{_short(expected[way])}"
+            for way in asked
+            if found[way] != expected[way]
+        ]
+    return counts, differences
+
+
+def _held(opened: Callable[..., Ways], column: Column, folder: Path) -> Ways | None:
+    """Make a table, unless the library or format cannot hold its cells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return opened(column, folder)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException:
+            return None
+
+
+def _short(thing: Any) -> str:
+    return " ".join(repr(thing).split())[:120]
+
+
+def fuzz(n_cells: int, seed: int = 0) -> dict[str, Any]:
+    """Change cells of tables of all kinds in turn; gives how many of each, and what differed."""
+    counts: Counter[str] = Counter()
+    differences: list[str] = []
+    started, number = time.process_time(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        while counts.total() - counts["not held"] < n_cells:
+            kind = KINDS[number % len(KINDS)]
+            number += 1
+            n_neighbours = max(1, NEIGHBOURS // 10) if kind in SLOW else NEIGHBOURS
+            chance = random.Random(f"{seed} {number}")
+            more, found = fuzz_table(kind, chance, Path(folder), n_neighbours)
+            counts += more
+            differences += found
+    return {
+        "cells": {kind: counts[kind] for kind in KINDS},
+        "not held": counts["not held"],
+        "types": len(TYPES) + len(DUCKDB),
+        "differences": differences,
+        "cpu_s": round(time.process_time() - started, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cells", type=int, default=100_000)
+    numbers = fuzz(parser.parse_args().cells)
+    write("fuzzed_cells", numbers, seed=0)
+    sys.exit(bool(numbers["differences"]))
+
+
+if __name__ == "__main__":
+    main()
