@@ -37,6 +37,7 @@ BOUNDS = TableBounds(
         Column("member", "bool", lower=0, upper=1),
         Column("colour", "string", categories=("blue", "red")),
         Column("code", "int64", categories=(FAR, 5, 7)),
+        Column("day", "date32[day]", "2000-01-01", "2030-01-01", parts=("year", "weekday")),
         Column("id", "string", left_out=True),
     ),
     Target("label", "int64", (-1, 5)),
@@ -64,6 +65,13 @@ CELLS: tuple[Any, ...] = (
     b"\xff\xfe",
     Decimal("0.1"),
     [1, 2],
+    "0000-01-01",
+    "10000-01-01",
+    date.min,
+    datetime.max,
+    datetime(2020, 1, 31, 10, 30),
+    np.datetime64(-(2**62), "s"),
+    timedelta.max,
 )
 # A line in the place of another.
 LINES: dict[str, tuple[bytes, ...]] = {
@@ -99,6 +107,7 @@ def columns(n_rows: int = 40, seed: int = 0) -> dict[str, list[Any]]:
         "member": (rng.random(n_rows) < 0.5).tolist(),
         "colour": rng.choice(["blue", "red"], n_rows).tolist(),
         "code": rng.choice([FAR, 5, 7], n_rows).tolist(),
+        "day": [date(2000, 1, 1) + timedelta(int(each)) for each in rng.integers(0, 9999, n_rows)],
         "id": [f"person {i}" for i in range(n_rows)],
         "label": rng.choice([-1, 5], n_rows).tolist(),
     }
@@ -147,9 +156,11 @@ def _polars_column(name: str, values: list[Any]) -> Any:
     import polars as pl
 
     try:
-        return pl.Series(name, values, strict=False)
+        if not _mixes_dates(values):
+            return pl.Series(name, values, strict=False)
     except Exception:  # whatever it says, objects are left
-        return pl.Series(name, values, dtype=pl.Object)
+        pass
+    return pl.Series(name, values, dtype=pl.Object)
 
 
 def _arrow(given: Columns) -> Any:
@@ -159,9 +170,18 @@ def _arrow(given: Columns) -> Any:
 def _arrow_column(values: list[Any]) -> Any:
     """Store values as the type they have together, or all as texts."""
     try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeError, TypeError):
-        return pa.array([_text(value) for value in values])
+        if not _mixes_dates(values):
+            return pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        pass
+    return pa.array([_text(value) for value in values])
+
+
+def _mixes_dates(values: list[Any]) -> bool:
+    """Whether libraries make numbers of dates here, or dates of numbers, before they are read."""
+    kinds = {type(value) for value in values}
+    times = kinds & {date, datetime, timedelta, np.datetime64}
+    return bool(times) and (bool(kinds & {int, float}) or {np.datetime64} < times)
 
 
 def _text(value: Any) -> str | None:

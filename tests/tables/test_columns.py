@@ -207,23 +207,6 @@ def test_the_last_whole_number_stays_one_beside_a_missing_cell(kind: str) -> Non
     assert np.isnan(as_numbers(pa.array([str(2**65)]), kind[0])).all()
 
 
-@pytest.mark.parametrize("stored", ["ms", "us", "ns"])
-def test_times_are_read_in_larger_units(stored: str) -> None:
-    """Parquet keeps seconds as milliseconds; the other way a large cell could be an error."""
-    cells = [0, -1, 10**15, -(2**63) + 1, 2**63 - 1, None]
-    column = pa.chunked_array([pa.array(cells, pa.timestamp(stored))])
-    read = read_as(column, "timestamp[s]")
-    assert read.type == pa.timestamp("s")
-    assert [each is None for each in read.cast("int64").to_pylist()] == [
-        each is None for each in cells
-    ]
-    for place in range(len(cells)):  # each by itself
-        alone = read_as(pa.array([cells[place]], pa.timestamp(stored)), "timestamp[s]")
-        assert alone.cast("int64").to_pylist() == [read.cast("int64").to_pylist()[place]]
-    with pytest.raises(InvalidInputError, match="cannot be read as"):
-        read_as(pa.array([1], pa.timestamp("s")), f"timestamp[{stored}]")
-
-
 def test_a_missing_cell_of_a_dictionary_is_missing() -> None:
     """NumPy takes it for the last value of the dictionary, which any record can have brought."""
     column = pa.array(["2", None, "7"]).dictionary_encode()

@@ -168,15 +168,16 @@ def test_frames_give_the_model_of_their_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["PrivateAdditiveClassifier", "PrivateAdditiveRegressor"])
 def test_names_of_columns_are_noted(name: str, tmp_path: Path) -> None:
+    names = [feature.name for feature in BOUNDS.features]
     given = {each: columns()[each] for each in (*FEATURES, "label")}
     model = estimator(name)
     for library in ("pandas", "polars", "pyarrow"):
         table = FRAMES[library](given)
-        assert model.fit(table).feature_names_in_.tolist() == FEATURES
-        assert model.n_features_in_ == len(FEATURES)
+        assert model.fit(table).feature_names_in_.tolist() == names
+        assert model.n_features_in_ == len(names)
     sfumato.save(model, tmp_path / "model.sfumato")
     again = sfumato.load(tmp_path / "model.sfumato")
-    assert again.feature_names_in_.tolist() == FEATURES
+    assert again.feature_names_in_.tolist() == names
     np.testing.assert_array_equal(again.predict(table), model.predict(table))  # no warning
     rows = model.table_rows(table)
     np.testing.assert_array_equal(model.predict(rows), model.predict(table))  # nor does this

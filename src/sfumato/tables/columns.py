@@ -227,8 +227,6 @@ def read_as(column: Any, declared: str, place: str = "The column") -> Any:
     kind = arrow_kind(declared)
     if types.is_null(stored):
         return arrow().nulls(len(column), wanted)
-    if _is_finer(stored, wanted):  # a division of whole numbers: no cell can fail
-        return column.cast(wanted, safe=False)
     if types.is_boolean(stored):
         column = column.cast("uint8" if kind else "string")
     elif types.is_decimal(stored):
@@ -264,14 +262,6 @@ def plain(column: Any) -> Any:
     if compute.any(compute.match_substring(column, "0j")).as_py():
         return _each(column, lambda cells: texts([real_text(cell) for cell in cells.to_pylist()]))
     return column
-
-
-def _is_finer(stored: Any, wanted: Any) -> bool:
-    """Return whether both hold times of one zone, the first in smaller units."""
-    types = arrow("types")
-    if not (types.is_timestamp(stored) and types.is_timestamp(wanted)) or stored.tz != wanted.tz:
-        return False
-    return UNITS.index(stored.unit) > UNITS.index(wanted.unit)
 
 
 def is_text(stored: Any) -> bool:

@@ -51,6 +51,7 @@ SAMPLE_BYTES = 2**22  # from which the format of a text file is guessed
 # Raised besides Arrow's own errors.
 OF_DAMAGED_FILES = (EOFError, zlib.error, ValueError, KeyError, OverflowError, TypeError)
 BYTES_OF = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}
+DATES = ("date", "timestamp", "string")
 METADATA = b"sfumato"  # key under which a written table carries its guarantee
 
 
@@ -86,8 +87,9 @@ class TableFile:
         behind a colon, ``hospital.duckdb:patients``.
     types : mapping of str to str, optional
         Declared types of columns, by their Arrow names. Every cell of such a column is read as
-        its type, by itself: one that is not is missing. A stored date stays one where a text is
-        declared. Without declared types, those of a text file are read off its cells.
+        its type, by itself: one that is not is missing. Stored dates and times stay as they are
+        where a date, a time or a text is declared. Without declared types, those of a text file
+        are read off its cells.
     text : TextFormat, optional
         How a CSV is written; by default with commas (tabs for ``.tsv``), points and UTF-8.
     guess : bool, default=True
@@ -375,9 +377,9 @@ class TableFile:
         for index, field in enumerate(table.schema):
             usual = plain_type(self.schema.field(field.name).type)
             declared = self.types.get(field.name, usual)
-            # Of whatever type, as long as nobody wants another: but a text may be none, and a date
-            # is one already where others are read from texts.
-            is_date = declared == "string" and arrow("types").is_temporal(field.type)
+            # Of whatever type, as long as nobody wants another: but a text may be none, and dates
+            # of any kind are left to `part_of`, for one cell can make times of all days.
+            is_date = declared.startswith(DATES) and str(field.type).startswith(DATES[:-1])
             if (declared != str(field.type) and not is_date) or is_text(field.type):
                 place = f"The column {field.name!r} of '{self.path}'"
                 column = read_as(table.column(index), declared, place)
