@@ -34,14 +34,12 @@ from benchmarks.odd_tables import write_csv, write_jsonl, write_sqlite, write_wo
 from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES
 from benchmarks.recording import write
 from sfumato import Bounds, TableBounds, TableEncoder
-from sfumato.engines import QueryParts
 from sfumato.sums.identities import person_codes, person_digests
+from sfumato.sums.table_parts import QueryParts
 from sfumato.tables.cells import as_cells, as_rows
 from sfumato.tables.files import TableFile
 from sfumato.tables.frames import columns_of
 from sfumato.tables.text import TextFormat
-
-__all__ = ["KINDS", "fuzz"]
 
 ROWS = 8
 NEIGHBOURS = 20  # of each table
@@ -82,7 +80,7 @@ Ways = dict[str, Callable[[], tuple[Any, ...]]]
 
 
 def persons(column: Any) -> tuple[Any, ...]:
-    """Give digests of IDs, and which rows are of one person."""
+    """Return digests of IDs, and which rows are of one person."""
     codes = person_codes(column)
     return person_digests(column), (codes[:, None] == codes) & (codes >= 0)
 
@@ -247,7 +245,7 @@ KINDS = (*TYPED, *OF_OBJECTS, "DuckDB, its own types")
 
 
 def seen(ways: Ways, asked: list[str], place: int) -> dict[str, Any]:
-    """Give what some ways of reading show, without the record at a place."""
+    """Return what some ways of reading show, without the record at a place."""
     found = {}
     for name in asked:
         shown: list[Any]
@@ -271,7 +269,7 @@ def _others(array: Any, place: int) -> tuple[Any, ...]:
 
 
 def cells_for(kind: str, chance: random.Random) -> tuple[str, Column, Column, Callable[..., Ways]]:
-    """Give the name of a type, its plain and odd cells, and what makes a table of a column."""
+    """Return the name of a type, its plain and odd cells, and what makes a table of a column."""
     if kind in OF_OBJECTS:
         return "objects", *_holdable(kind), OF_OBJECTS[kind]
     if kind not in TYPED:
@@ -287,7 +285,7 @@ def cells_for(kind: str, chance: random.Random) -> tuple[str, Column, Column, Ca
 
 @cache
 def _holdable(kind: str) -> tuple[Column, Column]:
-    """Give the plain and the odd cells that a kind of table holds."""
+    """Return the plain and the odd cells that a kind of table holds."""
     with tempfile.TemporaryDirectory() as folder:
         plain, odd = (
             [cell for cell in cells if _held(OF_OBJECTS[kind], [cell], Path(folder))]
@@ -299,7 +297,7 @@ def _holdable(kind: str) -> tuple[Column, Column]:
 def fuzz_table(
     kind: str, chance: random.Random, folder: Path, n_neighbours: int = NEIGHBOURS
 ) -> tuple[Counter[str], list[str]]:
-    """Change cells of one column; gives how many were changed, and what differed."""
+    """Change cells of one column; returns how many were changed, and what differed."""
     name, plain, odd, opened = cells_for(kind, chance)
     company = [*plain, *odd] if chance.random() < 0.5 else [*plain]
     base = [chance.choice(company) for _ in range(ROWS)]
@@ -342,7 +340,7 @@ def _short(thing: Any) -> str:
 
 
 def fuzz(n_cells: int, seed: int = 0) -> dict[str, Any]:
-    """Change cells of tables of all kinds in turn; gives how many of each, and what differed."""
+    """Change cells of tables of all kinds in turn; returns how many of each, and what differed."""
     counts: Counter[str] = Counter()
     differences: list[str] = []
     started, number = time.process_time(), 0

@@ -18,8 +18,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["DUCKDB", "OBJECTS", "TYPES"]
-
 Cells = tuple[list[pa.Array], list[pa.Array]]  # plain and odd ones, each a column of one cell
 ENDS = {32: (-(2**31), 2**31 - 1), 64: (-(2**63), 2**63 - 1)}
 TEXTS = ("1", "2", " 2 ", "2.0", "1e0", "true", "x", "", "2020-01-31", "2020-01-31 10:30:00.5")
@@ -62,7 +60,7 @@ def ones(cells: Sequence[Any], kind: Any) -> list[pa.Array]:
 
 
 def by_bits(cells: Sequence[int], kind: Any) -> list[pa.Array]:
-    """Give cells by their bits, whatever their type says of them."""
+    """Return cells by their bits, whatever their type says of them."""
     contents = (cell.to_bytes(kind.bit_width // 8, "little", signed=True) for cell in cells)
     return [pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(each)]) for each in contents]
 
