@@ -54,3 +54,6 @@ class Honest(PrivatePCA):
 
     def after(self, rows: np.ndarray) -> None:
         pass
+
+    def _public_facts(self, reader: Any = None) -> tuple[str, ...]:
+        return ()

@@ -53,14 +53,14 @@ class Leak(Honest):
 
 
 class Shape(Leak):
-    parameters: ClassVar[dict[str, Any]] = SECRET_COUNT
+    settings: ClassVar[dict[str, Any]] = SECRET_COUNT
 
     def after(self, rows: np.ndarray) -> None:
         self.empty_ = np.empty((len(rows), 0))
 
 
 class NumberOfRows(Leak):
-    parameters: ClassVar[dict[str, Any]] = SECRET_COUNT
+    settings: ClassVar[dict[str, Any]] = SECRET_COUNT
 
     def after(self, rows: np.ndarray) -> None:
         self.n_rows_ = len(rows)
@@ -249,7 +249,7 @@ class InACache(Leak):
 
 
 class CountInACache(Leak):
-    parameters: ClassVar[dict[str, Any]] = SECRET_COUNT
+    settings: ClassVar[dict[str, Any]] = SECRET_COUNT
 
     def after(self, rows: np.ndarray) -> None:
         cached(len(rows))
@@ -470,7 +470,7 @@ LEAKS = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
 def test_a_leak_is_caught(leak: type[Leak]) -> None:
-    model = leak(2, bounds=BOUNDS, **getattr(leak, "parameters", {}))
+    model = leak(2, bounds=BOUNDS, **getattr(leak, "settings", {}))
     with pytest.raises(AssertionError, match=r"depends? on the rows"):
         c.check_taint(PrivateCase(model, X))
 
@@ -514,14 +514,14 @@ def test_bytes_of_the_file_are_compared(monkeypatch: pytest.MonkeyPatch) -> None
         with path.open("ab") as file:
             file.write(kept_aside[-1])
 
-    check = PrivateMoments._check_rows
+    check = PrivateMoments._checked_rows
 
     def remembering(self: Any, X: Any, *, reset: bool = True) -> np.ndarray:
         rows = check(self, X, reset=reset)
         kept_aside.append(rows[0].tobytes())
         return rows
 
-    monkeypatch.setattr(PrivateMoments, "_check_rows", remembering)
+    monkeypatch.setattr(PrivateMoments, "_checked_rows", remembering)
     monkeypatch.setattr(inspection, "save", save_with_more)
     case = PrivateCase(PrivateMoments(bounds=Bounds(norm=1.0, labels=[0, 1])), X, Y)
     with pytest.raises(AssertionError, match="file"):

@@ -315,7 +315,8 @@ class PrivateEstimator(OldPrivateEstimator):
         rows: Array = self._reader.rows(table)
         return rows
 
-    def _public_facts(self, reader: Reader) -> tuple[str, ...]:
+    def _public_facts(self, reader: Reader | None = None) -> tuple[str, ...]:
+        reader = reader or self._reader
         facts = ["bounds", "parameters of the estimator", "number of features"]
         if self.relation == Relation.REPLACE_ONE:
             facts.append("number of rows" if reader.person is None else "number of persons")
