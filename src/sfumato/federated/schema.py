@@ -334,9 +334,8 @@ def _corner(value: Any, brought: _Brought) -> Any:
 
 
 # Of additive scores a party needs the weights alone.
-_SCORES = partial(
-    AdditiveScores, **dict.fromkeys(("factor", "means", "covariance", "counts"), np.empty(0))
-)
+_NO_SCORES: dict[str, Any] = dict.fromkeys(("factor", "means", "covariance", "counts"), np.empty(0))
+_SCORES = partial(AdditiveScores, **_NO_SCORES)
 _HATS = {"columns": _part(PublicColumns), "knots": _array(2, 1.0)}
 _GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
 
@@ -505,10 +504,14 @@ PARTS: dict[type, _Entry] = {
 }
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
 _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
-MAPS = (*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells)
-MAPS += (Coarse, LeadingColumns, Sides, ScorePlaces, ScoreBins, BesideTarget)
-STATISTICS = (ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum)
-STATISTICS += (ClassCounts, CountTables, PlaceTree, SideMeans)
+MAPS = (
+    *(*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells),
+    *(Coarse, LeadingColumns, Sides, ScorePlaces, ScoreBins, BesideTarget),
+)
+STATISTICS = (
+    *(ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum),
+    *(ClassCounts, CountTables, PlaceTree, SideMeans),
+)
 
 # Public estimators that parties fit for a task of hulls: parameters that travel.
 _SHARED: dict[str, Kind] = {
@@ -564,7 +567,7 @@ READERS: dict[str, tuple[str, ...]] = {
 
 def _reader(value: Any, brought: _Brought) -> dict[str, Any]:
     fields = {"estimator": _text, "method": _text, "target_bounds": _maybe(_list(_REAL, 2))}
-    found = _record(fields)(value, brought)
+    found: dict[str, Any] = _record(fields)(value, brought)
     if found["method"] not in READERS.get(found["estimator"], ()):
         raise FederationError("must be an estimator that reads like this.")
     target = found["target_bounds"]

@@ -143,7 +143,9 @@ class Reader:
             return X
         if not self.as_cells:
             return self.encoder.transform(X)
-        return self.bounds.cells(X) if self.has_own(X) else as_rows(X, self.n_columns)
+        if isinstance(self.bounds, TableBounds) and is_table(X):
+            return self.bounds.cells(X)
+        return as_rows(X, self.n_columns)
 
     @cached_property
     def encoder(self) -> TableEncoder:
@@ -247,10 +249,10 @@ class PrivateEstimator(OldPrivateEstimator):
         }
         cls.stored_form = {"bounds": known_bounds, **cls._parameter_form, **cls.learned}
         if "fit" in vars(cls):
-            cls.fit = _guard(vars(cls)["fit"])  # type: ignore[attr-defined]
+            cls.fit = _guard(vars(cls)["fit"])
         score = getattr(cls, "score", None)
         if score is not None and not hasattr(score, "says_once"):
-            cls.score = warn_on_score(score)  # type: ignore[attr-defined]
+            cls.score = warn_on_score(score)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -575,7 +577,7 @@ class PrivateEstimator(OldPrivateEstimator):
 
     def dp_events(self) -> list[Any]:
         """Return the releases of the last fit as `dp_accounting` events."""
-        guarantee: Guarantee = self.guarantee_  # type: ignore[attr-defined]
+        guarantee: Guarantee = self.guarantee_
         return [to_dp_event(event, guarantee.relation) for event in guarantee.events]
 
     def _check_stored(self, sizes: dict[str, int]) -> None:

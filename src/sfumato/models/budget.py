@@ -172,6 +172,8 @@ class Budget:
         on_device: bool = False,
     ) -> Any:
         """Return one draw; records may be mapped, and the statistic be at other weights."""
+        if self.receipt is None:
+            raise InvalidInputError("Nothing was charged: charge first, then draw.")
         source = self.records if records is None else records
         method = source.release_there if on_device else source.release
         return method(statistic or release.statistic, release.mechanism, self.receipt)

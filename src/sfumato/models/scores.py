@@ -246,7 +246,7 @@ def are_right(predicted: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]
     if not len(predicted):
         return np.zeros(0, dtype=bool)
     labels, places = np.unique(predicted, return_inverse=True)
-    return label_places(labels, truth) == places
+    return np.asarray(label_places(labels, truth) == places)
 
 
 def _range_of(model: Any, given: tuple[float, float] | None) -> tuple[float, float]:

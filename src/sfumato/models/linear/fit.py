@@ -142,9 +142,8 @@ class LinearPlan:
         Returns: Inside, releases take what is drawn.
         """
         width = self.settings.n_components + self.settings.intercept
-        gradients = Releases(
-            self.last.mechanism, (self.loss.n_scores, width), self.settings.n_steps
-        )
+        mechanism: Any = self.last.mechanism
+        gradients = Releases(mechanism, (self.loss.n_scores, width), self.settings.n_steps)
         if self.first is None:
             return prefetch_noise(gradients)
         moment = Releases(self.first, (n_features, n_features), is_symmetric=True)

@@ -161,7 +161,7 @@ use_source, n_jobs, verbose, random_state
         kept = {name: getattr(self, name) for name in SOURCE_ATTRIBUTES}
         source, promise = self.source_, self.source_guarantee_
         self._forget()
-        vars(self).update(kept)
+        self.__dict__.update(kept)
         self._keep_sources([source], [promise])
         self._fit_target(*check_target(self, target, y_target))
         return self

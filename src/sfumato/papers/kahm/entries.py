@@ -64,7 +64,7 @@ class _EntryRows(EntryEstimator, PrivateRowsEstimator):
     # Of methods that protect records, and of no use here.
     method = "moments"
     gaussians_per_class = None
-    samples_per_gaussian = None
+    samples_per_gaussian: int | None = None
 
     def _release(
         self, X: ArrayLike, y: ArrayLike | None
