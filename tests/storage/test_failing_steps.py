@@ -23,7 +23,11 @@ from sfumato.core import databases
 from sfumato.exceptions import LedgerError, SfumatoError
 from sfumato.privacy.events import PureEvent
 
-ROOMS = ("sfumato.core", "sfumato.privacy", "sfumato.models.private")
+PACKAGES = ("sfumato.core", "sfumato.ledger", "sfumato.privacy", "sfumato.models")
+SAVING = (
+    "sfumato.core",
+    *(f"sfumato.models.{m}" for m in ("saving", "stored_values", "container")),
+)
 SPREAD, LAST = 30, 9  # steps that fail: some of all, and those from the last write on
 COMMITTED = "is_done = True"  # the line after the commit
 
@@ -34,7 +38,7 @@ class FailingLine:
     Lines are counted from the start, or from the line that reads `since` on.
     """
 
-    def __init__(self, fails: int, rooms: tuple[str, ...] = ROOMS, since: str = "") -> None:
+    def __init__(self, fails: int, rooms: tuple[str, ...] = PACKAGES, since: str = "") -> None:
         self.lines, self.fails, self.rooms, self.since = 0, fails, rooms, since
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -62,7 +66,9 @@ class FailingLine:
             sys.settrace(before)
 
 
-def failing_lines(call: Callable[[], Any], rooms: tuple[str, ...] = ROOMS) -> Iterator[FailingLine]:
+def failing_lines(
+    call: Callable[[], Any], rooms: tuple[str, ...] = PACKAGES
+) -> Iterator[FailingLine]:
     """Count the lines of a call, and return traces that fail at some of them."""
     count = FailingLine(0, rooms)
     with count.armed():
@@ -70,7 +76,7 @@ def failing_lines(call: Callable[[], Any], rooms: tuple[str, ...] = ROOMS) -> It
     assert count.lines > 20
     for fails in range(1, count.lines * 9 // 10, max(1, count.lines // SPREAD)):
         yield FailingLine(fails, rooms)
-    for fails in range(1, 1 + LAST if rooms is ROOMS else 1):
+    for fails in range(1, 1 + LAST if rooms is PACKAGES else 1):
         yield FailingLine(fails, rooms, COMMITTED)
 
 
@@ -196,7 +202,7 @@ def test_every_line_of_a_save_may_fail(tmp_path: Path) -> None:
     ]
     save(models[0], path)
     found = set()
-    for line in failing_lines(lambda: save(models[0], path), ("sfumato.core",)):
+    for line in failing_lines(lambda: save(models[0], path), SAVING):
         save(models[0], path)
         with pytest.raises(MemoryError), line.armed():
             save(models[1], path)
