@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.recording import best_of, mnist, peak_gib, timed, write
 from sfumato import MembershipClassifier
-from sfumato.models.mappings.branch import fit_branch, layer_outputs
+from sfumato.models.mapping_layers import fit_branch, layer_outputs
 from tests.mappings import literal
 
 N_LAYERS = 5

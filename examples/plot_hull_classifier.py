@@ -12,8 +12,7 @@ show the smallest distance, and the lines show where the label changes.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sfumato.models.hulls import AffineHullClassifier
-from sfumato.models.hulls.plotting import plot_distance
+from sfumato.models.hulls import AffineHullClassifier, plot_distance
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, np.pi, 100)

@@ -13,8 +13,7 @@ image.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sfumato.models.hulls import KernelAffineHull
-from sfumato.models.hulls.plotting import plot_distance, plot_image
+from sfumato.models.hulls import KernelAffineHull, plot_distance, plot_image
 
 rng = np.random.default_rng(0)
 angle = rng.uniform(0, 2 * np.pi, 200)

@@ -17,8 +17,8 @@ from sfumato.exceptions import (
     UnsupportedModeError,
 )
 from sfumato.models.gaussians import CentredGaussians, ClassGaussians
+from sfumato.models.hull_search import RowGroups, places_of
 from sfumato.models.hulls import AffineHullClassifier
-from sfumato.models.hulls.partition import RowGroups, places_of
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.synthetic.engines import BranchedRows

@@ -36,7 +36,7 @@ def test_batches_do_not_show(rng):
 
 @pytest.mark.parametrize("n_components", [0, -1, 2.5, True, "many"])
 def test_wrong_number_of_components_is_named(n_components):
-    with pytest.raises(InvalidInputError, match="'n_components' must be a positive whole number"):
+    with pytest.raises(InvalidInputError, match="'n_components' must be a whole number from 1 on"):
         KernelAffineHull(n_components).fit(np.eye(3))
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from sfumato.core.arrays import to_numpy
 from sfumato.exceptions import InvalidInputError
+from sfumato.models.hull_search import branch_distances, fit_branches
 from sfumato.models.hulls import (
     AffineHullClassifier,
     DeepAffineHull,
     KernelAffineHull,
     WideAffineHull,
 )
-from sfumato.models.hulls.search import branch_distances, fit_branches
 
 
 def torch_tensor(x):

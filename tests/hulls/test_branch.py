@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from sfumato.models.hulls.branch import fit_branch, layer_width_scale
-from sfumato.models.hulls.evaluation import distance, image
+from sfumato.models.hull_search import distance, fit_branch, image, layer_width_scale
 
 from .literal import LiteralDeepHull
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings, strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from sfumato.models.hulls import partition
-from sfumato.models.hulls.partition import partition_groups, partition_rows
+from sfumato.models import hull_search as partition
+from sfumato.models.hull_search import partition_groups, partition_rows
 
 
 def cut(rows, size, how="kmeans", seed=0):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull
-from sfumato.models.hulls.plotting import plot_distance, plot_image
+from sfumato.models.hulls import AffineHullClassifier, KernelAffineHull, plot_distance, plot_image
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
 
-from sfumato.models.hulls import search
-from sfumato.models.hulls.evaluation import coarse_branch, distance
-from sfumato.models.hulls.search import branch_distances, fit_branches, pruned_branch_distances
+from sfumato.models import hull_search as search
+from sfumato.models.hull_search import (
+    branch_distances,
+    coarse_branch,
+    distance,
+    fit_branches,
+    pruned_branch_distances,
+)
 
 
 @pytest.fixture

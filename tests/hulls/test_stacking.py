@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from sfumato.models.hulls import branch as one_branch, search
-from sfumato.models.hulls.evaluation import distance
-from sfumato.models.hulls.search import branch_distances, fit_branches
+from sfumato.models import hull_search as search
+from sfumato.models.hull_search import branch_distances, distance, fit_branches
 
 PARAMETERS = {"n_components": 4, "n_layers": 3, "dtype": "float64"}
 
@@ -66,11 +65,11 @@ def test_hulls_by_products_equal_those_by_eigenvectors(rng, monkeypatch, dtype):
     queries = rng.random((20, 260)) @ directions / 30
     parameters = {**PARAMETERS, "dtype": dtype}
     expected = branch_distances(fit_branches(groups, stacked=True, **parameters), queries)
-    monkeypatch.setattr(one_branch, "is_accelerated", lambda rows: True)
+    monkeypatch.setattr(search, "is_accelerated", lambda rows: True)
     found = fit_branches(groups, stacked=True, **parameters)
     assert [each["basis"][0].shape for each in found] == [(260, 260)] * 2
     rtol = 1e-7 if dtype == "float64" else 1e-3
     np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol)
-    monkeypatch.setattr(one_branch, "leading_eigenvectors", lambda *given: None)  # not certified
+    monkeypatch.setattr(search, "leading_eigenvectors", lambda *given: None)  # not certified
     found = fit_branches(groups, stacked=True, **parameters)
     np.testing.assert_allclose(branch_distances(found, queries), expected, rtol=rtol / 10)

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from sfumato.models.mappings.branch import errors, filtered, fit_branch, layer_outputs
-from sfumato.models.mappings.inducing import choose_inducing, sizes_below
-from sfumato.models.mappings.layer import fit_layer
+from sfumato.models.mapping_layers import (
+    choose_inducing,
+    errors,
+    filtered,
+    fit_branch,
+    fit_layer,
+    layer_outputs,
+    sizes_below,
+)
 from tests.mappings import literal
 
 

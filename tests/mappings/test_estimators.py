@@ -16,7 +16,7 @@ from sfumato import (
     WideMembershipAutoencoder,
 )
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.mappings.many import SEEDS
+from sfumato.models.mapping_layers import SEEDS
 from tests.mappings import literal
 
 

@@ -60,7 +60,7 @@ def test_altered_models_are_refused_by_name_or_answer(tmp_path, name):
         ("gaussian", "radius_", 0.0, "radius_"),
         ("hog", "n_bins", 10**9, "n_bins"),
         ("fabricator", "random_state", "x", "random_state"),
-        ("hulls", "n_jobs", 0, "workers"),
+        ("hulls", "n_jobs", 0, "all cores"),
         ("mean curve", "points_", np.zeros(4), "increase"),
         ("pca", "more_", 1, "no attribute 'more_'"),
     ],

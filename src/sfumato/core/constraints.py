@@ -201,7 +201,8 @@ def whole(size: str | None = None, *, least: int = 0, most: Size = 2**62) -> Che
         end = size_of(most, sizes) if isinstance(most, str) else most
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if not is_whole or not least <= value <= (2**62 if end is None else end):
-            raise refuse(place, f"a whole number between {least} and {end}")
+            ends = f"from {least} on" if end in (None, 2**62) else f"between {least} and {end}"
+            raise refuse(place, f"a whole number {ends}")
         if size is not None:
             _meet(size, value, place, sizes)
 

@@ -27,7 +27,7 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.response import RandomizedResponseMechanism
 from sfumato.models.class_gaussians import GaussiansPlan, check_parts, release_gaussians
 from sfumato.models.gaussians import CentredGaussians
-from sfumato.models.hulls.partition import PARTITIONS, RowGroups, partition_rows, places_of
+from sfumato.models.hull_search import PARTITIONS, RowGroups, partition_rows, places_of
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums import Records

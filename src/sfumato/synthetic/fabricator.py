@@ -24,7 +24,7 @@ from sfumato.core.constraints import (
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.additive.knots import EDGES
 from sfumato.models.gaussians import CentredGaussians
-from sfumato.models.hulls.partition import PARTITIONS
+from sfumato.models.hull_search import PARTITIONS
 from sfumato.privacy.guarantee import Unit
 from sfumato.sums.elsewhere import is_row_dataset
 from sfumato.sums.maps import IntoUnitCube

@@ -14,11 +14,9 @@ from sfumato.core.arrays import cast, like, namespace_of
 from sfumato.core.constraints import Form, integers, known_bounds, labels, model_of
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.gaussians import CentredGaussians
-from sfumato.models.hulls.branch import Branch
-from sfumato.models.hulls.classifier import AffineHullClassifier
-from sfumato.models.hulls.rows import PRECISIONS
-from sfumato.models.hulls.search import fit_branches
-from sfumato.models.hulls.wide import WideAffineHull
+from sfumato.models.hull_search import Branch, fit_branches
+from sfumato.models.hulls import AffineHullClassifier, WideAffineHull
+from sfumato.models.rows import PRECISIONS
 from sfumato.privacy.composition import compose
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records

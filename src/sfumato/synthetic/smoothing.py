@@ -22,9 +22,7 @@ from typing import Any, NamedTuple
 
 from sfumato.core.arrays import Array, cast, is_accelerated, namespace_of
 from sfumato.core.parallel import map_in_parallel
-from sfumato.models.hulls.branch import fit_branch
-from sfumato.models.hulls.evaluation import CLEARLY_POSITIVE
-from sfumato.models.hulls.partition import RowGroups
+from sfumato.models.hull_search import CLEARLY_POSITIVE, RowGroups, fit_branch
 
 MAX_PASSES = 60
 

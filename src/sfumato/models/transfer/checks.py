@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.core.arrays import to_host
+from sfumato.core.constraints import check_parameters as check_table
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.mappings.autoencoder import check_kappa, check_ratio
+from sfumato.models.mappings import MembershipMapping
 from sfumato.models.private import checked_rows
 from sfumato.models.transfer.protection import TargetRelease
 from sfumato.models.transfer.source import PlannedSource
@@ -55,8 +56,8 @@ class TransferSource:
 
 def check_parameters(model: Any) -> None:
     """Check the settings of the target's side."""
-    check_ratio(model.inducing_ratio)
-    check_kappa(model.kappa)
+    names = ("inducing_ratio", "kappa")
+    check_table(model, {name: MembershipMapping.parameters[name] for name in names})
     for name in ("target_components", "n_layers"):
         check_count(name, getattr(model, name))
     for n_components in model.schedule:

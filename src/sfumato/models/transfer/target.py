@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sfumato.core.arrays import clip_to_finite
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.mappings.classifier import MembershipClassifier
+from sfumato.models.mappings import MembershipClassifier
 from sfumato.tables.bounds import label_places
 
 Array = NDArray[Any]

@@ -20,9 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.mappings.classifier import MembershipClassifier
-from sfumato.models.mappings.many import seed_from
-from sfumato.models.mappings.mapping import MembershipMapping
+from sfumato.models.mapping_layers import seed_from
+from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.private import checked_rows
 from sfumato.models.transfer.target import (
     NOT_PROTECTED,

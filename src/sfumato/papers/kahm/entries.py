@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.hulls.search import fit_branches
+from sfumato.models.hull_search import fit_branches
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.synthetic.engines import (

@@ -1,0 +1,834 @@
+"""Kernel affine hulls: the shape of a set of rows as the image of a bounded map.
+
+KernelAffineHull has one layer, DeepAffineHull several, WideAffineHull several branches;
+AffineHullClassifier finds the class with the nearest hull. What is computed stands in
+`models/hull_search.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    ClassifierMixin,
+    clone,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.core.arrays import (
+    Array,
+    like,
+    namespace_of,
+    to_numpy,
+)
+from sfumato.core.constraints import (
+    Form,
+    integers,
+    labels,
+    listed,
+    model_of,
+    numbers,
+    one_of,
+    real,
+    whole,
+)
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.hull_search import (
+    PARTITIONS,
+    Branch,
+    RowGroups,
+    answer_by_number,
+    branch_distances,
+    distance,
+    evaluate,
+    fit_branch,
+    fit_branches,
+    image,
+    layer_images,
+    nearest_layer,
+    partition_groups,
+    partition_rows,
+    places_of,
+    pruned_branch_distances,
+    stored_branch,
+    weights,
+)
+from sfumato.models.rows import PRECISIONS, RowsEstimator, RowsTransformer, least_per_class
+from sfumato.tables.cells import check_choice
+
+SEARCHES = ("exact", "pruned")
+MARGIN = 0.15  # of a picture, around its rows
+
+
+class _OneBranch(RowsTransformer, RowsEstimator):
+    """What both share: a folded model that maps points and measures distances."""
+
+    n_components: int
+    hull_: Branch
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the hull of the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        self.hull_ = fit_branch(
+            self._begin(X),
+            n_components=self.n_components,
+            n_layers=getattr(self, "n_layers", 1),
+            dtype=self.dtype,
+        )
+        self.n_components_ = self.hull_["n_components"]
+        found = to_numpy(self.hull_["regularization"])
+        if isinstance(self, DeepAffineHull):
+            self.n_layers_ = len(found)
+        self.regularization_ = found if isinstance(self, DeepAffineHull) else float(found[0])
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the image of each row; the mean of the training rows where there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        return self._answer(image, X, gives_rows=True)
+
+    def distance(self, X: Any) -> Array:
+        """Return the distance from each row to its image; infinite where there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples,)
+        """
+        return self._answer(distance, X)
+
+    def _answer(
+        self, function: Callable[[Branch, Array], Array], X: Any, *, gives_rows: bool = False
+    ) -> Array:
+        rows = self._queries(X)
+        return like(X, evaluate(self.hull_, function, rows, gives_rows=gives_rows))
+
+
+@dataclass(eq=False, repr=False)
+class KernelAffineHull(_OneBranch):
+    r"""Map points onto the region that a set of rows fills inside its affine hull.
+
+    .. math:: A(y) = \sum_i \frac{h_i(Py)}{\sum_j h_j(Py)}\, y_i, \qquad
+              h(x) = (K + λ^* I)^{-1} k(x),
+
+    where P projects on the first n principal directions of the rows, the kernel is Gaussian with
+    their covariance, and λ* is the fixed point of the regularisation (equations 33 to 44 of [1]_).
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n; capped by the rank of the rows.
+    $precision
+
+    Attributes
+    ----------
+    hull_ : dict
+        The folded model: plain arrays, no training rows unless they are wider than many.
+    n_components_ : int
+        Subspace dimension in use; 0 when all rows are one point, whose hull is that point.
+    regularization_ : float
+        λ*.
+    n_features_in_ : int
+
+    See Also
+    --------
+    DeepAffineHull : Several layers.
+    WideAffineHull : Several branches, for many rows.
+
+    Notes
+    -----
+    λ* grows with the squares of the rows while the kernel does not see their scale, so the map
+    depends on scale and offset of the data. Scale features to [0, 1] as the authors do.
+
+    The sum :math:`\sum_j h_j` is positive around the rows but not everywhere (Theorem 2 of the
+    paper says otherwise and is wrong). Where it is not, a point has no image: its `distance` is
+    infinite, its `membership` zero, and `transform` answers with the mean of the rows.
+
+    References
+    ----------
+    .. [1] M. Kumar, B. A. Moser, L. Fischer, "On mitigating the utility-loss in differentially
+       private learning: a new perspective by a geometrically inspired kernel approach", JAIR, 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import KernelAffineHull
+    >>> angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)
+    >>> circle = 0.5 + 0.5 * np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> hull = KernelAffineHull(n_components=2).fit(circle)
+    >>> hull.distance([[1.0, 0.5], [2.0, 0.5]]).round(2)
+    array([0.01, 0.61])
+    """
+
+    n_components: int = 20
+    _: KW_ONLY
+    dtype: str = "float64"
+
+    parameters: ClassVar[Form] = {"n_components": whole(least=1), "dtype": one_of(*PRECISIONS)}
+    learned: ClassVar[Form] = {
+        "hull_": stored_branch,
+        "n_components_": whole(most="n"),
+        "regularization_": real(least=0.0),
+    }
+
+    def membership(self, X: Any) -> Array:
+        """Return the weights of the training rows in each image; they sum to 1.
+
+        The folded model does not hold them, so this factors an N by N matrix once more.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_training_rows)
+            Weights of the rows; they sum to one.
+        """
+        return self._answer(weights, X)
+
+
+@dataclass(eq=False, repr=False)
+class DeepAffineHull(_OneBranch):
+    r"""Pass points through hulls of dimension n, n - 1, ... and keep the nearest image.
+
+    .. math:: M_l = A_{n-l+1} \circ \dots \circ A_n, \qquad
+              D(y) = M_{\hat l}(y), \quad \hat l = \arg\min_{l \le L} \|y - M_l(y)\|.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n of the first layer; capped by the rank of the rows.
+    n_layers : int, default=5
+        Number of layers L; capped by the subspace dimension.
+    $precision
+
+    Attributes
+    ----------
+    hull_ : dict
+        The folded model, one principal basis for all layers.
+    n_components_, n_layers_ : int
+        Dimension and number of layers in use.
+    regularization_ : ndarray of shape (n_layers,)
+        λ* of each layer.
+    n_features_in_ : int
+
+    See Also
+    --------
+    KernelAffineHull : A single layer; its notes hold here as well.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import DeepAffineHull
+    >>> rows = np.random.default_rng(0).random((60, 5))
+    >>> hull = DeepAffineHull(n_components=4, n_layers=3).fit(rows)
+    >>> hull.layer_images(rows[:2]).shape
+    (2, 3, 5)
+    """
+
+    n_components: int = 20
+    _: KW_ONLY
+    n_layers: int = 5
+    dtype: str = "float64"
+
+    parameters: ClassVar[Form] = {**KernelAffineHull.parameters, "n_layers": whole(least=1)}
+    learned: ClassVar[Form] = {
+        "hull_": stored_branch,
+        "n_components_": whole(most="n"),
+        "n_layers_": whole("L", least=1),
+        "regularization_": numbers("L", least=0.0),
+    }
+
+    def layer_images(self, X: Any) -> Array:
+        """Return the image of each row under each layer (51).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_layers, n_features)
+            Images of each row under each layer.
+        """
+        return self._answer(layer_images, X, gives_rows=True)
+
+    def layer(self, X: Any) -> Array:
+        """Return the number, from 1, of the layer whose image is nearest to each row (52).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of int of shape (n_samples,)
+            Number of the layer, from 1.
+        """
+        return self._answer(nearest_layer, X)
+
+
+@dataclass(eq=False, repr=False)
+class _ManyBranches(RowsEstimator):
+    """The parameters of hulls of many branches."""
+
+    n_components: int = 20
+    _: KW_ONLY
+    n_layers: int = 5
+    branch_size: int = 1000
+    partition: str = "kmeans"
+    dtype: str = "float64"
+    n_jobs: int | None = None
+    verbose: bool = False
+    random_state: Any = None
+
+    parameters: ClassVar[Form] = {
+        **DeepAffineHull.parameters,
+        "branch_size": whole(least=1),
+        "partition": one_of(*PARTITIONS),
+    }
+
+    def _fit_branches(self, groups: RowGroups) -> list[Branch]:
+        return fit_branches(
+            groups,
+            n_components=self.n_components,
+            n_layers=self.n_layers,
+            dtype=self.dtype,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )
+
+
+class WideAffineHull(RowsTransformer, _ManyBranches):
+    r"""Cut many rows into branches, fit a deep hull to each and keep the nearest image.
+
+    .. math:: W(y) = D_{\hat s}(y), \quad \hat s = \arg\min_{s \le S} \|y - D_s(y)\|, \quad
+              S = \lceil N / \text{branch size} \rceil .
+
+    The time of `fit` is linear in the number of rows, since a branch does not grow.
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; capped by the subspace dimension.
+    $branches
+    $precision
+    $work
+    random_state : int, RandomState or None, default=None
+        Starts of the k-means, or the random partition.
+
+    Attributes
+    ----------
+    branches_ : list of dict
+        The folded model of each branch.
+    branch_ : ndarray of shape (n_training_rows,)
+        Number of the branch of each training row.
+    n_features_in_ : int
+
+    See Also
+    --------
+    DeepAffineHull : A single branch.
+    AffineHullClassifier : One wide hull per class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import WideAffineHull
+    >>> rows = np.random.default_rng(0).random((90, 3))
+    >>> hull = WideAffineHull(3, branch_size=30, random_state=0).fit(rows)
+    >>> len(hull.branches_), hull.distance(rows).shape
+    (3, (90,))
+    """
+
+    learned: ClassVar[Form] = {
+        "branches_": listed(stored_branch, size="b"),
+        "branch_": integers(None, below="b"),
+    }
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Cut the rows into branches and learn each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        rows = self._begin(X)
+        self.branch_ = partition_rows(
+            rows,
+            branch_size=self.branch_size,
+            partition=self.partition,
+            random_state=check_random_state(self.random_state),
+        )
+        self.branches_ = self._fit_branches(RowGroups(rows, places_of(self.branch_)))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the image of each row under its nearest branch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Nearest images.
+        """
+        rows, branches = self._queries(X), self.branches_
+        found = answer_by_number(
+            self._nearest(rows),
+            like(branches[0]["mean"], rows),
+            lambda number, chosen: evaluate(branches[number], image, chosen, gives_rows=True),
+        )
+        return like(X, found)
+
+    def distance(self, X: Any) -> Array:
+        """Return the distance from each row to its image (60); infinite where there is none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Distances.
+        """
+        rows = self._queries(X)
+        found = branch_distances(self.branches_, rows, n_jobs=self.n_jobs)
+        return like(X, namespace_of(found).min(found, axis=1))
+
+    def nearest_branch(self, X: Any) -> NDArray[np.intp]:
+        """Return the number of the branch with the nearest image for each row (56).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Numbers of branches.
+        """
+        return self._nearest(self._queries(X))
+
+    def _nearest(self, rows: Array) -> NDArray[np.intp]:
+        found = branch_distances(self.branches_, rows, n_jobs=self.n_jobs)
+        return np.asarray(np.argmin(to_numpy(found), axis=1))
+
+    def merge(self, *others: WideAffineHull) -> WideAffineHull:
+        """Return the hull with the branches of all: its distance is the least of theirs (101).
+
+        Parameters
+        ----------
+        *others : WideAffineHull
+            Fitted on rows of the same width, for example by other parties.
+
+        Returns
+        -------
+        WideAffineHull
+            The merged hull.
+        """
+        hulls = [self, *others]
+        _require_alike(hulls)
+        offsets = np.cumsum([0, *(len(hull.branches_) for hull in hulls[:-1])])
+        found = [hull.branch_ + shift for hull, shift in zip(hulls, offsets, strict=True)]
+        branches = [branch for hull in hulls for branch in hull.branches_]
+        return self.of_branches(branches, np.concatenate(found))
+
+    def of_branches(self, branches: list[Branch], numbers: NDArray[np.intp]) -> WideAffineHull:
+        """Return a fitted hull with these parameters around branches that were fitted elsewhere.
+
+        Parameters
+        ----------
+        branches : list of dict
+            Branches as in `branches_`.
+        numbers : ndarray of shape (n_training_rows,)
+            Number of the branch of each training row.
+
+        Returns
+        -------
+        WideAffineHull
+            The fitted hull.
+        """
+        hull: WideAffineHull = clone(self)
+        hull.branches_ = branches
+        hull.branch_ = numbers
+        hull.n_features_in_ = int(branches[0]["mean"].shape[0])
+        return hull
+
+
+@dataclass(eq=False, repr=False)
+class AffineHullClassifier(ClassifierMixin, _ManyBranches):
+    r"""Assign a point the label of the class whose wide hull has the nearest image.
+
+    .. math:: \hat c(y) = \arg\min_c Γ_c(y), \qquad Γ_c(y) = \|y - W_c(y)\| .
+
+    Parameters
+    ----------
+    n_components : int, default=20
+        Subspace dimension n; capped by the rank of each branch.
+    n_layers : int, default=5
+        Number of layers L; capped by the subspace dimension. One layer is often as accurate and
+        several times as fast.
+    $branches
+    $precision
+    $work
+    random_state : int, RandomState or None, default=None
+        Starts of the k-means, or the random partition.
+    search : {"exact", "pruned"}, default="exact"
+        How `predict` finds the nearest hull. "pruned" evaluates all layers only of branches that
+        look near; its margins come from experiments and nothing certifies them, so look at
+        `pruning_agreement` on data of your own. All other methods are exact.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    hulls_ : list of WideAffineHull
+        One per class, in the order of `classes_`.
+    n_features_in_ : int
+
+    See Also
+    --------
+    WideAffineHull : The hull of one class.
+    KernelAffineHull : Scale, offset and far points.
+
+    Notes
+    -----
+    Scale features to [0, 1]. A point that has no image under a hull is infinitely far from it; one
+    that has no image under any hull gets the first class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import AffineHullClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = AffineHullClassifier(random_state=0).fit(X[:1200] / 16, y[:1200])
+    >>> round(model.score(X[1200:] / 16, y[1200:]), 2)
+    0.96
+    """
+
+    _: KW_ONLY
+    search: str = "exact"
+
+    parameters: ClassVar[Form] = {**_ManyBranches.parameters, "search": one_of(*SEARCHES)}
+    learned: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "hulls_": listed(model_of("WideAffineHull", n_features_in_="d"), size="c"),
+    }
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn one wide hull per class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels of any type; a class may have a single row.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        rows = self._begin(X)
+        per_class = places_of(self._class_codes(y, rows.shape[0]))
+        cuts = partition_groups(
+            RowGroups(rows, per_class),
+            branch_size=self.branch_size,
+            partition=self.partition,
+            random_state=check_random_state(self.random_state),
+        )
+        inside = [places_of(cut) for cut in cuts]
+        places = [of[at] for of, cut in zip(per_class, inside, strict=True) for at in cut]
+        branches = iter(self._fit_branches(RowGroups(rows, places)))
+        parameters = self.get_params(deep=False)
+        del parameters["search"]
+        pattern = WideAffineHull(**parameters)
+        self.hulls_ = [
+            pattern.of_branches([next(branches) for _ in of_class], cut)
+            for of_class, cut in zip(inside, cuts, strict=True)
+        ]
+        return self
+
+    def predict(self, X: Any, *, search: str | None = None) -> Array:
+        """Return the label of the nearest hull (62).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        search : {"exact", "pruned"}, optional
+            Instead of the parameter of the estimator.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            A tensor for a tensor when the labels are numbers.
+        """
+        asked = check_choice("search", self.search if search is None else search, SEARCHES)
+        find = branch_distances if asked == "exact" else pruned_branch_distances
+        return self._labels(X, self._class_distances(X, find))
+
+    def distances(self, X: Any) -> Array:
+        """Return the distance from each row to its image under the hull of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Distances.
+        """
+        return like(X, self._class_distances(X, branch_distances))
+
+    def _class_distances(self, X: Any, find: Callable[..., Array]) -> Array:
+        """Return the least distance to a branch of each class, as `find` tells them."""
+        rows = self._queries(X)
+        branches = [branch for hull in self.hulls_ for branch in hull.branches_]
+        owners = np.repeat(np.arange(len(self.hulls_)), [len(h.branches_) for h in self.hulls_])
+        return least_per_class(find(branches, rows, n_jobs=self.n_jobs), owners)
+
+    def decision_function(self, X: Any) -> Array:
+        r"""Return the logarithm of the matching score, :math:`-Γ_c^2 / \sum_c Γ_c^2`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), or (n_samples,) for two classes
+            With two classes, the value of the second minus that of the first.
+        """
+        scores = self._log_matching(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def matching_score(self, X: Any) -> Array:
+        r"""Return :math:`\exp(-Γ_c^2 / \sum_c Γ_c^2)`, between 1/e and 1 (63).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Scores.
+        """
+        scores = self._log_matching(X)
+        return namespace_of(scores).exp(scores)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the matching scores divided by their sum.
+
+        They order the classes but are no calibrated chances: with C classes none can pass
+        ``1 / (1 + (C - 1) / e)``. Use `CalibratedClassifierCV` where chances are needed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Shares that sum to one.
+        """
+        scores = self.matching_score(X)
+        return scores / namespace_of(scores).sum(scores, axis=1, keepdims=True)
+
+    def pruning_agreement(self, X: Any) -> float:
+        """Return the share of rows to which pruned and exact search give the same label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        float
+            The share.
+        """
+        pruned, exact = (to_numpy(self.predict(X, search=search)) for search in SEARCHES)
+        return float(np.mean(pruned == exact))
+
+    def merge(self, *others: AffineHullClassifier) -> AffineHullClassifier:
+        """Return the classifier that knows the branches of all parties, class by class (104).
+
+        Parameters
+        ----------
+        *others : AffineHullClassifier
+            Fitted on rows of the same width; they may know other classes.
+
+        Returns
+        -------
+        AffineHullClassifier
+            The merged classifier.
+        """
+        parties = [self, *others]
+        _require_alike(parties)
+        merged: AffineHullClassifier = clone(self)
+        merged.n_features_in_ = self.n_features_in_
+        merged.classes_ = np.unique(np.concatenate([party.classes_ for party in parties]))
+        merged.hulls_ = []
+        known = [pair for each in parties for pair in zip(each.classes_, each.hulls_, strict=True)]
+        for label in merged.classes_:
+            first, *rest = [hull for of, hull in known if of == label]
+            merged.hulls_.append(first.merge(*rest))
+        return merged
+
+    def _log_matching(self, X: Any) -> Array:
+        """Return ``-Γ_c² / Σ Γ²``; infinite distances share the sum equally, as in the limit."""
+        distances = self.distances(X)
+        xp = namespace_of(distances)
+        endless = xp.isinf(distances)
+        zeros = xp.zeros_like(distances)
+        # Dividing by the largest distance first keeps the squares from passing the largest float.
+        scale = xp.max(xp.where(endless, zeros, distances), axis=1, keepdims=True)
+        relative = distances / xp.where(scale > 0, scale, xp.ones_like(scale))
+        has_endless = xp.any(endless, axis=1, keepdims=True)
+        shares = xp.astype(endless, distances.dtype)
+        squares = xp.where(has_endless, shares, relative * relative)
+        total = xp.sum(squares, axis=1, keepdims=True)
+        even = xp.full_like(squares, 1 / squares.shape[1])  # all distances zero
+        return -xp.where(total > 0, squares / xp.where(total > 0, total, xp.ones_like(total)), even)
+
+
+def _require_alike(estimators: Sequence[Any]) -> None:
+    """Refuse to merge estimators that differ in the width of their rows or in precision."""
+    for estimator in estimators:
+        check_is_fitted(estimator)
+    for words, name in (("number of features", "n_features_in_"), ("precision", "dtype")):
+        found = sorted({getattr(estimator, name) for estimator in estimators})
+        if len(found) > 1:
+            raise InvalidInputError(f"Only hulls of the same {words} can be merged. Got {found}.")
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+def plot_distance(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
+    """Draw the distance of a hull of 2-D rows, or the least of a classifier, as a colour map.
+
+    Parameters
+    ----------
+    hull : KernelAffineHull, DeepAffineHull, WideAffineHull or AffineHullClassifier
+        Fitted on rows with two features.
+    rows : array-like of shape (n_samples, 2)
+        Rows to mark; they also set the frame.
+    ax : matplotlib axes, optional
+        Where to draw.
+    n_grid : int, default=200
+        Points of the grid along each side.
+
+    Returns
+    -------
+    matplotlib axes
+        The picture.
+    """
+    points, x, y, grid, ax = _canvas(rows, ax, n_grid)
+    distances = (
+        hull.distances(grid).min(axis=1) if hasattr(hull, "distances") else hull.distance(grid)
+    )
+    shown = np.ma.masked_invalid(np.reshape(distances, (n_grid, n_grid)))
+    picture = ax.pcolormesh(x, y, shown, shading="auto", cmap="viridis")
+    ax.figure.colorbar(picture, ax=ax, label="distance to the image")
+    ax.plot(points[:, 0], points[:, 1], "+", color="white", markersize=4)
+    return ax
+
+
+def plot_image(hull: Any, rows: ArrayLike, *, ax: Any = None, n_grid: int = 200) -> Any:
+    """Draw where a hull of 2-D rows sends the points of a grid around them.
+
+    Parameters
+    ----------
+    hull : KernelAffineHull, DeepAffineHull or WideAffineHull
+        Fitted on rows with two features.
+    rows, ax, n_grid
+        As in `plot_distance`.
+
+    Returns
+    -------
+    matplotlib axes
+        The picture.
+    """
+    points, _, _, grid, ax = _canvas(rows, ax, n_grid)
+    found = hull.transform(grid)[np.isfinite(hull.distance(grid))]
+    ax.plot(found[:, 0], found[:, 1], ".", color="tab:orange", markersize=1, label="image")
+    ax.plot(points[:, 0], points[:, 1], "+", color="black", markersize=4, label="rows")
+    return ax
+
+
+def _canvas(rows: ArrayLike, ax: Any, n_grid: int) -> tuple[Any, ...]:
+    """Return the rows, the two sides of a grid around them, its points and axes to draw on."""
+    points = np.asarray(rows, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise InvalidInputError(
+            f"'rows' must have shape (n_samples, 2). Got {points.shape} instead."
+        )
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ImportError:
+            raise ImportError(
+                "Pictures need matplotlib: install it with pip install 'sfumato[plot]'."
+            ) from None
+        ax = pyplot.gca()
+    ax.set_aspect("equal")
+    low, high = points.min(axis=0), points.max(axis=0)
+    frame = MARGIN * (high - low)
+    x, y = np.linspace(low - frame, high + frame, n_grid).T
+    return points, x, y, np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), ax

@@ -1,0 +1,145 @@
+"""Base of the estimators without privacy: hulls and mappings of plain rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sfumato.core.arrays import (
+    Array,
+    clip_to_finite,
+    is_foreign_array,
+    like,
+    namespace_of,
+    to_numpy,
+)
+from sfumato.core.constraints import Form, check_parameters
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.base import n_jobs, random_state
+from sfumato.tables.cells import checked_tensor
+
+FLOATS = (np.float64, np.float32)
+PRECISIONS = ("float64", "float32")
+SHARED = {  # parameters of several estimators
+    "$layers": """n_components : int, default=20
+        Subspace dimension n of the first layer; each further layer has one less. Capped by the
+        rank of the rows.
+    n_layers : int, default=5
+        Number of layers L.
+    inducing_ratio : float, default=0.5
+        Largest number of inducing points of the first layer, as a share of the rows, r_max.
+    kappa : float, default=0.1
+        Smallest tau(M, 1), see `MembershipMapping`.
+    center : bool, default=True
+        Subtract the mean first; as printed (False), outputs are drawn towards zero.
+    $precision
+    random_state : int, RandomState or None, default=None
+        Starts of all k-means.""",
+    "$precision": """dtype : {"float64", "float32"}, default="float64"
+        Precision of the stored model and of its answers. The fit is always in double precision.""",
+    "$work": """n_jobs : int, optional
+        Workers for branches and for batches of queries, see joblib.
+    verbose : bool, default=False
+        Show progress bars.""",
+    "$branches": """branch_size : int, default=1000
+        Rows per branch on average.
+    partition : {"kmeans", "random"}, default="kmeans"
+        How rows are cut into branches. Where noise dominates the rows, "random" serves better:
+        clusters of noise surround the data instead of following them.""",
+}
+
+
+class RowsEstimator(BaseEstimator):
+    """Base of estimators of plain rows: dataclasses, whose tables say what is expected of them.
+
+    `parameters` checks the constructor's values; with `learned`, it checks stored models.
+    """
+
+    parameters: ClassVar[Form] = {}
+    learned: ClassVar[Form] = {}
+    stored_form: ClassVar[Form] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, text in SHARED.items():
+            cls.__doc__ = (cls.__doc__ or "").replace(name, text)
+        usual = {"random_state": random_state, "n_jobs": n_jobs}
+        cls.parameters = {
+            **{name: check for name, check in usual.items() if hasattr(cls, name)},
+            **cls.parameters,
+        }
+        cls.stored_form = {**cls.parameters, **cls.learned}
+
+    def _begin(self, X: Any) -> Array:
+        """Check parameters and rows; return the rows."""
+        check_parameters(self, self.parameters)
+        return self._checked(X, reset=True)
+
+    def _queries(self, X: Any) -> Array:
+        """Return rows of the width of the fit, none too large."""
+        check_is_fitted(self)
+        return clip_to_finite(self._checked(X, reset=False))
+
+    def _checked(self, X: Any, *, reset: bool) -> Array:
+        """Return finite rows: an ndarray, or a tensor where a tensor was given."""
+        if is_foreign_array(X):
+            tensor = checked_tensor(self, X, reset=reset)
+            if not bool(namespace_of(X).all(namespace_of(X).isfinite(tensor))):
+                raise InvalidInputError("Input X contains NaN or infinity.")
+            return tensor
+        try:
+            return validate_data(self, X, reset=reset, dtype=FLOATS)
+        except ValueError as error:
+            message = str(error)
+            if "could not convert" in message:  # the original quotes the value
+                message = "The rows must contain numbers; a text was found that is not a number."
+            raise InvalidInputError(message) from None
+
+    def _class_codes(self, y: Any, n_rows: int) -> NDArray[np.intp]:
+        """Check labels and note `classes_`; return the place of each label in them."""
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None.")
+        try:
+            found = column_or_1d(to_numpy(y), warn=True)
+            assert_all_finite(found, input_name="y")
+            check_classification_targets(found)
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from None
+        if len(found) != n_rows:
+            raise InvalidInputError(
+                "'y' must have one label per row. Got inconsistent numbers: "
+                f"{len(found)} labels and {n_rows} rows."
+            )
+        self.classes_, codes = np.unique(np.asarray(found), return_inverse=True)
+        return codes
+
+    def _labels(self, X: Any, least: Array) -> Any:
+        """Return the label of the least number in each row; a tensor of numbers for a tensor."""
+        found = self.classes_[np.argmin(to_numpy(least), axis=1)]
+        return like(X, found) if is_foreign_array(X) and found.dtype.kind in "biuf" else found
+
+
+class RowsTransformer(OneToOneFeatureMixin, TransformerMixin):
+    """Makes a transformer of an estimator of rows, whose answers have the precision `dtype`."""
+
+    dtype: str
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = [self.dtype]
+        return tags
+
+
+def least_per_class(found: Array, owners: NDArray[np.intp]) -> Array:
+    """Return the least of each row's numbers over the columns of each class; owners are sorted."""
+    xp = namespace_of(found)
+    ends = np.searchsorted(owners, np.arange(int(owners[-1]) + 2)).tolist()
+    least = [xp.min(found[:, a:b], axis=1) for a, b in pairwise(ends)]
+    return xp.stack(least, axis=1)
