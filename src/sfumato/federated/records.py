@@ -49,7 +49,6 @@ class _Run:
 
     name: str
     number: int = 0
-    begun: bool = False
 
 
 @dataclass

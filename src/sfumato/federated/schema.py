@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from operator import lt
 from typing import Any
@@ -52,7 +52,14 @@ from sfumato.sums.maps import (
     Projected,
 )
 from sfumato.sums.singles import ScoreWeights
-from sfumato.sums.statistics import ClassCounts, ClassMoments, MeanAndSquares, Parts, SecondMoment
+from sfumato.sums.statistics import (
+    ClassCounts,
+    ClassMoments,
+    MeanAndSquares,
+    Parts,
+    SecondMoment,
+    Statistic,
+)
 from sfumato.synthetic.label_tree import Coarse
 from sfumato.synthetic.table_cells import ColumnCells, TableCells
 from sfumato.tables.bounds import WAYS, Bounds
@@ -223,9 +230,13 @@ def _bounds(value: Any, brought: _Brought) -> Bounds | TableBounds:
 class _Entry:
     """Fields of a class, what they must have in common, and how it is built if not by its name."""
 
-    fields: Mapping[str, Kind]
-    check: Callable[[Any], str] = lambda _: ""
-    build: Callable[..., Any] | None = None
+    fields: dict[str, Kind]
+    check: Callable[[Any], str]
+    build: Callable[..., Any] | None
+
+
+def _entry(check: Any = lambda _: "", build: Any = None, /, **fields: Kind) -> _Entry:
+    return _Entry(fields, check, build)
 
 
 def _has_ranges(columns: PublicColumns) -> str:
@@ -333,185 +344,147 @@ def _corner(value: Any, brought: _Brought) -> Any:
     return (_REALS if type(value) is list else _REAL)(value, brought)
 
 
-# Of additive scores a party needs the weights alone.
-_NO_SCORES: dict[str, Any] = dict.fromkeys(("factor", "means", "covariance", "counts"), np.empty(0))
-_SCORES = partial(AdditiveScores, **_NO_SCORES)
-_HATS = {"columns": _part(PublicColumns), "knots": _array(2, 1.0)}
+def _scores(**given: Any) -> AdditiveScores:
+    """Build scores of what a party needs of them: the weights alone."""
+    none = np.empty(0)
+    return AdditiveScores(**given, factor=none, means=none, covariance=none, counts=none)
+
+
 _GRADIENT = {"max_gradient_norm": _number(2.0**-20, 1.999), "weights": _array(2, MAX_WEIGHTS)}
 
 PARTS: dict[type, _Entry] = {
     # Public facts, and noise
-    Bounds: _Entry(
-        {
-            "norm": _maybe(_REAL),
-            "lower": _maybe(_corner),
-            "upper": _maybe(_corner),
-            "labels": _maybe(_list(_scalar)),
-            "person_rows": _maybe(_SIZE),
-            "per_person": _word(*WAYS),
-        }
+    Bounds: _entry(
+        norm=_maybe(_REAL),
+        lower=_maybe(_corner),
+        upper=_maybe(_corner),
+        labels=_maybe(_list(_scalar)),
+        person_rows=_maybe(_SIZE),
+        per_person=_word(*WAYS),
     ),
-    TableEncoder: _Entry({"bounds": _bounds, "scaled": _FLAG}),
-    PublicColumns: _Entry(
-        {
-            "names": _list(_text),
-            "lower": _REALS,
-            "upper": _REALS,
-            "categories": _list(_maybe(_list(_scalar))),
-            "units": _list(_text),
-        },
+    TableEncoder: _entry(bounds=_bounds, scaled=_FLAG),
+    PublicColumns: _entry(
         _has_ranges,
+        names=_list(_text),
+        lower=_REALS,
+        upper=_REALS,
+        categories=_list(_maybe(_list(_scalar))),
+        units=_list(_text),
     ),
-    GaussianEvent: _Entry({"noise_multiplier": _MULTIPLIER}),
-    RepeatedEvent: _Entry({"event": _part(GaussianEvent), "count": _whole(1, 10**6)}),
-    GaussianMechanism: _Entry({"sensitivity": _POSITIVE, "noise_multiplier": _MULTIPLIER}),
+    GaussianEvent: _entry(noise_multiplier=_MULTIPLIER),
+    RepeatedEvent: _entry(event=_part(GaussianEvent), count=_whole(1, 10**6)),
+    GaussianMechanism: _entry(sensitivity=_POSITIVE, noise_multiplier=_MULTIPLIER),
     # Maps that are told how rows lie
-    Clipped: _Entry({"bounds": _bounds, "width": _SIZE}),
-    Encoded: _Entry({"encoder": _part(TableEncoder), "width": _SIZE}),
-    IntoUnitBall: _Entry({"bounds": _part(Bounds), "width": _SIZE}),
-    IntoUnitCube: _Entry({"bounds": _part(Bounds), "n_features": _SIZE}),
-    WithTarget: _Entry({"into_ball": _part(IntoUnitBall)}),
-    Places: _Entry({"columns": _part(PublicColumns)}),
-    Cells: _Entry(
-        {"lower": _REALS, "upper": _REALS, "shape": _SIZES, "may_be_missing": _FLAG},
-        _has_box,
-    ),
-    ColumnCells: _Entry(
-        {
-            "name": _text,
-            "n_categories": _whole(0, MAX_WIDTH),
-            "lower": _REAL,
-            "upper": _REAL,
-            "is_whole": _FLAG,
-            "edges": _maybe(_REALS),
-            "may_be_missing": _FLAG,
-            "weights": _maybe(_REALS),
-            "is_fine": _FLAG,
-        },
+    Clipped: _entry(bounds=_bounds, width=_SIZE),
+    Encoded: _entry(encoder=_part(TableEncoder), width=_SIZE),
+    IntoUnitBall: _entry(bounds=_part(Bounds), width=_SIZE),
+    IntoUnitCube: _entry(bounds=_part(Bounds), n_features=_SIZE),
+    WithTarget: _entry(into_ball=_part(IntoUnitBall)),
+    Places: _entry(columns=_part(PublicColumns)),
+    Cells: _entry(_has_box, lower=_REALS, upper=_REALS, shape=_SIZES, may_be_missing=_FLAG),
+    ColumnCells: _entry(
         lambda each: "" if each.lower < each.upper else "its range is empty.",
+        name=_text,
+        n_categories=_whole(0, MAX_WIDTH),
+        lower=_REAL,
+        upper=_REAL,
+        is_whole=_FLAG,
+        edges=_maybe(_REALS),
+        may_be_missing=_FLAG,
+        weights=_maybe(_REALS),
+        is_fine=_FLAG,
     ),
-    TableCells: _Entry(
-        {"columns": _list(_part(ColumnCells)), "edges": _list(_maybe(_REALS))},
-        _has_edges,
-    ),
-    Coarse: _Entry({"sizes": _SIZES, "coarse": _SIZES}),
+    TableCells: _entry(_has_edges, columns=_list(_part(ColumnCells)), edges=_list(_maybe(_REALS))),
+    Coarse: _entry(sizes=_SIZES, coarse=_SIZES),
     # Maps of rows in the unit ball, and of cells into it
-    Centred: _Entry({"mean": _array(1, 1.1), "radius": _RADIUS}, _is_in_ball),
-    Projected: _Entry(
-        {"mean": _array(1, 1.1), "basis": _array(2, 1.1), "radius": _RADIUS}, _is_in_ball
-    ),
-    LinearRows: _Entry(
-        {
-            "n_features": _SIZE,
-            "intercept": _FLAG,
-            "projection": _maybe(_array(2, 1.1)),
-            "unit_length": _FLAG,
-            "constant": _number(0.0, 2.0**10),
-            "radius": _maybe(_number(ROUNDING, MAX_MAGNITUDE)),
-        },
+    Centred: _entry(_is_in_ball, mean=_array(1, 1.1), radius=_RADIUS),
+    Projected: _entry(_is_in_ball, mean=_array(1, 1.1), basis=_array(2, 1.1), radius=_RADIUS),
+    LinearRows: _entry(
         lambda each: _keeps_lengths(each.projection),
+        n_features=_SIZE,
+        intercept=_FLAG,
+        projection=_maybe(_array(2, 1.1)),
+        unit_length=_FLAG,
+        constant=_number(0.0, 2.0**10),
+        radius=_maybe(_number(ROUNDING, MAX_MAGNITUDE)),
     ),
-    LeadingColumns: _Entry({"width": _SIZE}),
-    HatRows: _Entry(_HATS, _has_knots),
-    PairRows: _Entry(
-        {"hats": _part(HatRows), "orders": _array(1, 1.0), "pairs": _array(2, MAX_WIDTH, np.int64)},
+    LeadingColumns: _entry(width=_SIZE),
+    HatRows: _entry(_has_knots, columns=_part(PublicColumns), knots=_array(2, 1.0)),
+    PairRows: _entry(
         _has_orders,
+        hats=_part(HatRows),
+        orders=_array(1, 1.0),
+        pairs=_array(2, MAX_WIDTH, np.int64),
     ),
-    Sides: _Entry(
-        {
-            "hats": _part(HatRows),
-            "orders": _array(1, 1.0),
-            "columns": _PLACES,
-            "has_target": _FLAG,
-        },
-        _has_orders,
+    Sides: _entry(
+        _has_orders, hats=_part(HatRows), orders=_array(1, 1.0), columns=_PLACES, has_target=_FLAG
     ),
-    AdditiveScores: _Entry(
-        {
-            "rows": _part(PairRows),
-            "coef": _array(2, MAX_SCORE_WEIGHT),
-            "intercept": _array(1, MAX_SCORE_WEIGHT),
-        },
+    AdditiveScores: _entry(
         _has_weights,
-        _SCORES,
+        _scores,
+        rows=_part(PairRows),
+        coef=_array(2, MAX_SCORE_WEIGHT),
+        intercept=_array(1, MAX_SCORE_WEIGHT),
     ),
-    ScorePlaces: _Entry({"scores": _part(AdditiveScores)}),
-    ScoreBins: _Entry({"scores": _part(AdditiveScores)}),
-    ScoreAndTarget: _Entry(
-        {
-            "scores": _part(AdditiveScores),
-            "middle": _number(-MAX_SCORE_WEIGHT, MAX_SCORE_WEIGHT),
-            "reach": _POSITIVE,
-            "low": _number(0.0, 1.0),
-            "high": _number(0.0, 1.0),
-        },
+    ScorePlaces: _entry(scores=_part(AdditiveScores)),
+    ScoreBins: _entry(scores=_part(AdditiveScores)),
+    ScoreAndTarget: _entry(
         lambda each: "" if each.low + ROUNDING < each.high else "its target has no range.",
+        scores=_part(AdditiveScores),
+        middle=_number(-MAX_SCORE_WEIGHT, MAX_SCORE_WEIGHT),
+        reach=_POSITIVE,
+        low=_number(0.0, 1.0),
+        high=_number(0.0, 1.0),
     ),
-    BesideTarget: _Entry(
-        {
-            "row_map": _part(HatRows, PairRows, Places, IntoUnitBall, LinearRows),
-            "has_target": _FLAG,
-            "centre": _REAL,
-            "scale": _number(ROUNDING, MAX_MAGNITUDE),
-        }
+    BesideTarget: _entry(
+        row_map=_part(HatRows, PairRows, Places, IntoUnitBall, LinearRows),
+        has_target=_FLAG,
+        centre=_REAL,
+        scale=_number(ROUNDING, MAX_MAGNITUDE),
     ),
     # Statistics
-    ClassCounts: _Entry({"n_classes": _SIZE}),
-    CountTables: _Entry(
-        {"sizes": _SIZES, "tables": _list(_PLACES), "n_classes": _SIZE}, _has_columns
-    ),
-    PlaceTree: _Entry({"columns": _PLACES}),
-    SideMeans: _Entry({"n_columns": _whole(2, 2**10)}),
-    HatSums: _Entry({"n_classes": _SIZE, "width": _SIZE, "has_target": _FLAG}),
-    MeanAndSquares: _Entry({"width": _SIZE}),
-    SecondMoment: _Entry({"width": _SIZE}),
-    Parts: _Entry({"means": _array(2, 2.0), "axes": _array(3, 2.0)}),
-    ClassMoments: _Entry(
-        {
-            "n_classes": _SIZE,
-            "width": _SIZE,
-            "constant": _number(2.0**-8, 1.0),
-            "parts": _maybe(_part(Parts)),
-        },
+    ClassCounts: _entry(n_classes=_SIZE),
+    CountTables: _entry(_has_columns, sizes=_SIZES, tables=_list(_PLACES), n_classes=_SIZE),
+    PlaceTree: _entry(columns=_PLACES),
+    SideMeans: _entry(n_columns=_whole(2, 2**10)),
+    HatSums: _entry(n_classes=_SIZE, width=_SIZE, has_target=_FLAG),
+    MeanAndSquares: _entry(width=_SIZE),
+    SecondMoment: _entry(width=_SIZE),
+    Parts: _entry(means=_array(2, 2.0), axes=_array(3, 2.0)),
+    ClassMoments: _entry(
         _has_parts,
+        n_classes=_SIZE,
+        width=_SIZE,
+        constant=_number(2.0**-8, 1.0),
+        parts=_maybe(_part(Parts)),
     ),
-    SoftmaxLoss: _Entry({"n_classes": _CLASSES}),
-    HuberLoss: _Entry({"n_classes": _CLASSES, "width": _POSITIVE}),
-    GradientSum: _Entry(
-        {
-            "loss": _part(SoftmaxLoss, HuberLoss),
-            **_GRADIENT,
-            "class_weights": _maybe(_list(_number(0.0, 1.0))),
-            "slope_bits": _whole(1, ROW_BITS),
-        },
+    SoftmaxLoss: _entry(n_classes=_CLASSES),
+    HuberLoss: _entry(n_classes=_CLASSES, width=_POSITIVE),
+    GradientSum: _entry(
         _has_gradient,
+        loss=_part(SoftmaxLoss, HuberLoss),
+        **_GRADIENT,
+        class_weights=_maybe(_list(_number(0.0, 1.0))),
+        slope_bits=_whole(1, ROW_BITS),
     ),
-    ResidualSum: _Entry(_GRADIENT, _has_gradient),
+    ResidualSum: _entry(_has_gradient, **_GRADIENT),
     # A secure sum
-    Agreement: _Entry(
-        {
-            "task": _text,
-            "number": _whole(0, 10**6),
-            "parties": _by_name(_hex(64)),
-            "size": _whole(1, MAX_NUMBERS),
-            "largest": _whole(0, 2**63),
-            "statistic": _hex(64),
-            "colluding": _whole(0, MAX_LISTED),
-            "dropouts": _whole(0, MAX_LISTED),
-            "neighbours": _whole(1, MAX_LISTED),
-        }
+    Agreement: _entry(
+        task=_text,
+        number=_whole(0, 10**6),
+        parties=_by_name(_hex(64)),
+        size=_whole(1, MAX_NUMBERS),
+        largest=_whole(0, 2**63),
+        statistic=_hex(64),
+        colluding=_whole(0, MAX_LISTED),
+        dropouts=_whole(0, MAX_LISTED),
+        neighbours=_whole(1, MAX_LISTED),
     ),
 }
 _INTO_BALL = (IntoUnitBall, HatRows, PairRows, WithTarget, ScoreAndTarget)  # whatever rows are
 _INSIDE_BALL = (Centred, Projected, LinearRows)  # of rows that are in it
-MAPS = (
-    *(*_INTO_BALL, *_INSIDE_BALL, Clipped, Encoded, IntoUnitCube, Places, Cells, TableCells),
-    *(Coarse, LeadingColumns, Sides, ScorePlaces, ScoreBins, BesideTarget),
-)
-STATISTICS = (
-    *(ClassMoments, GradientSum, MeanAndSquares, SecondMoment, HatSums, ResidualSum),
-    *(ClassCounts, CountTables, PlaceTree, SideMeans),
-)
+MAPS = tuple(kind for kind in PARTS if "__call__" in vars(kind) and kind is not AdditiveScores)
+STATISTICS = tuple(kind for kind in PARTS if issubclass(kind, Statistic))
 
 # Public estimators that parties fit for a task of hulls: parameters that travel.
 _SHARED: dict[str, Kind] = {

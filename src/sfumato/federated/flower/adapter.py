@@ -126,11 +126,11 @@ class GridCarrier:
             task.name, str(task.estimator.relation), task.trust, task.estimator.bounds
         )
         nodes = sorted(grid.get_node_ids())
-        replies = exchanged(grid, dict.fromkeys(nodes, self._hello), seconds)
-        self._heard = {r.party: r for r in replies.values() if r is not None}
-        told = [(reply.party, node) for node, reply in replies.items() if reply is not None]
-        self._nodes = dict(told)
-        if len(self._nodes) != len(told):
+        replies = exchange(grid, dict.fromkeys(nodes, self._hello), seconds)
+        there = {node: r for node, r in replies.items() if r.party != _unheard(node)}
+        self._heard = {reply.party: reply for reply in there.values()}
+        self._nodes = {reply.party: node for node, reply in there.items()}
+        if len(self._nodes) != len(there):
             raise FederationError("Two nodes have the name of one party.")
         self.names: Sequence[str] = sorted(self._nodes)
 
@@ -139,33 +139,32 @@ class GridCarrier:
         if all(request == self._hello for request in requests.values()):
             return {name: self._heard[name] for name in requests}
         asked = {self._nodes[name]: request for name, request in requests.items()}
-        replies = exchanged(self._grid, asked, self._seconds)
-        found = {name: replies[self._nodes[name]] for name in requests}
-        return {
-            name: reply
-            for name, reply in found.items()
-            if reply is not None and reply.party == name
-        }
+        replies = exchange(self._grid, asked, self._seconds).values()
+        return {reply.party: reply for reply in replies if reply.party in requests}
 
 
-def exchanged(
-    grid: Grid, requests: Mapping[int, Request], seconds: float
-) -> dict[int, Reply | None]:
-    """Send a request to each node and return what came in time: None of a node that is gone."""
+def exchange(grid: Grid, requests: Mapping[int, Request], seconds: float) -> dict[int, Reply]:
+    """Send a request to each node and return its reply, or a refusal if none came in time."""
     messages = [
         Message(content=_content(request), message_type="train", dst_node_id=node)
         for node, request in requests.items()
     ]
+    # An error reply comes from the link, not from the node: only the number tells who it was.
     asked = dict(zip(grid.push_messages(messages), requests, strict=True))
     end = time.monotonic() + seconds
-    found: dict[int, Reply | None] = dict.fromkeys(requests)
+    found = {node: Reply(_unheard(node), refusal="No answer in time.") for node in requests}
     while asked and time.monotonic() < end:
         for message in grid.pull_messages(list(asked)):
             node = asked.pop(message.metadata.reply_to_message_id)
-            found[node] = None if message.has_error() else reply_in(message, node)
+            found[node] = reply_in(message, node)
         if asked:
             time.sleep(POLL_SECONDS)
     return found
+
+
+def _unheard(node: int) -> str:
+    """Return the name of a node that has not said whose it is."""
+    return f"node {node}"
 
 
 def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:
@@ -181,24 +180,9 @@ def wait_for_parties(grid: Grid, n_parties: int, seconds: float) -> None:
 
 
 def ask_all(grid: Grid, request: Request, seconds: float) -> list[Reply]:
-    """Send a request to every connected node, also to late ones, and gather what comes in time."""
-    messages = [
-        Message(content=_content(request), message_type="train", dst_node_id=node)
-        for node in sorted(grid.get_node_ids())
-    ]
-    # An error reply comes from the link, not from the node: only the number tells who it was.
-    asked = dict(
-        zip(grid.push_messages(messages), (m.metadata.dst_node_id for m in messages), strict=True)
-    )
-    end, replies = time.monotonic() + seconds, []
-    while asked and time.monotonic() < end:
-        for message in grid.pull_messages(list(asked)):
-            node = asked.pop(message.metadata.reply_to_message_id)
-            replies.append(reply_in(message, node))
-        if asked:
-            time.sleep(POLL_SECONDS)
-    late = [Reply(f"node {node}", refusal="No answer in time.") for node in asked.values()]
-    return replies + late
+    """Send a request to every connected node, also to late ones."""
+    nodes = sorted(grid.get_node_ids())
+    return list(exchange(grid, dict.fromkeys(nodes, request), seconds).values())
 
 
 def absent(replies: Sequence[Reply], names: Sequence[str], n_parties: int) -> list[Reply]:
@@ -214,13 +198,13 @@ def absent(replies: Sequence[Reply], names: Sequence[str], n_parties: int) -> li
 def reply_in(message: Message, node: int) -> Reply:
     """Read a party's reply; whatever it sent, the others are not affected."""
     if message.has_error():
-        return Reply(f"node {node}", refusal=f"Not reached: {message.error.reason}")
+        return Reply(_unheard(node), refusal=f"Not reached: {message.error.reason}")
     try:
         header = _read_header(message.content)
         arrays = {name: array.numpy() for name, array in message.content[ARRAYS].items()}
         return Reply(str(header["party"]), dict(header["facts"]), arrays, header["refusal"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return Reply(f"node {node}", refusal=f"A reply that cannot be read: {type(error).__name__}")
+        return Reply(_unheard(node), refusal=f"A reply that cannot be read: {type(error).__name__}")
 
 
 def _content(request: Request) -> RecordDict:
