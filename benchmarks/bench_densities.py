@@ -27,7 +27,7 @@ from scipy.stats import beta, gamma, multivariate_normal, norm, t
 from benchmarks.recording import RESULTS, timed, write
 from sfumato import Bounds, PrivateDensity
 from sfumato.mechanisms import LaplaceMechanism
-from sfumato.models.functions.grid_density import GridDensity
+from sfumato.models.smoothing import GridDensity
 
 SEED, RUNS = 0, 40
 BAND_RUNS = 200  # cells of a run move together, so that a share of them needs many runs

@@ -61,7 +61,7 @@ def fit(name: str, glob: str) -> dict[str, Any]:
     """Fit a model in this process, under the limit."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     import sfumato
-    from sfumato.models.functions import PrivateDensity
+    from sfumato.models.density import PrivateDensity
     from sfumato.tables import TableBounds
 
     def bounds(n_columns: int, target: str | None) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 import sfumato
-import sfumato.models.functions
 from benchmarks.recording import write
 from sfumato import Bounds
 from sfumato.core.memory import WORKING_SET
@@ -43,7 +42,7 @@ def measured(name: str, options: dict[str, Any], n: int, d: int, dtype: str) -> 
     """Fit once on few rows, then on all of them, traced."""
     warnings.simplefilter("ignore")
     rows = np.random.default_rng(0).uniform(size=(n, d)).astype(dtype)
-    kind = getattr(sfumato, name, None) or getattr(sfumato.models.functions, name)
+    kind = getattr(sfumato, name)
     has_labels = name.endswith("Classifier")
     labels = np.arange(n) % 3 if has_labels else None
     bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2] if has_labels else None)

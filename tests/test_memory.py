@@ -30,8 +30,10 @@ from sfumato.audit.testing.inspection import leaves
 from sfumato.core.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
 from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
-from sfumato.models.functions import PrivateDensity, PrivateKernelClassifier, PrivateMeanCurve
-from sfumato.models.objectives import feature_rows
+from sfumato.models import solvers as feature_rows
+from sfumato.models.curves import PrivateMeanCurve
+from sfumato.models.density import PrivateDensity
+from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.papers.large_margin import ellipsoids
 from tests.storage.stored_models import MODELS, training_rows
 

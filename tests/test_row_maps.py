@@ -31,12 +31,12 @@ from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import PlaceCounts
 from sfumato.models.additive.pairs import PairRows, Sides, _column_places
 from sfumato.models.additive.probabilities import EDGES, ScoreBins, score_table
-from sfumato.models.functions.features import KnotFeatures
-from sfumato.models.functions.grid_density import Cells
-from sfumato.models.functions.mean_curve import SmoothedCurves
+from sfumato.models.covariance import MaternKernel
+from sfumato.models.curves import SmoothedCurves
+from sfumato.models.features import KnotFeatures
 from sfumato.models.image_features.images import ImageFeatures
-from sfumato.models.kernels.covariance import MaternKernel
 from sfumato.models.linear.target_moments import WithTarget
+from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.grid import FINE_BITS, ROW_BITS, revealed, truncate_to_grid

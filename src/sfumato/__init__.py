@@ -10,12 +10,8 @@ if TYPE_CHECKING:
         PrivateAdditiveClassifier,
         PrivateAdditiveRegressor,
     )
-    from sfumato.models.functions import (
-        PrivateDensity,
-        PrivateKernelClassifier,
-        PrivateKernelRegressor,
-        PrivateMeanCurve,
-    )
+    from sfumato.models.curves import PrivateMeanCurve
+    from sfumato.models.density import PrivateDensity
     from sfumato.models.hulls import (
         AffineHullClassifier,
         DeepAffineHull,
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
         RandomProcessFeatures,
         ScatteringFeatures,
     )
+    from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
     from sfumato.models.linear import (
         LinearClassifier,
         PrivateImageClassifier,
@@ -80,12 +77,9 @@ _MODULES = {
     "sfumato.ledger.ledger": ("Ledger",),
     "sfumato.models.additive": ("PrivateAdditiveClassifier", "PrivateAdditiveRegressor"),
     "sfumato.tables.bounds": ("Bounds",),
-    "sfumato.models.functions": (
-        "PrivateDensity",
-        "PrivateKernelClassifier",
-        "PrivateKernelRegressor",
-        "PrivateMeanCurve",
-    ),
+    "sfumato.models.curves": ("PrivateMeanCurve",),
+    "sfumato.models.density": ("PrivateDensity",),
+    "sfumato.models.kernel": ("PrivateKernelClassifier", "PrivateKernelRegressor"),
     "sfumato.privacy.guarantee": ("Guarantee",),
     "sfumato.models.hulls": (
         "AffineHullClassifier",

@@ -27,7 +27,8 @@ from sfumato import (
 )
 from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
-from sfumato.models.functions import PrivateDensity, PrivateMeanCurve
+from sfumato.models.curves import PrivateMeanCurve
+from sfumato.models.density import PrivateDensity
 from sfumato.sums import table_parts as engine_tables
 from sfumato.sums.table_parts import LocalParts
 from sfumato.tables import TableBounds

@@ -13,11 +13,11 @@ from sfumato import Bounds, Ledger
 from sfumato.exceptions import BudgetExceededError, InvalidInputError, StoredModelError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.entropy import drawing_from, seeded
-from sfumato.models.functions.features import NUGGET
-from sfumato.models.kernels import ExponentialKernel, KernelExpansion, MaternKernel
+from sfumato.models.covariance import ExponentialKernel, KernelExpansion, MaternKernel
+from sfumato.models.features import NUGGET
 from sfumato.papers.functions import online
 from sfumato.papers.functions.online import CELLS, OnlineFunction
-from tests.functions.literal import GivenNoise
+from tests.models.literal import GivenNoise
 
 UNIT = Bounds(lower=0.0, upper=1.0)
 MECHANISM = GaussianProcessMechanism.calibrate(sensitivity=0.1, epsilon=1.0, delta=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +21,8 @@ from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.fit import print_result
 from sfumato.cli.jobs.partitioned import opened
 from sfumato.cli.jobs.publishing import grid_table, offered_functions, release_table
+from sfumato.core.atomic_file import atomic_write
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.functions.plotting import can_draw, draw_function
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.files import FORMATS, write_table
@@ -117,15 +118,27 @@ def _written_beside(
         write_table(grid_table(released, grid_size), grid, _record(released))
         lines.append(f"Its values on a grid: {grid}")
     if picture is not None:
-        draw_function(released, picture)
+        _draw(released, picture)
         lines.append(f"Its picture: {picture}")
     return lines
 
 
 def _ready_to_draw(picture: Path) -> None:
     ready_to_write(picture, ".png", ".svg", ".pdf")
-    if not can_draw():
+    if find_spec("matplotlib") is None:
         raise InvalidInputError("A picture needs matplotlib: pip install 'sfumato[plot]'.")
+
+
+def _draw(released: Any, picture: Path) -> None:
+    """Write the picture of a released function to a file, by the ending of its name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    released.plot(ax=figure.subplots())
+    with atomic_write(picture) as file:
+        figure.savefig(file, format=picture.suffix.lstrip(".").lower())
 
 
 def _record(released: Any) -> dict[str, Any]:

@@ -234,6 +234,7 @@ class PrivateEstimator(OldPrivateEstimator):
     scales_tables: ClassVar[bool] = True
     in_unit_ball: ClassVar[bool] = True  # whether rows are moved into the unit ball
     groups_rows: ClassVar[bool] = False  # whether rows of a person are bounded together
+    needs_memory: ClassVar[bool] = False  # whether rows that are not in memory are refused
     has_labels: ClassVar[bool | None] = False  # None: where some are given
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -360,6 +361,11 @@ class PrivateEstimator(OldPrivateEstimator):
         check_parameters(self, self._parameter_form)
         reader = replace(self._reader, target=target)
         out_of_core = is_out_of_core(X)
+        if self.needs_memory and (out_of_core or isinstance(X, Records)):
+            raise UnsupportedModeError(
+                f"{type(self).__name__} needs all rows in memory with these settings: read the "
+                "table first and give it as a data frame or an array."
+            )
         is_person = reader.person is not None
         if isinstance(X, Records) and is_row_dataset(X):
             if target is not None:
@@ -415,6 +421,12 @@ class PrivateEstimator(OldPrivateEstimator):
             self._public_facts(reader),
             paid=paid if payer is self.ledger else None,
         )
+
+    def _begin_in_memory(self, X: Any, y: Any, **options: Any) -> tuple[Array, Any, Budget]:
+        """Return rows, class codes and an empty budget, for what is not a sum over rows."""
+        records, budget = self._begin(X, y, **options)
+        rows, codes = records.in_memory()
+        return rows, codes, budget
 
     def _in_memory(
         self, reader: Reader, X: Any, y: Any, groups: Any

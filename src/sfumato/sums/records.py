@@ -481,6 +481,10 @@ class ArrayRecords(Records):
             raise InvalidInputError(f"At most {most} rows of persons are accepted.")
         return cls(rows, numbers, relation=relation, persons=persons)
 
+    def in_memory(self) -> tuple[Array, Codes]:
+        """Return rows and class codes, for a release that is not a sum over rows."""
+        return self._rows, self._codes
+
     @property
     def _count(self) -> int | None:
         if isinstance(self._persons, GroupedPersons):

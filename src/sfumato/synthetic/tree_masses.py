@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.models.functions.grid_density import smooth
-from sfumato.models.functions.projection import density_threshold
+from sfumato.models.smoothing import density_threshold, smooth
 from sfumato.sums import CountTables
 from sfumato.synthetic.table_cells import MAX_VALUES, TableCells
 

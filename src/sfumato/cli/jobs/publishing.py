@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from sfumato.cli.jobs.pipeline import PrivacyRequest, is_public, make_model, public_class
 from sfumato.cli.jobs.streaming import fit_rows
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.functions.density import FEW_FEATURES
+from sfumato.models.density import FEW_FEATURES
 from sfumato.sums.partitions import Partitions
 from sfumato.tables.columns import arrow, arrow_kind
 from sfumato.tables.files import TableFile

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sfumato.core.arrays import clip_to_finite
 from sfumato.core.constraints import Form, check_n_scores, labels, numbers, one_of
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.objectives.newton import newton
+from sfumato.models.newton import newton
 from sfumato.sums.losses import LOSSES, loss_named
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.linear.classifier import LinearPredictions
 from sfumato.models.linear.fit import split_weights
-from sfumato.models.objectives.newton import in_doubles, newton
+from sfumato.models.newton import in_doubles, newton
 from sfumato.models.private import PrivateEstimator
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
 from sfumato.privacy.guarantee import Guarantee, Relation

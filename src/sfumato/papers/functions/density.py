@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.models.functions.density import PrivateDensity
+from sfumato.models.density import PrivateDensity
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.functions.printed import PrintedDensity
 from sfumato.tables.bounds import Bounds

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_moons
 from sklearn.utils import check_random_state
 
-from sfumato.models.functions.classifier import PrivateKernelClassifier
+from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.papers.entry import Comparison, Entry, Outcome, Setting
 from sfumato.papers.functions.printed import PrintedKernelClassifier
 from sfumato.tables.bounds import Bounds

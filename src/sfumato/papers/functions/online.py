@@ -23,9 +23,8 @@ from sfumato.exceptions import InvalidInputError, StoredModelError
 from sfumato.ledger.receipt import Chargeable
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.base import noise_status
-from sfumato.models.functions.domain import Domain
-from sfumato.models.functions.features import NUGGET, Function, raw_values
-from sfumato.models.kernels import Kernel
+from sfumato.models.covariance import Kernel
+from sfumato.models.features import NUGGET, Domain, Function
 from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
@@ -115,7 +114,13 @@ class OnlineFunction:
                 f"At most {MAX_ANSWERS} different points are answered, and {count} were answered "
                 "before. Release the function with form='features', which has no limit."
             )
-        values = raw_values(self._function, points)  # may fail, and then nothing has changed
+        # This may fail, and then nothing has changed.
+        values = np.asarray(self._function(points), dtype=np.float64)
+        if values.shape != (len(points),):
+            raise InvalidInputError(
+                f"The function must give one number per row. Got shape {values.shape} for "
+                f"{len(points)} rows."
+            )
         if noise_status() is Status.TESTING:
             self.status = Status.TESTING
         factor = np.zeros((total, total))

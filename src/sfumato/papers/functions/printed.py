@@ -11,24 +11,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.process import SLACK
-from sfumato.models.functions.classifier import BINARY
-from sfumato.models.functions.domain import Domain
-from sfumato.models.functions.fourier import FourierFeatures
-from sfumato.models.functions.machines import PrivateKernelMachine, minimiser_budget
-from sfumato.models.functions.sensitivity import feature_sum_sensitivity
-from sfumato.models.functions.spaces import GaussianSpace, SobolevSpace, public_features
-from sfumato.models.kernels import GaussianKernel
-from sfumato.models.objectives.certified import minimise
+from sfumato.models.covariance import GaussianKernel
+from sfumato.models.features import Domain, FourierFeatures, public_features
+from sfumato.models.kernel import PrivateKernelClassifier
 from sfumato.models.private import PrivateEstimator
+from sfumato.models.spaces import GaussianSpace, SobolevSpace, feature_sum_sensitivity
 from sfumato.privacy.guarantee import Relation
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
 
 Array = NDArray[np.float64]
 
@@ -177,28 +171,18 @@ def printed_space_sensitivity(space: GaussianSpace | SobolevSpace) -> float:
     return feature_sum_sensitivity("replace_one")
 
 
-class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
+class PrintedKernelClassifier(PrivateKernelClassifier):
     """A kernel machine of two classes with noise as printed in section 4.3.
+
+    Its guarantee states what the printed noise costs, the certified gap of the solver included.
 
     Parameters
     ----------
     loss : {"huber", "hinge", "logistic"}, default="huber"
-        See `sfumato.PrivateKernelClassifier`.
-    bandwidth : float or array-like, optional
-        Width h of the Gaussian kernel; by default half the radius of the bounds.
-    regularization : float, optional
-        Strength λ; by default the public rule of `sfumato.PrivateKernelClassifier`.
-    n_fourier : int, default=1024
-        Public random Fourier features, used where exact ones would be more than 2048.
-    tolerance : float, default=0.01
-        Share by which the certified gap of the solver enlarges the sensitivity; the printed noise
-        stays as it is, and the guarantee states what it then costs.
-    epsilon, delta : float, default=1.0, 1e-6
-        The printed budget, epsilon at most 1.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+        See `sfumato.PrivateKernelClassifier`, as for all parameters.
+    bandwidth, regularization, n_fourier, tolerance, expected_rows, random_state
+        The kernel machine.
+    $shared
 
     Attributes
     ----------
@@ -209,7 +193,7 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
     noise_std_ : float
         Standard deviation of the noise of one score.
     guarantee_ : Guarantee
-        What is promised: less than the printed epsilon.
+        What is promised: less than the printed epsilon, which is at most 1.
 
     See Also
     --------
@@ -218,104 +202,8 @@ class PrintedKernelClassifier(ClassifierMixin, PrivateKernelMachine):
 
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
-    unit = "record"
-    relation = "replace_one"
-    expected_rows = None
-    random_state = 0
-    aimed_noise = 0.3
 
-    def __init__(
-        self,
-        loss: str = "huber",
-        *,
-        bandwidth: Any = None,
-        regularization: float | None = None,
-        n_fourier: int = 1024,
-        tolerance: float = 0.01,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds: Bounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.bandwidth = bandwidth
-        self.regularization = regularization
-        self.n_fourier = n_fourier
-        self.tolerance = tolerance
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.ledger = ledger
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the machine to a certified gap and release it once.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Labels.
-
-        Returns
-        -------
-        Self
-            The fitted estimator.
-        """
-        bounds = self._validate_privacy_params()
-        self._check_choices()
-        rows = self._check_rows(X)
-        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
-        if self.loss not in BINARY or len(self.classes_) != 2:
-            raise InvalidInputError(f"'loss' must be one of {sorted(BINARY)}, with two labels.")
-        self._warn_if_weak(len(rows))
-        mapped, loss = self._map_rows(rows, bounds), BINARY[self.loss]
-        self.regularization_ = self._public_regularization(len(rows), loss.lipschitz)
-        self._require_resolution(len(rows), loss.smoothness)
-        exact, gap = minimiser_budget(
-            self.relation, loss.lipschitz, self.regularization_, len(rows), self.tolerance
-        )
-        mechanism = printed_mechanism(exact, self.epsilon, self.delta, share=1 + self.tolerance)
-        machine = minimise(
-            mapped,
-            np.where(codes == 1, 1.0, -1.0),
-            loss,
-            tolerance=gap,
-            regularization=self.regularization_,
-            n_rows=len(rows),
-        )
-        receipt = self._charge(mechanism)  # charge, then draw
-        self.coefficients_ = mechanism.release(machine.coefficients[:, None], ledger=receipt)
-        self.noise_std_ = math.sqrt(mechanism.variance())
-        self.guarantee_ = self._guarantee(receipt)
-        return self
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Return the released score of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Scores.
-        """
-        return np.asarray(self._scores(X)[:, 0])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the label of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+        if len(self.classes_) != 2:
+            raise InvalidInputError("The printed machine is for two labels.")
+        return printed_mechanism(exact, self.epsilon, self.delta, share=1 + self.tolerance)

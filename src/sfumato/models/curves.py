@@ -1,0 +1,405 @@
+"""The private mean of curves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.core.constraints import Form, numbers, one_of, real, refuse
+from sfumato.exceptions import InvalidInputError, MissingBoundsError, UnsupportedModeError
+from sfumato.models.base import PrivateEstimator
+from sfumato.models.covariance import ExponentialKernel, GaussianKernel, Kernel, MaternKernel
+from sfumato.models.features import KnotFeatures
+from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.sums.grid import truncate_to_grid
+from sfumato.sums.maps import ROUNDING_MARGIN, exact_projection
+from sfumato.sums.statistics import Statistic
+from sfumato.tables.bounds import Bounds
+
+Array = NDArray[np.float64]
+
+
+CURVE_BITS = 34  # coordinates are multiples of 2**-CURVE_BITS: 2**16 of them fit a double
+COUNT_BITS = 10  # the constant that counts a curve is a multiple of 2**-COUNT_BITS
+MIN_SMOOTHING = 1e-6  # keeps every system of equations solvable, whatever was seen of a curve
+DRAWN_POINTS = 500
+KERNELS = ("gaussian", "matern32", "matern52", "exponential")
+
+
+@dataclass(eq=False, repr=False)
+class PrivateMeanCurve(PrivateEstimator):
+    r"""``(1/n) sum_i f_i`` plus a Gaussian process, f_i the smoothed and clipped curve i.
+
+    .. math:: f_i = \arg\min_f \frac1{m_i}\sum_j (f(t_j) - y_{ij})^2 + \lambda\|f\|^2,
+        \qquad \|f_i\| \le \tau \text{ by scaling.}
+
+    Rows are curves: the values of one curve at the public points t. A missing (or infinite) value
+    is a point at which that curve was not observed, so curves on different grids are rows on the
+    union of their grids.
+
+    Parameters
+    ----------
+    points : array-like, optional
+        The points t, increasing, one per column; by default equally spaced on [0, 1].
+    kernel : {"gaussian", "matern32", "matern52", "exponential"}, default="gaussian"
+        Kernel of the space in which curves are smoothed and noise is added.
+    length : float, default=0.2
+        Its length scale, as a share of the range of `points`.
+    smoothing : float, default=0.003
+        Strength λ, for values scaled to [-1, 1]; at least 1e-6.
+    norm : float, default=2.0
+        The public norm τ to which smoothed curves are clipped, for values scaled to [-1, 1]. A
+        constant curve of value 1 has a norm of about 1 to 2, a wavy one has more.
+    $shared
+
+    Attributes
+    ----------
+    points_ : ndarray of shape (n_points,)
+        The points t.
+    coefficients_ : ndarray of shape (n_points,)
+        What was released: noisy coordinates of the mean curve.
+    noise_scale_ : float
+        Standard deviation of the noise of one coordinate.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record (a whole curve); replace_one or add_or_remove_one.
+    Released : the sum (or the sum and the count) of clipped curves, with Gaussian noise.
+    Sensitivity : 2 τ for the sum (replace), ``√(τ² + c²)`` for sum and count (add or remove), a
+        curve being counted with ``c² = τ min(τ, 1)``.
+    Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
+    Assumptions and numerics : range, points, kernel and τ are public; sums are exact, noise is
+        float-safe. Proof:
+        docs/guarantees/mean-curve.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds, PrivateMeanCurve
+    >>> t = np.linspace(0, 1, 50)
+    >>> shifts = np.random.default_rng(0).normal(size=(2000, 1))
+    >>> X = np.sin(6 * t) + 0.2 * shifts
+    >>> model = PrivateMeanCurve(delta=1e-5, bounds=Bounds(lower=-2.0, upper=2.0)).fit(X)
+    >>> bool(np.abs(model.curve(t) - np.sin(6 * t)).max() < 0.3)
+    True
+    """
+
+    points: ArrayLike | None = None
+    _: KW_ONLY
+    kernel: str = "gaussian"
+    length: float = 0.2
+    smoothing: float = 0.003
+    norm: float = 2.0
+
+    scales_columns: ClassVar[bool] = False  # what is released is in the units of the rows
+    scales_tables: ClassVar[bool] = False
+    in_unit_ball: ClassVar[bool] = False
+    parameters: ClassVar[Form] = {
+        "kernel": one_of(*KERNELS),
+        "length": real(above=0.0),
+        "smoothing": real(least=MIN_SMOOTHING),
+        "norm": real(above=0.0),
+    }
+    learned: ClassVar[Form] = {
+        "points_": numbers("d"),
+        "coefficients_": numbers("d"),
+        "noise_scale_": real(least=0.0),
+    }
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = True
+        return tags
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,  # noqa: ARG002 - the contract's y
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Smooth and clip each curve, and release their mean once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_curves, n_points)
+            Curves, a row each; NaN where a curve was not seen.
+        y : None
+            Not used.
+        groups : array-like of shape (n_curves,), optional
+            IDs of persons, for unit "person": the curves of a person are averaged. Curves without
+            one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        if self.unit == Unit.PERSON and getattr(self.bounds, "per_person", None) == "sum":
+            raise UnsupportedModeError(
+                "PrivateMeanCurve uses one curve per person, the mean of that person's curves: "
+                "per_person='average'."
+            )
+        records, budget = self._begin(X, None, groups)
+        self.points_ = self._public_points(records.width)
+        curves = records.mapped(self._smoothing())  # [C1] each row alone, norm at most 1
+        is_public = curves.public_rows is not None
+        statistic = CurveSum(curves.width, 0.0 if is_public else self._count_weight())
+        mean = budget.process(statistic)  # [C2] sensitivity of the sum
+        budget.charge()  # [C3] charge, then draw
+        released = budget.draw(mean, curves)
+        count = float(curves.public_rows or 0)
+        if not is_public:
+            count = max(float(released[-1]) / statistic.weight, 1.0)  # [C4] no rows
+        self.coefficients_ = self.norm * released[: curves.width] / count
+        self.noise_scale_ = self.norm * budget.noise(mean) / count
+        self.guarantee_ = budget.guarantee("points of the curves")
+        return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002 - the hook's sizes
+        self._value_range()
+        if not (np.diff(self.points_) > 0).all():
+            raise refuse("points_", "numbers that increase")
+
+    def _public_points(self, n_points: int) -> Array:
+        if self.points is None:
+            return np.linspace(0.0, 1.0, n_points) if n_points > 1 else np.zeros(1)
+        points = np.asarray(self.points, dtype=np.float64)
+        if points.shape != (n_points,):
+            raise InvalidInputError(
+                f"'points' must have one number per column. Got shape {points.shape} for "
+                f"{n_points} columns."
+            )
+        if not (np.isfinite(points).all() and (np.diff(points) > 0).all()):
+            raise InvalidInputError("'points' must be finite and increase strictly.")
+        return points
+
+    def _space(self) -> KnotFeatures:
+        """Functions spanned by the kernel at the public points."""
+        spread = float(self.points_[-1] - self.points_[0]) or 1.0
+        length = self.length * spread
+        kernel: Kernel
+        if self.kernel == "gaussian":
+            kernel = GaussianKernel(length)
+        elif self.kernel == "exponential":
+            kernel = ExponentialKernel(1 / length)
+        else:
+            kernel = MaternKernel(1.5 if self.kernel == "matern32" else 2.5, length)
+        return KnotFeatures(kernel, self.points_)
+
+    def _value_range(self) -> tuple[Array, Array]:
+        """Middle and half of the public range at each point."""
+        box = self.row_bounds.box(len(self.points_))
+        if box is None:
+            raise MissingBoundsError(
+                "PrivateMeanCurve needs the public range of the values: "
+                "bounds=Bounds(lower=..., upper=...)."
+            )
+        return (box[0] + box[1]) / 2, (box[1] - box[0]) / 2
+
+    def _smoothing(self) -> SmoothedCurves:
+        middle, half = self._value_range()
+        return SmoothedCurves(self._space(), middle, half, float(self.smoothing), float(self.norm))
+
+    def _count_weight(self) -> float:
+        """The constant that counts a curve of norm 1: noise at a point is least at this one.
+
+        The variance at a point where the mean is v is ``(τ² + c²)(1 + v²/c²)`` noise units, and
+        ``|v| <= min(τ, 1)``: a smoothed curve is no larger than its norm, and values end at 1. It
+        is least at ``c² = τ min(τ, 1)``. Here curves are divided by τ, so c is too; cut to the
+        grid of sums, so that the count of any curves is exact.
+        """
+        weight = math.sqrt(min(1.0, 1 / float(self.norm)))
+        return math.ldexp(max(math.floor(math.ldexp(weight, COUNT_BITS)), 1), -COUNT_BITS)
+
+    def curve(self, points: ArrayLike) -> Array:
+        """Return the released mean at points, in the units of the values and inside their range.
+
+        Parameters
+        ----------
+        points : array-like of shape (n_points,)
+            Points of the curve's axis.
+
+        Returns
+        -------
+        ndarray of shape (n_points,)
+            The mean.
+        """
+        check_is_fitted(self)
+        at = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        middle, half = self._value_range()
+        values = np.clip(self._space().evaluate(self.coefficients_, at), -1.0, 1.0)
+        return np.asarray(
+            np.interp(at, self.points_, middle) + np.interp(at, self.points_, half) * values
+        )
+
+    def noise_std(self, points: ArrayLike) -> Array:
+        """Return the standard deviation of the noise at points: a public number.
+
+        Parameters
+        ----------
+        points : array-like of shape (n_points,)
+            Points of the curve's axis.
+
+        Returns
+        -------
+        ndarray of shape (n_points,)
+            Standard deviations.
+        """
+        check_is_fitted(self)
+        at = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        lengths = np.linalg.norm(self._space().transform(at[:, None]), axis=1)
+        half = np.interp(at, self.points_, self._value_range()[1])
+        return np.asarray(half * self.noise_scale_ * lengths)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """Draw the released mean with a band of two standard deviations of the noise.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new picture.
+
+        Returns
+        -------
+        matplotlib Axes
+            The picture.
+        """
+        check_is_fitted(self)
+        if ax is None:
+            import matplotlib.pyplot as plt  # an optional dependency, needed for pictures only
+
+            ax = plt.subplots()[1]
+        t = np.linspace(self.points_[0], self.points_[-1], DRAWN_POINTS)
+        curve, noise = self.curve(t), self.noise_std(t)
+        (line,) = ax.plot(t, curve, label="private mean curve")
+        band = {"color": line.get_color(), "alpha": 0.2, "label": "noise"}
+        ax.fill_between(t, curve - 2 * noise, curve + 2 * noise, **band)
+        ax.legend()
+        return ax
+
+
+# What is added up ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedCurves:
+    """Values of curves to coordinates of their smoothings, clipped to the norm τ and divided by it.
+
+    Each curve by itself: products are exact, so that it has the same coordinates among any others.
+
+    features: Functions spanned by the kernel at the public points.
+    middle, half (n_points,): Middle and half of the public range of the values.
+    """
+
+    features: KnotFeatures
+    middle: Array
+    half: Array
+    smoothing: float
+    norm: float
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: one per point."""
+        return len(self.middle)
+
+    def __call__(self, rows: Array) -> Array:
+        """Smooth curves; no value makes it raise."""
+        seen = np.isfinite(rows)
+        known = np.clip(np.where(seen, rows, self.middle), *self._range)
+        scaled = np.clip((known - self.middle) / self.half, -1.0, 1.0)
+        found = np.zeros(scaled.shape)
+        patterns, members = np.unique(seen, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            curves = np.flatnonzero(members.ravel() == number)
+            matrix, n_seen = self._matrix(pattern), max(int(pattern.sum()), 1)
+            longest = max(float(np.linalg.norm(matrix, axis=0).max(initial=0.0)), 1e-300)
+            reach = math.sqrt(n_seen) * (1 + ROUNDING_MARGIN)  # longer than any row of values
+            inside = scaled[np.ix_(curves, pattern)] / reach
+            basis = matrix / (longest * (1 + ROUNDING_MARGIN))
+            found[curves] = exact_projection(inside, basis) * (reach * longest)
+        return np.asarray(truncate_to_grid(Bounds(norm=1.0).clip(found / self.norm), CURVE_BITS))
+
+    @property
+    def _range(self) -> tuple[Array, Array]:
+        return self.middle - self.half, self.middle + self.half
+
+    def _matrix(self, pattern: NDArray[np.bool_]) -> Array:
+        """Return the coordinates of the smoothing of each unit vector, by the points seen alone."""
+        units = np.eye(self.width)[pattern]
+        seen = np.broadcast_to(pattern, units.shape)
+        knots = self.features.knots
+        weights = smoothing_weights(self.features.kernel, knots, units, seen, self.smoothing)
+        return np.asarray(weights @ self.features.transform(knots))
+
+
+@dataclass(frozen=True)
+class CurveSum(Statistic):
+    """``sum [z; w]`` over coordinates z of the unit ball, with a constant w that counts them.
+
+    Replacing a curve moves it by at most 2, for w stays. Adding or removing one moves it by at most
+    ``sqrt(1 + w²)``.
+
+    width: Numbers of a row.
+    weight: w, a multiple of ``2**-COUNT_BITS`` up to 1; 0 where the number of curves is public,
+        which is not added up then.
+    """
+
+    width: int
+    weight: float = 0.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The coordinates, and the count where it is secret."""
+        return (self.width + (self.weight > 0),)
+
+    @property
+    def in_ball(self) -> int:
+        """The coordinates."""
+        return self.width
+
+    def add_up(self, rows: Any, codes: Any) -> Any:  # noqa: ARG002 - classes do not matter
+        """Add up coordinates, and the constant."""
+        total = truncate_to_grid(rows, CURVE_BITS).sum(axis=0)
+        return np.append(total, self.weight * len(rows)) if self.weight > 0 else total
+
+    def term_sensitivity(self, relation: Relation) -> float:
+        """2 (replace) or ``sqrt(1 + w²)`` (add or remove)."""
+        return 2.0 if relation is Relation.REPLACE_ONE else math.hypot(1.0, self.weight)
+
+
+# Smoothing of single curves in the space of a kernel ----------------------------------------------
+
+
+def smoothing_weights(
+    kernel: Kernel, points: Array, values: Array, seen: NDArray[np.bool_], smoothing: float
+) -> Array:
+    """Weights a_i of ``f_i = sum_j a_ij K(., t_j)``, the smoothing of curve i.
+
+    ``f_i = argmin_f (1/m_i) sum_seen (f(t_j) - y_ij)² + λ ||f||²`` has ``(K + λ m_i I) a_i = y_i``
+    on the m_i points at which it was seen, and no weight elsewhere.
+
+    points: (n_points, 1).
+    values: (n_curves, n_points).
+    Returns: (n_curves, n_points).
+    """
+    gram = kernel(points, points)
+    weights = np.zeros_like(values)
+    patterns, members = np.unique(seen, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        if not pattern.any():
+            continue
+        curves = np.flatnonzero(members.ravel() == number)
+        block = gram[np.ix_(pattern, pattern)]
+        block[np.diag_indices_from(block)] += smoothing * pattern.sum()
+        solved = cho_solve(cho_factor(block), values[np.ix_(curves, pattern)].T)
+        weights[np.ix_(curves, pattern)] = solved.T
+    return weights

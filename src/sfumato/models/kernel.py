@@ -1,0 +1,463 @@
+"""Private kernel machines: public features, a certified minimiser, one release.
+
+``f = argmin_g (1/n) sum_i loss(g(x_i), y_i) + λ ||g||²`` over the space of a public, finite feature
+map (section 4.3 of the paper on private functions); then noise in the norm of that space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
+
+from sfumato.core.constraints import Form, labels, numbers, one_of, or_none, real, refuse, whole
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms import GaussianProcessMechanism
+from sfumato.models.base import PrivateClassifier, PrivateEstimator, target_range
+from sfumato.models.budget import Budget
+from sfumato.models.covariance import GaussianKernel
+from sfumato.models.features import features_from_dict, public_features, stored_features
+from sfumato.models.solvers import (
+    FeatureRows,
+    HuberHingeLoss,
+    InsensitiveLoss,
+    LogisticLoss,
+    ScoreHuberLoss,
+    ScoreLoss,
+    ScoreSoftmaxLoss,
+    SmoothMaxHingeLoss,
+    VectorLoss,
+    gradient_rounding,
+    minimise,
+    minimise_jointly,
+)
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation, Unit
+
+Array = NDArray[np.float64]
+
+MAX_EXACT = 2048  # exact features of the kernel; more are replaced by random ones
+DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION = 1e-4, 1.0  # of the public rule
+MIN_REGULARIZATION = 1e-8
+MIN_TOLERANCE = 1e-3
+ROUNDING_SHARE = 2.0**-12  # of the sensitivity, for the rounding of each of two gradients
+
+BINARY: dict[str, ScoreLoss] = {
+    "hinge": HuberHingeLoss(band=0.02),
+    "huber": HuberHingeLoss(),
+    "logistic": LogisticLoss(),
+}
+JOINT: dict[str, VectorLoss] = {"huber": SmoothMaxHingeLoss(), "logistic": ScoreSoftmaxLoss()}
+REGRESSION: dict[str, ScoreLoss] = {
+    "absolute": ScoreHuberLoss(band=0.02),
+    "epsilon_insensitive": InsensitiveLoss(),
+    "huber": ScoreHuberLoss(),
+}
+
+
+def minimiser_sensitivity(
+    relation: str | Relation,
+    *,
+    lipschitz: float,
+    feature_norm: float,
+    regularization: float,
+    n_rows: int,
+    gap: float = 0.0,
+) -> float:
+    """``M κ / (λ n) + 2 sqrt(gap / λ)`` for ``argmin (1/n) sum loss(g(x_i), y_i) + λ ||g||²``.
+
+    Adding or removing a record (the divisor n stays what it is) moves the exact minimiser by half
+    as much as replacing it. M is the Lipschitz constant of the loss in the scores, κ the largest
+    ``sqrt(k(x, x))``. Strong convexity puts a point whose objective exceeds the minimum by at most
+    `gap` within ``sqrt(gap / λ)`` of the minimiser.
+    """
+    moved = lipschitz * feature_norm / (regularization * n_rows)
+    if Relation(relation) is Relation.ADD_OR_REMOVE_ONE:
+        moved /= 2
+    return moved + 2 * math.sqrt(gap / regularization)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateKernelMachine(PrivateEstimator):
+    """Base of the classifier and the regressor; see there.
+
+    Parameters
+    ----------
+    $shared
+    """
+
+    bandwidth: Any = None
+    regularization: float | None = None
+    n_fourier: int = 1024
+    tolerance: float = 0.01
+    expected_rows: int | None = None
+    random_state: Any = 0
+
+    aimed_noise: ClassVar[float]  # the public rule for λ aims at this deviation of a score
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {
+        "regularization": or_none(real(least=MIN_REGULARIZATION)),
+        "n_fourier": whole(least=2),
+        "tolerance": real(least=MIN_TOLERANCE, most=1.0),
+        "expected_rows": or_none(whole(least=1)),
+    }
+    learned: ClassVar[Form] = {
+        "features_": stored_features,
+        "coefficients_": numbers("m", "s"),
+        "regularization_": real(above=0.0),
+        "noise_std_": real(least=0.0),
+    }
+
+    def _release_minimiser(
+        self,
+        rows: Array,
+        budget: Budget,
+        *,
+        lipschitz: float,
+        smoothness: float,
+        n_functions: int,
+        solve: Callable[..., Array],
+    ) -> None:
+        """Learn the machine to a certified gap and release it once.
+
+        `solve` returns the coefficients, one column a function, whose gaps together keep a
+        `tolerance`.
+        """
+        n_rows = budget.records.public_rows or self.expected_rows
+        if n_rows is None:
+            raise MissingBoundsError(
+                "relation='add_or_remove_one' keeps the number of rows secret: give "
+                "'expected_rows', a public number by which the loss is divided."
+            )
+        bounds, width = self.row_bounds, rows.shape[1]
+        radius = bounds.ball(width)[1]
+        features = public_features(
+            GaussianKernel(radius / 2 if self.bandwidth is None else self.bandwidth),
+            bounds,
+            width,
+            fourier=self.n_fourier,
+            random_state=self.random_state,
+            most=MAX_EXACT,
+        )
+        self.features_ = features.to_dict()
+        mapped = FeatureRows(  # [K1] public features, ||phi(x)|| <= 1
+            rows, lambda block: features.transform(bounds.clip(block)), features.size
+        )
+
+        def sensitivity(regularization: float) -> float:
+            return minimiser_sensitivity(
+                self.relation,
+                lipschitz=lipschitz,
+                feature_norm=1.0,
+                regularization=regularization,
+                n_rows=n_rows,
+            )
+
+        if self.regularization is None:  # the λ at which the noise of a score is as wanted
+            mu = mu_from_budget(self.epsilon, self.delta)
+            aimed = sensitivity(1.0) / mu / self.aimed_noise
+            strength = float(np.clip(aimed, DEFAULT_MIN_REGULARIZATION, MAX_REGULARIZATION))
+        else:
+            strength = float(self.regularization)
+        error = gradient_rounding(smoothness, strength)
+        if error * n_rows > ROUNDING_SHARE:  # by public numbers
+            raise InvalidInputError(
+                f"With λ = {strength:g} and this loss, doubles certify the solution for at most "
+                f"{ROUNDING_SHARE / error:.1g} rows. Raise 'regularization'."
+            )
+        exact = sensitivity(strength)
+        gap = strength * (self.tolerance * exact / 2) ** 2  # adds the share `tolerance`
+        mechanism = self._mechanism(exact)  # [K2] sensitivity with the gap in it
+        mechanism.for_size(features.size * n_functions)  # refused before the charge
+        machine = solve(mapped, regularization=strength, tolerance=gap, n_rows=n_rows)  # [K3]
+        budget.pay(mechanism.event())  # [K4] charge, then draw
+        self.coefficients_ = mechanism.release(machine, ledger=budget.receipt)
+        self.regularization_, self.noise_std_ = strength, math.sqrt(mechanism.variance())
+
+    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+        """Return the noise for a minimiser of certified gap, whose exact one moves by `exact`."""
+        return GaussianProcessMechanism.calibrate(
+            sensitivity=exact * (1 + self.tolerance), epsilon=self.epsilon, delta=self.delta
+        )
+
+    def _scores(self, rows: Array) -> Array:
+        """Return released functions at rows (moved into the bounds), one column a function."""
+        features = features_from_dict(self.features_)
+        return features.evaluate(self.coefficients_, self.row_bounds.clip(rows))
+
+
+def _has_probabilities(model: Any) -> bool:
+    return bool(model.loss == "logistic")
+
+
+@dataclass(eq=False, repr=False)
+class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
+    r"""``sign f``, ``f = argmin_g (1/n) sum loss(y_i g(x_i)) + λ ||g||²``, f released with noise.
+
+    Parameters
+    ----------
+    loss : {"huber", "hinge", "logistic"}, default="huber"
+        An admissible loss: convex, Lipschitz in the score. "hinge" is the hinge with its kink
+        rounded between margins 0.98 and 1.02, "huber" between 0.5 and 1.5. More than two classes
+        share one loss of all their scores ("huber", "logistic": noise does not grow with their
+        number) or are learned one against the rest ("hinge": noise grows with the root of their
+        number).
+    bandwidth : float or array-like, optional
+        Width h of the Gaussian kernel, one for all features, one per feature, or a matrix H; by
+        default half the radius of the bounds.
+    regularization : float, optional
+        Strength λ. By default a public rule: the λ at which the noise of a score has standard
+        deviation 0.3, between 1e-4 and 1.
+    n_fourier : int, default=1024
+        Public random Fourier features, used where exact features of the kernel would be more
+        than 2048 (in more than two dimensions, mostly). The machine is then learned and
+        released in the space of these features, where every bound is exact.
+    tolerance : float, default=0.01
+        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
+        least 0.001.
+    expected_rows : int, optional
+        A public number by which the loss is divided under "add_or_remove_one", where the number
+        of rows is secret.
+    random_state : int, RandomState or None, default=0
+        For the public frequencies only.
+    $shared
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    features_ : dict
+        The public feature map.
+    coefficients_ : ndarray of shape (n_features_of_the_map, n_functions)
+        What was released: one function for two classes, else one per class.
+    regularization_ : float
+        λ.
+    noise_std_ : float
+        Standard deviation of the noise of one score (at most, and nearly so everywhere).
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, label included; replace_one or add_or_remove_one.
+    Released : the minimiser as a vector of public features, with Gaussian noise.
+    Sensitivity : ``M / (λ n)`` (replace; half of it for add or remove) in the norm of the space,
+        M = 1 for two classes, √2 or √C for C, enlarged by `tolerance` for the certified gap.
+    Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
+    Assumptions and numerics : bounds and label set are public; there is no unregularised
+        intercept; the solver reaches its gap, by a theorem. Proof:
+        docs/guarantees/kernel-machines.md.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sfumato import Bounds, PrivateKernelClassifier
+    >>> X, y = make_moons(2000, noise=0.1, random_state=0)
+    >>> bounds = Bounds(lower=[-1.5, -1.0], upper=[2.5, 1.5], labels=[0, 1])
+    >>> model = PrivateKernelClassifier(bandwidth=0.5, delta=1e-5, bounds=bounds).fit(X, y)
+    >>> bool(model.score(X, y) > 0.85)
+    True
+    """
+
+    loss: str = "huber"
+    _: KW_ONLY
+
+    aimed_noise: ClassVar[float] = 0.3
+    parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*BINARY)}
+    learned: ClassVar[Form] = {**PrivateKernelMachine.learned, "classes_": labels("c")}
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the machine to a certified gap and release it once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        rows, codes, budget = self._begin_in_memory(X, y)
+        n_classes = len(self.classes_)
+        is_joint = n_classes > 2 and self.loss in JOINT
+        loss = JOINT[self.loss] if is_joint else BINARY[self.loss]
+        positive = [1] if n_classes == 2 else range(n_classes)
+
+        def solve(mapped: FeatureRows, *, tolerance: float, **settings: Any) -> Array:
+            if is_joint:
+                found = minimise_jointly(
+                    mapped, codes, n_classes, JOINT[self.loss], tolerance=tolerance, **settings
+                )
+                return found.coefficients
+            columns = [
+                minimise(
+                    mapped,
+                    np.where(codes == c, 1.0, -1.0),
+                    BINARY[self.loss],
+                    tolerance=tolerance / len(positive),
+                    **settings,
+                ).coefficients
+                for c in positive
+            ]
+            return np.stack(columns, axis=1)
+
+        self._release_minimiser(
+            rows,
+            budget,
+            lipschitz=loss.lipschitz if is_joint else math.sqrt(len(positive)),
+            smoothness=loss.smoothness,
+            n_functions=n_classes,
+            solve=solve,
+        )
+        self.guarantee_ = budget.guarantee()
+        return self
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the probability of each label; for the logistic loss."""
+        return super().predict_proba(X)
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Return the log-probability of each label; for the logistic loss."""
+        return super().predict_log_proba(X)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateKernelRegressor(RegressorMixin, PrivateKernelMachine):
+    r"""``f = argmin_g (1/n) sum loss(g(x_i) - y_i) + λ ||g||²``, released with noise.
+
+    Parameters
+    ----------
+    loss : {"huber", "absolute", "epsilon_insensitive"}, default="huber"
+        An admissible loss: convex, Lipschitz in the value. The squared loss is not one. Bands are
+        a tenth of half the range of the target, and kinks are rounded by a fiftieth of it.
+    target_bounds : (float, float)
+        Public range of the target; required. Targets are clipped to it and scaled to [-1, 1], and
+        its middle plays the part of the intercept.
+    bandwidth : float or array-like, optional
+        Width h of the Gaussian kernel; by default half the radius of the bounds.
+    regularization : float, optional
+        Strength λ. By default a public rule: the λ at which the noise of a prediction has a
+        standard deviation of a fortieth of the range of the target, between 1e-4 and 1.
+    n_fourier : int, default=1024
+        Public random Fourier features, used where exact features of the kernel would be more
+        than 2048.
+    tolerance : float, default=0.01
+        Share of the sensitivity that is paid for the solver, which stops at a certified gap; at
+        least 0.001.
+    expected_rows : int, optional
+        A public number by which the loss is divided under "add_or_remove_one".
+    random_state : int, RandomState or None, default=0
+        For the public frequencies only.
+    $shared
+
+    Attributes
+    ----------
+    features_ : dict
+        The public feature map.
+    coefficients_ : ndarray of shape (n_features_of_the_map, 1)
+        What was released.
+    regularization_ : float
+        λ.
+    noise_std_ : float
+        Standard deviation of the noise of one prediction, in units of the target.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, target included; replace_one or add_or_remove_one.
+    Released : the minimiser as a vector of public features, with Gaussian noise.
+    Sensitivity : ``1 / (λ n)`` (replace; half of it for add or remove) in the norm of the space,
+        enlarged by `tolerance` for the certified gap.
+    Guarantee : mu-GDP by the Gaussian process mechanism, hence (epsilon, delta).
+    Assumptions and numerics : bounds and target range are public; there is no unregularised
+        intercept; the solver reaches its gap, by a theorem. Proof:
+        docs/guarantees/kernel-machines.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds, PrivateKernelRegressor
+    >>> X = np.random.default_rng(0).uniform(size=(3000, 1))
+    >>> y = np.sin(6 * X[:, 0])
+    >>> model = PrivateKernelRegressor(target_bounds=(-1.5, 1.5), bandwidth=0.2, delta=1e-5,
+    ...                                bounds=Bounds(lower=0.0, upper=1.0)).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
+
+    loss: str = "huber"
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+
+    aimed_noise: ClassVar[float] = 0.05
+    parameters: ClassVar[Form] = {**PrivateKernelMachine.parameters, "loss": one_of(*REGRESSION)}
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the machine to a certified gap and release it once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets; one that is no finite number becomes the middle of the range.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        low, high = target_range(self)
+        middle, half = (low + high) / 2, (high - low) / 2
+        rows, _, budget = self._begin_in_memory(X, y, target=(low, high, middle, half))
+        loss, targets = REGRESSION[self.loss], np.nan_to_num(rows[:, -1])
+        self._release_minimiser(
+            rows[:, :-1],
+            budget,
+            lipschitz=loss.lipschitz,
+            smoothness=loss.smoothness,
+            n_functions=1,
+            solve=lambda mapped, **settings: minimise(
+                mapped, targets, loss, **settings
+            ).coefficients[:, None],
+        )
+        self.noise_std_ *= half
+        self.guarantee_ = budget.guarantee("range of the target")
+        return self
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        target_range(self)
+        if sizes["s"] != 1:
+            raise refuse("coefficients_", "one function")
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the released function at rows, inside the range of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values of the function.
+        """
+        low, high = target_range(self)
+        scores = np.clip(self._scores(self._rows(X))[:, 0], -1.0, 1.0)
+        return (low + high) / 2 + (high - low) / 2 * scores

@@ -1,0 +1,498 @@
+r"""Kernel regularised least squares at the fixed point λ* of the regularisation.
+
+The parameter is chosen as the training error plus a constant: ``λ* = ê + τ`` where ``ê = R(ê, τ)``,
+
+.. math:: R(e, τ) = \frac{1}{pN} \|Y - K (K + (e+τ) I)^{-1} Y\|_F^2
+                  = \frac{(e+τ)^2}{pN} \|(K + (e+τ) I)^{-1} Y\|_F^2 ,
+
+and :math:`τ = 2\|Y\|_F^2 / (pN)` makes the fixed point unique (Theorem 1 of the paper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from sfumato.core.arrays import (
+    Array,
+    cast,
+    inverse_of_lower,
+    like,
+    namespace_of,
+    regularized_solver,
+    to_numpy,
+)
+
+# On [0, 1] data ê is about 3 % of τ; any start in (0, τ/2) ends at the same point.
+DEFAULT_SHARE = 0.03
+# Single precision only finds the neighbourhood of ê; below this ratio λ/N it might not even factor.
+SAFE_RATIO_FOR_SINGLE = 1e-5
+# A last step below this share of λ may be applied to the solution to first order.
+SMALL_STEP = 1e-6
+# After steps of this size (slope unknown, slope known) the next one is small: dR/de hardly changes.
+ROUGH_STEPS = 1e-4, 1e-2
+# Below this share of τ a difference quotient is mostly rounding.
+SHORT_RUN = {"float32": 1e-4, "float64": 1e-8}
+MAX_STEPS = 60
+# A solution for a model in single precision is corrected until a correction has this relative size,
+# of whose square the next one would be; factors that need more of them are no help, and the system
+# is factored in double precision.
+SMALL_CORRECTION = 1e-3
+MAX_CORRECTIONS = 3
+# One factoring in single precision: landmarks of the guess, those of their directions that are more
+# than rounding, and the largest share of λ by which the guess may be off.
+N_LANDMARKS = 384
+MIN_DIRECTION = 1e-5
+NEAR_GUESS = 4e-3
+
+
+class FixedPointSolution(NamedTuple):
+    """Solution of the regularised system at λ*, and where the search ended.
+
+    Parameters
+    ----------
+    coefficients : array of shape (..., N, m)
+        The solution B.
+    regularization : array of shape (...,)
+        The regularisation λ*.
+    error : array of shape (...,)
+        Training error at λ*.
+    slope : array of shape (...,)
+        Slope of the error there.
+    """
+
+    coefficients: Array
+    """``(K + λ* I)^{-1} C``, shape (..., N, m)."""
+    regularization: Array
+    """λ*, shape (...,)."""
+    error: Array
+    """ê = λ* - τ, shape (...,)."""
+    slope: Array
+    """Estimate of dR/de at ê, shape (...,); a good start for a similar kernel."""
+
+
+def solve_at_fixed_point(
+    kernel: Array,
+    responses: Array,
+    mean_square: Callable[[Array], Array],
+    *,
+    tau: Array,
+    start: tuple[Array, Array] | None = None,
+    correct: bool = True,
+) -> FixedPointSolution:
+    """Solve ``(K + λ* I) B = C`` and find λ* on the way.
+
+    Parameters
+    ----------
+    kernel : array of shape (..., N, N), float64
+        The kernel matrix K.
+    responses : array of shape (..., N, m)
+        The right-hand side C, whose columns span those of Y.
+    mean_square : callable
+        Returns ``‖(K + λI)^{-1} Y‖_F² / (pN)`` from ``(K + λI)^{-1} C``. With C = Y this is the
+        mean of the squares; a basis C of the columns of Y saves work when Y is wide.
+    tau : array of shape (...,)
+        The least regularisation.
+    start : (error, slope), optional
+        From the solution of a similar kernel.
+    correct : bool, default=True
+        Apply the last step of the search to the solution. Without it B belongs to a λ that is
+        within 1e-6 of λ*, which is enough for a model in single precision.
+
+    Returns
+    -------
+    FixedPointSolution
+        The solution and λ*.
+
+    Notes
+    -----
+    Secant steps on ``R(e) - e``, whose slope lies in (-1, 0): one or two in single precision, then
+    usually one in double; for a model in single precision that one may correct the solution in
+    single precision by its own factors, which costs less for many rows. The last, tiny step δ is
+    applied to the solution itself, ``B - δ (K + λI)^{-1} B``, so that the error left is of the
+    order (δ/λ)².
+    """
+    xp = namespace_of(kernel)
+    tau = xp.where(tau > 0, tau, xp.ones_like(tau))  # all rows zero: every λ gives the same map
+    tau = xp.clip(tau, min=rounding_of_kernel(kernel.shape[-1]))
+    error, slope = (DEFAULT_SHARE * tau, xp.zeros_like(tau)) if start is None else start
+    fine = _Search(kernel, responses, mean_square, tau)
+    rough = fine
+    if is_safe_in_singles(tau, kernel.shape[-1]):
+        rough = _Search(cast(kernel, "float32"), cast(responses, "float32"), mean_square, tau)
+        error, slope = rough.run(error, slope, small=ROUGH_STEPS[start is not None])
+        if not correct and kernel.shape[-1] > 2 * responses.shape[-1]:  # else factoring is cheap
+            fine = _RefiningSearch(kernel, responses, mean_square, tau, rough)
+    error, slope = fine.run(error, slope, small=SMALL_STEP)
+    coefficients = fine.solution
+    if correct:
+        derivative = cast(rough.solve(cast(coefficients, rough.precision)), "float64")
+        coefficients = coefficients - fine.last_step[..., None, None] * derivative
+    return FixedPointSolution(coefficients, tau + error, error, slope)
+
+
+def solve_in_one_factoring(
+    kernel: Array,
+    responses: Array,
+    mean_square: Callable[[Array], Array],
+    *,
+    tau: Array,
+    start: tuple[Array, Array] | None = None,
+) -> FixedPointSolution:
+    """Do the same for one long matrix in single precision, to about 2e-4.
+
+    λ* is guessed from landmarks, the system is factored there, and the solution is moved to λ* to
+    first order: with ``B = (K + λI)^{-1} C`` and ``D = (K + λI)^{-1} B``, ``B - δ D`` belongs to
+    ``λ + δ``, and its mean square is quadratic in δ. Landmarks give D too, to some per cent: δ is
+    small. Only a bad guess makes a second factoring.
+
+    kernel (N, N): The kernel matrix K.
+    responses (N, m): The right-hand side C.
+    mean_square: As for `solve_at_fixed_point`.
+    tau (): The least regularisation, above ``1e-5 N``: see `is_safe_in_singles`.
+    start: From the solution of a similar kernel, instead of landmarks.
+    """
+    least = float(tau)
+    landmarks = _Landmarks(kernel)
+    if start is None:
+        error = _fixed_point(landmarks.residual(responses, mean_square), least)
+    else:
+        error = float(start[0])
+    for _ in range(MAX_STEPS):
+        shift = least + error
+        solution = regularized_solver(kernel, like(kernel, np.float32(shift)))(responses)
+        derivative = landmarks.nearly_solved(solution, shift)
+        residual = _residual_nearby(solution, derivative, mean_square, shift)
+        found = _fixed_point(residual, least)
+        step, error = found - error, found
+        if abs(step) <= NEAR_GUESS * shift:
+            break
+    slope = (residual(1.001 * shift) - residual(0.999 * shift)) / (0.002 * shift)
+    numbers = (like(tau, np.float64(value)) for value in (least + error, error, slope))
+    return FixedPointSolution(solution - step * derivative, *numbers)
+
+
+def is_safe_in_singles(tau: Array, n_rows: int) -> bool:
+    """Return whether a kernel matrix plus `tau` can be factored in single precision."""
+    return float(namespace_of(tau).min(tau)) > SAFE_RATIO_FOR_SINGLE * n_rows
+
+
+def _fixed_point(residual: Callable[[float], float], tau: float) -> float:
+    """Return e with ``R(τ + e) = e`` in [0, τ/2], by halving: R grows more slowly than e."""
+    low, high = 0.0, tau / 2
+    for _ in range(52):
+        middle = (low + high) / 2
+        low, high = (middle, high) if residual(tau + middle) > middle else (low, middle)
+    return (low + high) / 2
+
+
+def _residual_nearby(
+    solution: Array, derivative: Array, mean_square: Callable[[Array], Array], shift: float
+) -> Callable[[float], float]:
+    """Return ``λ + δ -> (λ + δ)² mean_square(B - δ D)``, about R: a parabola by three points."""
+    below, at, above = (
+        float(mean_square(solution - sign * shift * derivative)) for sign in (-1, 0, 1)
+    )
+    slope, bend = (above - below) / (2 * shift), (above + below - 2 * at) / (2 * shift**2)
+    return lambda wanted: wanted**2 * (at + (slope + bend * (wanted - shift)) * (wanted - shift))
+
+
+class _Landmarks:
+    """About K: the directions of some of its columns, all others with one eigenvalue."""
+
+    def __init__(self, kernel: Array) -> None:
+        xp = namespace_of(kernel)
+        n_rows = kernel.shape[-1]
+        places = np.linspace(0, n_rows - 1, min(N_LANDMARKS, n_rows)).astype(np.int64)
+        columns = xp.take(kernel, like(kernel, places), axis=1)
+        square = xp.take(columns, like(kernel, places), axis=0)
+        factor = _orthogonal(cast(square, "float64"), columns)
+        self.values = cast(xp.sum(factor * factor, axis=0), "float64")
+        self.basis = factor / cast(xp.sqrt(self.values), "float32")
+        n_others = max(n_rows - self.values.shape[0], 1)
+        trace = float(xp.sum(cast(xp.linalg.diagonal(kernel), "float64")))
+        self.rest = max(trace - float(xp.sum(self.values)), 0.0) / n_others
+
+    def residual(
+        self, responses: Array, mean_square: Callable[[Array], Array]
+    ) -> Callable[[float], float]:
+        """Return approximately ``λ -> R``."""
+        inside = cast(namespace_of(responses).matrix_transpose(self.basis) @ responses, "float64")
+        outside = float(mean_square(responses)) - float(mean_square(inside))
+
+        def residual(shift: float) -> float:
+            known = float(mean_square(inside / (self.values + shift)[:, None]))
+            return float(shift**2 * (known + outside / (self.rest + shift) ** 2))
+
+        return residual
+
+    def nearly_solved(self, columns: Array, shift: float) -> Array:
+        """Return approximately ``(K + λI)⁻¹ C``, to some per cent."""
+        inside = namespace_of(columns).matrix_transpose(self.basis) @ columns
+        rest = 1 / (self.rest + shift)
+        extra = cast(1 / (self.values + shift) - rest, "float32")
+        return self.basis @ (inside * extra[:, None]) + rest * columns
+
+
+def _orthogonal(square: Array, columns: Array) -> Array:
+    """Return F with orthogonal columns and ``F Fᵀ`` about the matrix of the landmarks.
+
+    What is added to their diagonal is what single precision would not see.
+    """
+    xp = namespace_of(square)
+    identity = xp.eye(square.shape[-1], dtype=square.dtype, device=square.device)
+    lower = xp.linalg.cholesky(square + MIN_DIRECTION * xp.linalg.trace(square) * identity)
+    factor = columns @ cast(xp.matrix_transpose(inverse_of_lower(lower)), "float32")
+    products = cast(xp.matrix_transpose(factor) @ factor, "float64")
+    return factor @ cast(_clear_directions(products), "float32")
+
+
+def _clear_directions(matrix: Array) -> Array:
+    """Return those eigenvectors that are more than rounding of single precision."""
+    xp = namespace_of(matrix)
+    values, vectors = xp.linalg.eigh(matrix)
+    n_kept = int(xp.sum(xp.astype(values > MIN_DIRECTION * values[-1], xp.int64)))
+    return vectors[:, -n_kept:]
+
+
+def rounding_of_kernel(n: int) -> float:
+    """Smallest regularization that outweighs the rounding of an n by n kernel matrix."""
+    return 16 * n * float(np.finfo(np.float64).eps)
+
+
+class _Search:
+    """Secant search for e = R(e); remembers the solution at the last point it evaluated."""
+
+    def __init__(
+        self,
+        kernel: Array,
+        responses: Array,
+        mean_square: Callable[[Array], Array],
+        tau: Array,
+    ) -> None:
+        self.kernel, self.responses = kernel, responses
+        self.mean_square, self.tau = mean_square, tau
+        self.precision = "float32" if kernel.dtype == namespace_of(kernel).float32 else "float64"
+        self.solve: Callable[[Array], Array]
+        self.solution: Array
+        self.last_step: Array
+
+    def run(self, error: Array, slope: Array, *, small: float) -> tuple[Array, Array]:
+        xp = namespace_of(self.kernel)
+        last_error, last_residual = error, None
+        for _ in range(MAX_STEPS):
+            residual = self._residual(error)
+            if last_residual is not None:
+                slope = self._secant(error - last_error, residual - last_residual, slope)
+            last_error, last_residual = error, residual
+            # The fixed point lies below ‖Y‖²/(pN) = τ/2 (Theorem 1); a wild slope may not.
+            error = xp.clip(error + (residual - error) / (1 - slope), min=0.0)
+            error = xp.minimum(error, self.tau / 2)
+            self.last_step = error - last_error
+            if bool(xp.all(xp.abs(self.last_step) <= small * (error + self.tau))):
+                break
+        return error, slope
+
+    def _residual(self, error: Array) -> Array:
+        regularization = self.tau + error
+        self.solve = regularized_solver(self.kernel, cast(regularization, self.precision))
+        self.solution = self.solve(self.responses)
+        return regularization**2 * cast(self.mean_square(self.solution), "float64")
+
+    def _secant(self, run: Array, rise: Array, slope: Array) -> Array:
+        xp = namespace_of(self.kernel)
+        long_enough = xp.abs(run) > SHORT_RUN[self.precision] * self.tau
+        secant = rise / xp.where(long_enough, run, xp.ones_like(run))
+        return xp.where(long_enough, xp.clip(secant, min=0.0, max=0.9), slope)
+
+
+class _RefiningSearch(_Search):
+    """Goes on in double precision with the factors that a search in single precision has left.
+
+    With the map S of those factors, close to ``(K + λI)^{-1}``, the steps
+    ``B <- B + S (C - (K + λI) B)`` multiply the error of B by about ``|λ - λ_S| / λ`` plus the
+    rounding of S.
+    """
+
+    def __init__(
+        self,
+        kernel: Array,
+        responses: Array,
+        mean_square: Callable[[Array], Array],
+        tau: Array,
+        rough: _Search,
+    ) -> None:
+        super().__init__(kernel, responses, mean_square, tau)
+        self.nearly_solve = rough.solve
+        self.solution = cast(rough.solution, "float64")
+
+    def _residual(self, error: Array) -> Array:
+        regularization = self.tau + error
+        for _ in range(MAX_CORRECTIONS):
+            missing = self.responses - self.kernel @ self.solution
+            missing -= regularization[..., None, None] * self.solution
+            correction = cast(self.nearly_solve(cast(missing, "float32")), "float64")
+            self.solution += correction
+            if _max_ratio(correction, self.solution) <= SMALL_CORRECTION:
+                return regularization**2 * self.mean_square(self.solution)
+        return super()._residual(error)
+
+
+def _max_ratio(small: Array, large: Array) -> float:
+    """Ratio of Frobenius norms, the largest of a batch."""
+    xp = namespace_of(small)
+    squares = [xp.sum(xp.vecdot(x, x), axis=-1) for x in (small, large)]
+    return float(xp.max(xp.sqrt(squares[0] / xp.clip(squares[1], min=1e-300))))
+
+
+def gaussian_kernel(X: Array) -> Array:
+    r"""Return the kernel matrix :math:`K_{ij} = \exp(-\tfrac12\|x_i - x_j\|^2)` of the rows of `X`.
+
+    Parameters
+    ----------
+    X : array of shape (..., N, n)
+        Whitened rows: with ``X = (Y P^T) θ^{-1/2} / sqrt(n)`` this is equation (35) of the paper
+        on kernel affine hulls.
+
+    Returns
+    -------
+    array of shape (..., N, N)
+        The kernel matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gaussian_kernel(np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.1353],
+           [0.1353, 1.    ]])
+    """
+    xp = namespace_of(X)
+    exponents = _inner_minus_half_square(X, X)
+    exponents -= xp.vecdot(X, X)[..., :, None] / 2
+    # Rounding may leave a hair above zero on the diagonal and between duplicates.
+    if isinstance(exponents, np.ndarray):  # in place: a third of the time for many rows
+        return np.exp(np.minimum(exponents, 0.0, out=exponents), out=exponents)
+    return xp.exp(xp.clip(exponents, max=0.0))
+
+
+def relative_gaussian_kernel(X: Array, centres: Array) -> Array:
+    r"""Return :math:`k(x_i, u_j) / \max_j k(x_i, u_j)`, the kernel of each row up to a factor.
+
+    Normalised weights do not see the factor, and far rows, whose kernel underflows, keep finite
+    weights.
+
+    X: (..., M, n).
+    centres: (..., N, n).
+    Returns: (..., M, N).
+    """
+    xp = namespace_of(X)
+    exponents = _inner_minus_half_square(X, centres)
+    exponents -= xp.max(exponents, axis=-1, keepdims=True)
+    return xp.exp(exponents)
+
+
+def _inner_minus_half_square(X: Array, centres: Array) -> Array:
+    # One more coordinate lets the matrix product subtract the squares as well.
+    xp = namespace_of(X)
+    squares = xp.vecdot(centres, centres)[..., None] / -2
+    lifted = xp.concat([centres, squares], axis=-1)
+    return xp.concat([X, xp.ones_like(X[..., :1])], axis=-1) @ xp.matrix_transpose(lifted)
+
+
+N_LEADING = 64  # directions of the block
+PRODUCTS, MAX_PRODUCTS = 16, 48  # products between two checks, and in all
+SMALL_RESIDUAL = 1e-12  # of the largest eigenvalue
+ROUNDING = 1e-9  # of the largest eigenvalue, by which nothing that was missed may lie higher
+SEED = 0  # of the start, which is public and decides nothing that is not checked
+
+
+def leading_eigenvectors(matrix: Array, n_wanted: int) -> tuple[Array, Array] | None:
+    """Return the largest eigenvalues of a positive semi-definite matrix and their eigenvectors.
+
+    matrix (..., p, p): Symmetric matrices, p at least `N_LEADING`; leading dimensions are a stack.
+    n_wanted: How many of the directions must be right.
+    Returns: Values (..., k) in descending order and orthonormal vectors (..., p, k), ``k =
+        N_LEADING``. The first `n_wanted` satisfy ``|A u - θ u| <= 1e-12 θ_1``, and A has no other
+        eigenvalue above the last of them by more than 1e-9 of the largest, which a Cholesky
+        factorisation proves. None where that was not reached: the spectrum is too flat, or of low
+        rank.
+    """
+    xp = namespace_of(matrix)
+    start = check_random_state(SEED).standard_normal((matrix.shape[-1], N_LEADING))
+    try:
+        block = _orthonormal(matrix @ like(matrix, start))
+        for _ in range(0, MAX_PRODUCTS, PRODUCTS):
+            for _ in range(PRODUCTS):
+                block = _orthonormal(matrix @ block)
+            values, vectors = _ritz(matrix, _orthonormal(block))
+            wanted, kept = vectors[..., :n_wanted], values[..., None, :n_wanted]
+            residual = xp.sqrt(xp.sum((matrix @ wanted - wanted * kept) ** 2, axis=-2))
+            is_positive = values[..., n_wanted - 1] > ROUNDING * values[..., 0]
+            if not bool(xp.all(is_positive)):
+                return None
+            if bool(xp.all(residual <= SMALL_RESIDUAL * values[..., :1])):
+                _require_nothing_above(matrix, wanted, kept)
+                return values, vectors
+    except (np.linalg.LinAlgError, RuntimeError):  # PyTorch's error is a RuntimeError
+        pass
+    return None
+
+
+def completed_basis(vectors: Array) -> Array:
+    """Complete orthonormal columns to a rotation, whose first columns they are.
+
+    The rest is that of ``Q = I - W M Wᵀ`` with ``W = U S - E`` and ``M = (I - (US)₁ᵀ)⁻¹``, where E
+    are the first columns of the identity and ₁ means the first rows: Q is orthogonal and
+    ``Q E = U S``. The signs S are chosen by an elimination whose pivots then are 1 at least.
+
+    vectors (..., p, k): Orthonormal columns U.
+    Returns (..., p, p): The rotation.
+    """
+    xp = namespace_of(vectors)
+    p, k = vectors.shape[-2:]
+    identity = xp.eye(p, dtype=vectors.dtype, device=vectors.device)
+    turned = vectors * _pivot_signs(vectors[..., :k, :])[..., None, :]
+    away = turned - identity[:, :k]
+    middle = xp.linalg.inv(identity[:k, :k] - xp.matrix_transpose(turned[..., :k, :]))
+    rest = identity[:, k:] - away @ (middle @ xp.matrix_transpose(away[..., k:, :]))
+    return xp.concat([vectors, rest], axis=-1)
+
+
+def _pivot_signs(top: Array) -> Array:
+    """Signs S such that ``U₁ - S`` is eliminated with pivots of 1 at least."""
+    xp = namespace_of(top)
+    left, signs = xp.asarray(top, copy=True), []
+    for j in range(left.shape[-1]):
+        pivot = left[..., j, j]
+        signs.append(xp.where(pivot > 0, -xp.ones_like(pivot), xp.ones_like(pivot)))
+        factors = left[..., j + 1 :, j] / (pivot - signs[-1])[..., None]
+        below = left[..., j + 1 :, j + 1 :]
+        left[..., j + 1 :, j + 1 :] = below - factors[..., :, None] * left[..., j, None, j + 1 :]
+    return xp.stack(signs, axis=-1)
+
+
+def _orthonormal(block: Array) -> Array:
+    """Orthonormalise columns by the Cholesky factor of their products."""
+    xp = namespace_of(block)
+    lower = xp.linalg.cholesky(xp.matrix_transpose(block) @ block)
+    return block @ xp.matrix_transpose(inverse_of_lower(lower))
+
+
+def _ritz(matrix: Array, block: Array) -> tuple[Array, Array]:
+    xp = namespace_of(matrix)
+    products = xp.matrix_transpose(block) @ (matrix @ block)
+    # The processor is done with many small matrices before an accelerator.
+    values, mixing = (like(matrix, part) for part in np.linalg.eigh(to_numpy(products)))
+    return xp.flip(values, axis=-1), block @ xp.flip(mixing, axis=-1)
+
+
+def _require_nothing_above(matrix: Array, vectors: Array, values: Array) -> None:
+    """Factor ``(θ_n + rounding) I - (A - U Θ Uᵀ)``, which fails if something larger was missed."""
+    xp = namespace_of(matrix)
+    identity = xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    limit = values[..., -1:] + ROUNDING * values[..., :1]
+    found = (vectors * values) @ xp.matrix_transpose(vectors)
+    xp.linalg.cholesky(limit * identity - matrix + found)

@@ -1,0 +1,510 @@
+"""A density from noisy counts of cells, smoothed as much as the counts themselves ask for.
+
+The counts of public cells are released with Laplace noise, whose variance is public. Everything
+after that reads released numbers only: a cosine transform, a low-pass filter whose width minimises
+an unbiased estimate of its risk, single cells that stand out kept as they are, and the nearest
+masses that are nowhere negative and sum to one. On a line, a monotone cubic through the cumulative
+masses gives distribution function, quantiles and density; in the plane, the masses are joined
+linearly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dctn, idctn
+from scipy.interpolate import PchipInterpolator, RegularGridInterpolator
+from scipy.ndimage import median_filter, uniform_filter
+from scipy.signal import find_peaks, peak_prominences
+from scipy.stats import norm
+
+from sfumato.exceptions import InvalidInputError
+from sfumato.models.features import Domain
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+
+# Chosen once on drawn rows of public laws (benchmarks/bench_densities.py), and fixed since.
+CELLS_ON_A_LINE = (3.0, 0.4)  # factor and power of n epsilon
+CELLS_IN_THE_PLANE = (1.6, 0.3)  # along each axis
+MIN_CELLS, MAX_CELLS = 4, {1: 4096, 2: 64}
+ROWS_NOT_KNOWN = 10_000  # what the rule takes for a number of rows that is secret
+WIDTHS = {1: 40, 2: 12}  # filters that are tried along an axis
+MAX_WIDTH, MIN_WIDTH = 0.75, 0.0015  # of the side of the box
+CAUTION = 0.5  # standard deviations of the risk estimate for which a wider filter is preferred
+STANDS_OUT = 6.0  # standard deviations above its neighbours that make a cell one of its own
+NEIGHBOURS = {1: 9, 2: 5}  # cells along an axis among which the median is taken
+PRICE_OF_A_BLOCK = 2.0  # for having been chosen: in variances, by the logarithm of all cells
+LAPLACE_KURTOSIS = 3.0
+CHOSEN = 0.2  # of a coefficient: what choosing the filter by the same counts adds to its noise
+STACKED = 256  # cells whose weights are computed together
+TELLS_APART = 5.0  # standard deviations by which a peak must rise above its surroundings
+
+
+def default_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
+    """Choose the cells along each axis, of one or two, from public numbers alone."""
+    factor, power = CELLS_ON_A_LINE if n_features == 1 else CELLS_IN_THE_PLANE
+    most = MAX_CELLS[n_features]
+    signal = (n_rows or ROWS_NOT_KNOWN) * min(epsilon, 1e6)
+    even = 2 * round(factor * signal**power / 2)  # the middle of the box is an edge
+    return int(min(max(even, MIN_CELLS), most))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Rows of a box as the numbers of their cells, equal along each axis: a public map.
+
+    lower, upper: Corners of the box.
+    shape: Cells along each axis.
+    may_be_missing: Whether a row without one of its numbers has a place of its own, after the last
+        cell of each axis.
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    shape: tuple[int, ...]
+    may_be_missing: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        domain: Domain,
+        shape: Sequence[int],
+        steps: Sequence[float | None],
+        *,
+        may_be_missing: bool = False,
+    ) -> Cells:
+        """Cut a domain into cells, at most `shape` along each axis.
+
+        Where an axis holds multiples of a step from its lower end, every cell holds equally many
+        of them; the last may reach beyond the box.
+        """
+        axes = zip(domain.lower.tolist(), domain.upper.tolist(), shape, steps, strict=True)
+        lower, upper, sizes = zip(*(_cut_axis(*axis) for axis in axes), strict=True)
+        return cls(lower, upper, sizes, may_be_missing)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+        return len(self.lower)
+
+    @property
+    def sides(self) -> Array:
+        """Sides of a cell."""
+        return np.asarray((np.array(self.upper) - np.array(self.lower)) / np.array(self.shape))
+
+    def __call__(self, rows: Array) -> Array:
+        """Return the number of the cell of each row along each axis."""
+        places = np.floor((np.asarray(rows) - np.array(self.lower)) / self.sides)
+        numbers = np.clip(np.nan_to_num(places), 0, np.array(self.shape) - 1)
+        if self.may_be_missing:
+            numbers[np.isnan(rows).any(axis=1)] = self.shape
+        return np.asarray(numbers)
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Numbers that a row can have along each axis."""
+        return tuple(n + self.may_be_missing for n in self.shape)
+
+
+def _cut_axis(
+    lower: float, upper: float, most: int, step: float | None
+) -> tuple[float, float, int]:
+    """Return the ends of an axis and its number of cells."""
+    if step is None:
+        return lower, upper, most
+    n_values = math.floor((upper - lower) / step + 0.5) + 1
+    per_cell = math.ceil(n_values / most)
+    n_cells = math.ceil(n_values / per_cell)
+    return lower - step / 2, lower - step / 2 + n_cells * per_cell * step, n_cells
+
+
+# After the release --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Shares of cells and the linear filter that was chosen for them.
+
+    shares: Released shares of the rows.
+    variance: Of the noise of one share.
+    widths: Of the filter along each axis, in sides of the box.
+    response: The filter, on cosine coefficients.
+    apart: Cells that are not smoothed: they stand out.
+    known: One by the number of cells of all classes, where their total is public: its noise was
+        taken off all of them.
+    blocks: On a line: the block of each cell, if averages over blocks are taken instead of a
+        filter.
+    """
+
+    shares: Array
+    variance: float
+    widths: tuple[float, ...]
+    response: Array
+    apart: NDArray[np.bool_]
+    known: float = 0.0
+    blocks: Codes | None = None
+
+    def of(self, shares: Array) -> Array:
+        """Apply the filter to any shares of the same cells, or to a stack of them; linear."""
+        if self.blocks is not None:
+            starts = np.flatnonzero(np.diff(self.blocks, prepend=-1))
+            sums = np.add.reduceat(shares, starts, axis=-1)
+            return np.asarray((sums / np.bincount(self.blocks))[..., self.blocks])
+        axes = list(range(-self.response.ndim, 0))
+        rest = _filled(shares, self.apart)
+        waves = dctn(rest, axes=axes, norm="ortho")
+        return np.asarray(idctn(self.response * waves, axes=axes, norm="ortho") + (shares - rest))
+
+    @cached_property
+    def masses(self) -> Array:
+        """Smoothed shares, as the filter gives them: they may be negative."""
+        return self.of(self.shares)
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        """Sums of squares and fourth powers of the weights that a cell gives to the noise."""
+        shape = self.shares.shape
+        sums = np.zeros((3, *shape))
+        for start in range(0, self.shares.size, STACKED):
+            stack = np.eye(min(STACKED, self.shares.size - start), self.shares.size, start)
+            weights = self.of(stack.reshape(-1, *shape))
+            sums += [(weights**power).sum(axis=0) for power in (1, 2, 4)]
+        return np.maximum(sums[1] - self.known * sums[0] ** 2, 0.0), sums[2]
+
+    @property
+    def spread(self) -> Array:
+        """Which part of the variance of one share the filter leaves in each cell."""
+        return self._moments[0]
+
+    @property
+    def noise_std(self) -> Array:
+        """Standard deviation of the noise of each smoothed share."""
+        return np.sqrt(self.variance * self.spread)
+
+    def quantile(self, level: float) -> Array:
+        """Return the half width, in standard deviations, that holds `level` of the noise.
+
+        The noise of a cell is a known sum of Laplace variables: the quantile is that of a normal
+        variable, corrected for the fourth moment (Cornish and Fisher), and a little wider where few
+        coefficients are left, because noise has helped to choose them.
+        """
+        z = float(norm.ppf((1 + level) / 2))
+        spread, fourth = self._moments
+        kurtosis = LAPLACE_KURTOSIS * np.minimum(fourth / np.maximum(spread, 1e-12) ** 2, 1.0)
+        chosen = math.sqrt(1 + CHOSEN / self._n_free)
+        return np.asarray((z + (z**3 - 3 * z) * kurtosis / 24) * chosen)
+
+    @property
+    def _n_free(self) -> float:
+        """Coefficients that the filter leaves, without the total; or blocks."""
+        if self.blocks is not None:
+            return max(float(self.blocks[-1]), 0.5)
+        return max(float(np.square(self.response).sum()) - 1, 0.5)
+
+
+def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) -> Smoothed:
+    """Choose the filter of least estimated risk for noisy shares of cells.
+
+    The risk of a filter f on coefficients y of known variance v is estimated without bias by
+    ``sum (1 - f)² (y² - v) + f² v``. A wider filter is taken while its estimate is within half a
+    standard deviation of the least. Cells that stand out by far are set apart first, if the
+    estimate says that the rest can be smoothed enough to pay for their noise.
+
+    shares: Released counts divided by the number of rows.
+    variance: Variance of the noise of one share.
+    n_rows: Public or released number of rows, for the variance of sampling.
+    known: See `Smoothed`.
+    """
+    bank = _Filters.of(shares.shape)
+    variances = np.full(shares.shape, variance + 1 / (n_rows * shares.size))
+    variances.flat[0] = 0.0  # the total is not smoothed
+    found = []
+    for apart in _proposals(shares, variance, n_rows):
+        coefficients = dctn(_filled(shares, apart), norm="ortho")
+        number, risk = bank.best(coefficients, variances)
+        alone = np.maximum(shares[apart], 0).sum() / n_rows  # their sampling
+        cost = apart.sum() * variance * (1 + 2 * math.log(shares.size)) + alone
+        found.append((risk + float(cost), number, apart))
+    least, number, apart = min(found, key=lambda each: each[0])
+    if shares.ndim == 1:
+        blocks, risk = _blocks(shares, float(variances[1]))
+        if risk < least:
+            apart = np.zeros(shares.shape, dtype=bool)
+            ones = np.ones(shares.shape)
+            return Smoothed(shares, variance, (0.0,), ones, apart, known, blocks)
+    return Smoothed(shares, variance, bank.widths[number], bank.responses[number], apart, known)
+
+
+def _blocks(shares: Array, variance: float) -> tuple[Codes, float]:
+    """Return the blocks of neighbouring cells whose averages have the least estimated risk.
+
+    The risk of a block of m cells is estimated without bias by its sum of squares around its
+    average, less ``(m - 2) v``; each block pays ``2 v log M`` more for having been chosen.
+    """
+    n = len(shares)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(shares**power)]) for power in (1, 2))
+    price = variance * (2 + PRICE_OF_A_BLOCK * math.log(n))
+    best, start = np.zeros(n + 1), np.zeros(n + 1, dtype=np.intp)
+    for end in range(1, n + 1):
+        sizes = end - np.arange(end)
+        inside = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / sizes
+        total = best[:end] + inside - sizes * variance + price
+        start[end] = int(np.argmin(total))
+        best[end] = total[start[end]]
+    blocks, end = np.zeros(n, dtype=np.intp), n
+    while end > 0:
+        blocks[start[end] : end] = start[end]
+        end = int(start[end])
+    return np.unique(blocks, return_inverse=True)[1].astype(np.intp), float(best[n])
+
+
+@dataclass(frozen=True)
+class _Filters:
+    widths: list[tuple[float, ...]]  # from wide to narrow
+    responses: Array  # exp(-(w h)^4 / 2) on cosine coefficients, also along diagonals of a plane
+
+    @classmethod
+    def of(cls, shape: Sequence[int]) -> _Filters:
+        axis = [*np.geomspace(MAX_WIDTH, MIN_WIDTH, WIDTHS[len(shape)]).tolist(), 0.0]
+        responses = [np.exp(-(np.outer(axis, np.pi * np.arange(n)) ** 4) / 2) for n in shape]
+        if len(shape) == 1:
+            return cls([(h,) for h in axis], responses[0])
+        pairs = list(itertools.product(range(len(axis)), repeat=2))
+        both = [np.outer(responses[0][i], responses[1][j]) for i, j in pairs]
+        widths = [(axis[i], axis[j]) for i, j in pairs]
+        for pair, response in _diagonals(axis, shape):
+            widths.append(pair)
+            both.append(response)
+        left = np.array([np.square(each).sum() for each in both])  # of the noise
+        order = np.argsort(left, kind="stable")
+        return cls([widths[place] for place in order], np.stack(both)[order])
+
+    def best(self, coefficients: Array, variances: Array) -> tuple[int, float]:
+        """Return the number of the filter that is taken, and its estimated risk."""
+        y, v = np.ravel(np.square(coefficients)), np.ravel(variances)
+        f = self.responses.reshape(len(self.responses), -1)
+        bias = np.square(1 - f)
+        risks = bias @ (y - v) + np.square(f) @ v
+        least = int(np.argmin(risks))
+        of_square = 2 * v**2 + 4 * v * np.maximum(y - v, 0)
+        deviation = np.sqrt(np.square(bias - bias[least]) @ of_square)
+        number = int(np.nonzero(risks <= risks[least] + CAUTION * deviation)[0][0])
+        return number, float(risks[number])
+
+
+def _diagonals(
+    axis: Sequence[float], shape: Sequence[int]
+) -> list[tuple[tuple[float, float], Array]]:
+    """Return filters across and along diagonals: their waves have two frequencies nearly alike."""
+    k, m = np.meshgrid(*map(np.arange, shape), indexing="ij")
+    found = []
+    for across, along in itertools.combinations(axis, 2):
+        waves = (np.pi * across * (k - m)) ** 4 + (np.pi * along * (k + m) / 2) ** 4
+        found.append(((across, along), np.exp(-waves / 2)))
+    return found
+
+
+def _proposals(shares: Array, variance: float, n_rows: float) -> list[NDArray[np.bool_]]:
+    """Return two proposals: no cell apart, and those that stand out from their neighbours."""
+    usual = median_filter(shares, NEIGHBOURS[shares.ndim], mode="nearest")
+    limit = STANDS_OUT * np.sqrt(variance + np.maximum(shares, 0) / n_rows)
+    above = shares - usual > limit
+    none = np.zeros(shares.shape, dtype=bool)
+    return [none, above] if above.any() else [none]
+
+
+def _filled(shares: Array, apart: NDArray[np.bool_]) -> Array:
+    """Replace cells that are apart by the average of the others around them."""
+    if not apart.any():
+        return shares
+    size = [1] * (shares.ndim - apart.ndim) + [NEIGHBOURS[apart.ndim]] * apart.ndim
+    others = uniform_filter(np.where(apart, 0.0, 1.0), NEIGHBOURS[apart.ndim], mode="nearest")
+    sums = uniform_filter(np.where(apart, 0.0, shares), size, mode="nearest")
+    return np.where(apart, sums / np.maximum(others, 1e-9), shares)
+
+
+def density_threshold(values: Array, volume: float) -> tuple[float, float]:
+    """Return τ and g with ``sum g max(values - τ, 0) * volume = 1``.
+
+    Nearest to a noisy estimate f in L2, among functions that are nowhere negative and integrate to
+    at most one, is ``max(f - τ, 0)`` with the least ``τ >= 0`` that will do. That set is convex and
+    holds all densities, so this step never moves the estimate away from the true one. Mass that is
+    then missing has leaked out of the box; the function is scaled up to one.
+    """
+    ordered = -np.sort(-np.ravel(values))
+    shift = (np.cumsum(ordered) - 1 / volume) / np.arange(1, ordered.size + 1)
+    kept = int(np.count_nonzero(ordered > shift))
+    threshold = float(shift[kept - 1])
+    if ordered[0] > 0:  # otherwise nothing is left but the nearest density itself
+        threshold = max(threshold, 0.0)
+    return threshold, float(1 / (np.maximum(ordered - threshold, 0.0).sum() * volume))
+
+
+@dataclass(frozen=True)
+class GridDensity:
+    """The density that released counts of cells give, of each class and of all.
+
+    cells: Where the counts come from.
+    counts (n_cells, ..., n_classes): The release.
+    noise_variance: Of each count.
+    n_rows: The number of rows where it is public.
+    """
+
+    cells: Cells
+    counts: Array
+    noise_variance: float
+    n_rows: int | None
+
+    @property
+    def total(self) -> float:
+        """The public number of rows, or the released one; at least 1."""
+        return float(self.n_rows or max(self.counts.sum(), 1.0))
+
+    @cached_property
+    def smoothed(self) -> list[Smoothed]:
+        """The shares of each class, smoothed."""
+        variance = self.noise_variance / self.total**2
+        shares = self.corrected(self.counts)
+        known = 1 / shares.size if self.n_rows else 0.0
+        return [smooth(each, variance, self.total, known) for each in np.moveaxis(shares, -1, 0)]
+
+    def corrected(self, counts: Array) -> Array:
+        """Return counts as shares; where the total is public, its noise is taken off all cells."""
+        shares = np.asarray(counts / self.total)
+        return np.asarray(shares + (1 - shares.sum()) / shares.size) if self.n_rows else shares
+
+    @cached_property
+    def masses(self) -> Array:
+        """Masses of the cells by class: nowhere negative, one in all."""
+        raw = np.stack([each.masses for each in self.smoothed], axis=-1)
+        if not self.n_rows:
+            raw = raw / max(float(raw.sum()), 1 / self.total)
+        threshold, gain = density_threshold(raw, 1.0)
+        return np.asarray(gain * np.maximum(raw - threshold, 0.0))
+
+    @property
+    def volume(self) -> float:
+        """Of a cell."""
+        return float(np.prod(self.cells.sides))
+
+    def raw(self, rows: Array) -> Array:
+        """Return noisy shares by volume at points, one column per class."""
+        return self._at(rows, self.counts / (self.total * self.volume))
+
+    def joint(self, rows: Array) -> Array:
+        """Return class densities times shares of the classes, at points of the box."""
+        if self.cells.width == 1:
+            curves = [each.derivative()(rows[:, 0]) for each in self._curves]
+            return np.asarray(np.maximum(np.column_stack(curves), 0.0))
+        low, side = np.array(self.cells.lower), self.cells.sides
+        axes = [low[j] + (np.arange(n) + 0.5) * side[j] for j, n in enumerate(self.cells.shape)]
+        inner = [np.clip(rows[:, j], axes[j][0], axes[j][-1]) for j in range(len(axes))]
+        surface = RegularGridInterpolator(axes, (self.masses - self._alone) / self.volume)
+        return np.asarray(
+            surface(np.column_stack(inner)) + self._at(rows, self._alone / self.volume)
+        )
+
+    @cached_property
+    def _alone(self) -> Array:
+        """Masses by which cells that are apart stand above their neighbours: they stay inside."""
+        found = np.zeros(self.masses.shape)
+        for code, each in enumerate(self.smoothed):
+            if each.apart.any():
+                mine = self.masses[..., code]
+                found[..., code] = np.maximum(mine - _filled(mine, each.apart), 0.0)
+        return found
+
+    def cdf(self, values: Array) -> Array:
+        """Return the distribution function of all rows on a line."""
+        inside = np.clip(values, self.cells.lower[0], self.cells.upper[0])
+        return np.asarray(np.clip(sum(curve(inside) for curve in self._curves), 0.0, 1.0))
+
+    def quantile(self, probabilities: Array) -> Array:
+        """Return the quantiles of all rows on a line."""
+        fine = np.linspace(self.cells.lower[0], self.cells.upper[0], 16 * self.cells.shape[0] + 1)
+        heights = np.maximum.accumulate(self.cdf(fine))
+        return np.asarray(np.interp(probabilities, heights, fine))
+
+    def n_modes(self) -> int:
+        """Count the peaks of the density on a line that rise above noise and sampling."""
+        masses = self.masses.sum(axis=-1)
+        variance = np.sum(
+            [e.spread * (e.variance + np.maximum(e.shares, 0) / self.total) for e in self.smoothed],
+            axis=0,
+        )
+        padded = np.concatenate([[0.0], masses, [0.0]])
+        peaks = find_peaks(padded)[0]
+        heights = peak_prominences(padded, peaks)[0]
+        return max(1, int(np.sum(heights > TELLS_APART * np.sqrt(variance[peaks - 1]))))
+
+    def bands(self, rows: Array, level: float) -> tuple[Array, Array]:
+        """Return bounds, by class, of the smoothed density of the cell of each point without noise.
+
+        They hold at each point by itself, for the filter that was chosen.
+        """
+        middle = np.stack([each.masses for each in self.smoothed], axis=-1)
+        half = np.stack([each.noise_std * each.quantile(level) for each in self.smoothed], axis=-1)
+        below, above = (self._at(rows, middle + sign * half) for sign in (-1, 1))
+        return np.maximum(below / self.volume, 0.0), np.maximum(above / self.volume, 0.0)
+
+    def draw(self, n_samples: int, generator: np.random.RandomState) -> tuple[Array, Codes]:
+        """Draw rows and codes of classes."""
+        chances = np.ravel(self.masses)
+        numbers = generator.choice(chances.size, size=n_samples, p=chances / chances.sum())
+        *places, codes = np.unravel_index(numbers, self.masses.shape)
+        low, side = np.array(self.cells.lower), self.cells.sides
+        if self.cells.width == 1:
+            return self._invert(places[0], codes, generator.uniform(size=n_samples)), codes
+        jitter = generator.uniform(size=(2, n_samples, self.cells.width))
+        alone = (
+            generator.uniform(size=n_samples) * chances[numbers] < np.ravel(self._alone)[numbers]
+        )
+        spread = np.where(alone[:, None], 0.5, jitter[1])  # a triangular law, or evenly in the cell
+        inner = np.column_stack(places) + 0.5 + jitter[0] - spread
+        inner = np.abs(inner)
+        last = np.array(self.cells.shape)
+        inner = last - np.abs(last - inner)  # folded at the edges
+        return low + side * inner, codes
+
+    def _invert(self, places: Codes, codes: Codes, uniform: Array) -> Array:
+        """Draw inside cells of a line by the curve of the class, on a fine lattice."""
+        edges, steps = self._edges, np.linspace(0, 1, 17)
+        rows = np.empty(len(places))
+        for code, curve in enumerate(self._curves):
+            mine = np.nonzero(codes == code)[0]
+            fine = edges[:-1, None] + np.diff(edges)[:, None] * steps
+            heights = curve(fine) - curve(edges[:-1])[:, None]
+            for place in np.unique(places[mine]):
+                here = mine[places[mine] == place]
+                rows[here] = np.interp(
+                    uniform[here] * heights[place, -1],
+                    np.maximum.accumulate(heights[place]),
+                    fine[place],
+                )
+        return rows[:, None]
+
+    def _at(self, rows: Array, values: Array) -> Array:
+        numbers = self.cells(rows).astype(np.intp)
+        return np.asarray(values[tuple(numbers.T)])
+
+    @property
+    def _edges(self) -> Array:
+        return np.linspace(self.cells.lower[0], self.cells.upper[0], self.cells.shape[0] + 1)
+
+    @cached_property
+    def _curves(self) -> list[PchipInterpolator]:
+        """Monotone cubics through the cumulative masses of each class."""
+        if self.cells.width != 1:
+            raise InvalidInputError("Distribution functions are for densities of one feature.")
+        heights = np.concatenate(
+            [np.zeros((1, self.masses.shape[-1])), np.cumsum(self.masses, axis=0)]
+        )
+        return [PchipInterpolator(self._edges, column) for column in heights.T]

@@ -1,0 +1,218 @@
+"""The private mean curve: oracle, clipping, irregular grids, utility."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+from sfumato import Bounds, load, save
+from sfumato.audit.testing import seeded_noise
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.base import taped
+from sfumato.models.covariance import GaussianKernel
+from sfumato.models.curves import (
+    MIN_SMOOTHING,
+    CurveSum,
+    PrivateMeanCurve,
+    smoothing_weights,
+)
+
+mpl.use("Agg")
+
+RANGE = Bounds(lower=-1.0, upper=1.0)
+T = np.linspace(0, 1, 40)
+
+
+def curves(rng: np.random.Generator, n: int) -> np.ndarray:
+    phases = rng.normal(0, 0.3, size=(n, 1))
+    return 0.7 * np.sin(6 * T + phases) + 0.05 * rng.normal(size=(n, len(T)))
+
+
+def test_smoothing_is_kernel_ridge_regression(rng: np.random.Generator) -> None:
+    """``(K + λ m I) a = y`` for each curve on the points where it was seen."""
+    Y = curves(rng, 4)
+    seen = rng.random(Y.shape) < 0.6
+    weights = smoothing_weights(GaussianKernel(0.2), T[:, None], Y, seen, 0.01)
+    for y, mask, a in zip(Y, seen, weights, strict=True):
+        oracle = KernelRidge(alpha=0.01 * mask.sum(), kernel="rbf", gamma=1 / (2 * 0.2**2))
+        oracle.fit(T[mask, None], y[mask])
+        np.testing.assert_allclose(a[mask], oracle.dual_coef_, atol=1e-9)
+        assert not a[~mask].any()
+    nothing = smoothing_weights(GaussianKernel(0.2), T[:, None], Y, seen & False, 0.01)
+    assert not nothing.any()
+
+
+def test_without_noise_it_is_the_mean_of_smoothed_curves(rng: np.random.Generator) -> None:
+    Y = curves(rng, 30)
+    model = PrivateMeanCurve(T, norm=50.0, epsilon=np.inf, bounds=RANGE).fit(Y)
+    gram = GaussianKernel(0.2)(T[:, None], T[:, None])
+    literal = gram @ np.linalg.solve(gram + 0.003 * len(T) * np.eye(len(T)), Y.T)
+    np.testing.assert_allclose(model.curve(T), literal.mean(axis=1), atol=1e-6)
+    between = np.linspace(0, 1, 97)
+    assert np.abs(model.curve(between) - 0.66 * np.sin(6 * between)).max() < 0.15
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "matern32", "matern52", "exponential"])
+def test_every_kernel_gives_a_mean(kernel: str, rng: np.random.Generator) -> None:
+    Y = curves(rng, 500)
+    model = PrivateMeanCurve(
+        T, kernel=kernel, norm=3.0, smoothing=1e-3, epsilon=np.inf, bounds=RANGE
+    ).fit(Y)
+    assert np.abs(model.curve(T) - Y.mean(axis=0)).max() < 0.1
+
+
+def test_missing_values_are_points_not_seen(rng: np.random.Generator) -> None:
+    Y = curves(rng, 400)
+    holes = Y.copy()
+    holes[rng.random(Y.shape) < 0.4] = np.nan
+    holes[0] = np.nan  # a curve of which nothing is known is flat
+    full = PrivateMeanCurve(T, epsilon=np.inf, bounds=RANGE).fit(Y)
+    partial = PrivateMeanCurve(T, epsilon=np.inf, bounds=RANGE).fit(holes)
+    assert np.abs(full.curve(T) - partial.curve(T)).max() < 0.05
+
+
+def test_replacing_a_curve_stays_within_the_sensitivity(rng: np.random.Generator) -> None:
+    shares = []
+    for relation in ("replace_one", "add_or_remove_one"):
+        model = PrivateMeanCurve(T, norm=1.0, relation=relation, delta=1e-3, bounds=RANGE)
+        for trial in range(20):
+            Y = curves(rng, 12)
+            other = Y.copy()
+            Y[0], other[0] = (1.0, -1.0) if trial == 0 else rng.uniform(-9, 9, size=(2, len(T)))
+            if relation == "add_or_remove_one":
+                other = Y[1:]
+            statistics = []
+            for rows in (Y, other):
+                with taped() as tape:
+                    model.fit(rows)
+                statistics.append(np.asarray(tape.releases[0].statistic))
+            moved = np.linalg.norm(statistics[0] - statistics[1])
+            shares.append(moved / tape.releases[0].mechanism.sensitivity)
+        assert max(shares) <= 1
+    assert max(shares) > 0.99
+
+
+def test_stated_noise_is_the_noise(rng: np.random.Generator) -> None:
+    Y = curves(rng, 300)
+    exact = PrivateMeanCurve(T, epsilon=np.inf, bounds=RANGE).fit(Y).curve(T)
+    models = [PrivateMeanCurve(T, delta=1e-5, bounds=RANGE).fit(Y) for _ in range(200)]
+    noise = np.array([model.curve(T) - exact for model in models])
+    stated = models[0].noise_std(T)
+    np.testing.assert_allclose(noise.std(axis=0), stated, rtol=0.3)
+    # 2 τ / n times 3.73, and the length of φ is 1 at the points.
+    np.testing.assert_allclose(stated, 3.7306 * 2 * 2.0 / 300, rtol=2e-3)
+
+
+def test_add_or_remove_hides_the_count(rng: np.random.Generator, seed: int) -> None:
+    Y = curves(rng, 2000)
+    model = PrivateMeanCurve(T, relation="add_or_remove_one", delta=1e-5, bounds=RANGE)
+    with seeded_noise(seed):
+        model.fit(Y)
+    assert np.abs(model.curve(T) - Y.mean(axis=0)).max() < 0.1
+    assert 2000 not in [value for value in vars(model).values() if np.isscalar(value)]
+
+
+@pytest.mark.parametrize("norm", [0.3, 1.0, 2.0, 7.0])
+def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> None:
+    """Worst variance at a point, over the weights of the count; the old weight was the norm."""
+    model = PrivateMeanCurve(T, relation="add_or_remove_one", norm=norm, bounds=RANGE)
+
+    def worst(weight: float) -> float:
+        largest = np.linspace(0, min(norm, 1.0), 50)
+        return float(((norm**2 + weight**2) * (1 + largest**2 / weight**2)).max())
+
+    least = min(worst(w) for w in np.geomspace(norm / 20, norm * 20, 400))
+    weight = model._count_weight()  # of curves divided by their norm
+    assert worst(norm * weight) <= 1.001 * least
+    assert worst(norm * weight) <= 1.001 * worst(norm)
+    paid = norm * CurveSum(len(T), weight).sensitivity("add_or_remove_one", 10)
+    assert paid <= 1.002 * np.sqrt(2) * norm  # 2.45 for 2.83 at norm 2
+    if norm == 2.0:
+        assert paid == pytest.approx(6**0.5, rel=2e-3)
+
+
+def test_error_falls_with_the_number_of_curves(seed: int) -> None:
+    errors = []
+    for n in (50, 500, 5000):
+        rng = np.random.default_rng(seed)
+        Y = curves(rng, n)
+        with seeded_noise(seed):
+            model = PrivateMeanCurve(T, delta=1e-5, bounds=RANGE).fit(Y)
+        errors.append(np.sqrt(np.mean((model.curve(T) - Y.mean(axis=0)) ** 2)))
+    assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.05
+
+
+def test_saved_curve_and_its_picture(tmp_path: Path, rng: np.random.Generator) -> None:
+    model = PrivateMeanCurve(T * 10 + 3, delta=1e-5, bounds=RANGE).fit(curves(rng, 100))
+    save(model, tmp_path / "curve.sfumato")
+    loaded = load(tmp_path / "curve.sfumato")
+    np.testing.assert_array_equal(loaded.curve([5.0]), model.curve([5.0]))
+    axes = model.plot()
+    assert len(axes.lines) == 1
+    assert model.plot(ax=axes) is axes
+    mpl.pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"kernel": "cubic"}, "kernel"),
+        ({"length": 0.0}, "length"),
+        ({"smoothing": -1.0}, "smoothing"),
+        ({"smoothing": 1e-14}, "smoothing"),
+        ({"smoothing": np.nan}, "smoothing"),
+        ({"norm": np.inf}, "norm"),
+        ({"points": [0.0, 1.0]}, "points"),
+        ({"points": T[::-1]}, "points"),
+    ],
+)
+def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
+    model = PrivateMeanCurve(bounds=RANGE).set_params(**change)
+    with pytest.raises(InvalidInputError, match=word):
+        model.fit(np.zeros((10, len(T))))
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "matern52", "exponential"])
+def test_the_least_smoothing_works_for_every_pattern_of_holes(
+    kernel: str, rng: np.random.Generator
+) -> None:
+    """The kernel matrix of near points is singular in doubles; what was seen decides how much."""
+    Y = np.full((40, 200), 0.1)
+    for row, share in zip(Y, np.linspace(0, 1, 40), strict=True):
+        row[rng.random(200) < share] = np.nan
+    model = PrivateMeanCurve(
+        kernel=kernel, length=1.0, smoothing=MIN_SMOOTHING, delta=1e-5, bounds=RANGE
+    )
+    assert np.isfinite(model.fit(Y).coefficients_).all()
+
+
+def test_a_huge_value_is_clipped_before_it_is_scaled() -> None:
+    Y = np.zeros((20, 5))
+    model = PrivateMeanCurve(epsilon=np.inf, bounds=Bounds(lower=-1e-3, upper=1e-3))
+    Y[0, 0] = 1e-3
+    usual = model.fit(Y).coefficients_
+    Y[0, 0] = 1e308
+    np.testing.assert_array_equal(model.fit(Y).coefficients_, usual)
+
+
+def test_a_ball_is_no_range_of_values() -> None:
+    with pytest.raises(MissingBoundsError, match="range"):
+        PrivateMeanCurve(bounds=Bounds(norm=1.0)).fit(np.zeros((10, 4)))
+
+
+def test_berkeley_growth(data_folder: Path, seed: int) -> None:
+    """93 children: the mean height is off by a few centimetres at epsilon 1."""
+    path = data_folder / "functional" / "berkeley_growth.npz"
+    if not path.is_file():
+        pytest.skip("no functional data in the folder of data sets")
+    with np.load(path) as file:
+        heights, ages = file["height"], file["age"]
+    model = PrivateMeanCurve(ages, norm=1.0, delta=1e-3, bounds=Bounds(lower=50.0, upper=200.0))
+    with seeded_noise(seed):
+        found = model.fit(heights).curve(ages)
+    assert np.sqrt(np.mean((found - heights.mean(axis=0)) ** 2)) < 10

@@ -1,0 +1,359 @@
+"""Private kernel machines: oracles, sensitivity, promises, utility."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC, LinearSVR
+
+from sfumato import Bounds, load, save
+from sfumato.audit.testing import seeded_noise
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms.base import taped
+from sfumato.models.features import features_from_dict
+from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
+from sfumato.papers.functions import PrintedKernelClassifier
+from sfumato.privacy.guarantee import Status
+
+BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
+BOX3 = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
+
+
+def wave(rng: np.random.Generator, n: int, flipped: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.uniform(size=(n, 2))
+    y = (np.sin(6 * X[:, 0]) / 4 + 0.5 > X[:, 1]).astype(int)
+    return X, np.where(rng.random(n) < flipped, 1 - y, y)
+
+
+def three(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_blobs(n, centers=[[0.2, 0.2], [0.8, 0.3], [0.5, 0.8]], cluster_std=0.1,
+                      random_state=int(rng.integers(10**6)))  # fmt: skip
+    return np.clip(X, 0, 1), y
+
+
+# Without noise ----------------------------------------------------------------------------------
+
+
+def test_logistic_is_scikit_learns_on_the_same_features(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 150)
+    ours = PrivateKernelClassifier(
+        "logistic", bandwidth=0.4, regularization=0.01, epsilon=np.inf, bounds=BOX
+    ).fit(X, y)
+    mapped = features_from_dict(ours.features_).transform(X)
+    oracle = LogisticRegression(C=1 / (2 * 0.01 * 150), fit_intercept=False, tol=1e-8, max_iter=999)
+    oracle.fit(mapped, y)
+    np.testing.assert_allclose(
+        ours.decision_function(X), oracle.decision_function(mapped), atol=5e-3
+    )
+    np.testing.assert_allclose(ours.predict_proba(X), oracle.predict_proba(mapped), atol=5e-3)
+
+
+def test_hinge_is_the_support_vector_machine_of_the_kernel(rng: np.random.Generator) -> None:
+    """The Gram matrix extended by mirrored rows leaves libsvm no use for its intercept."""
+    X, y = wave(rng, 80)
+    ours = PrivateKernelClassifier(
+        "hinge", bandwidth=0.3, regularization=0.02, epsilon=np.inf, tolerance=1e-3, bounds=BOX
+    ).fit(X, y)
+    gram = np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=2) / (2 * 0.3**2))
+    mirrored = np.block([[gram, -gram], [-gram, gram]])
+    signs = np.concatenate([2 * y - 1, 1 - 2 * y])
+    oracle = SVC(kernel="precomputed", C=1 / (4 * 0.02 * 80), tol=1e-8).fit(mirrored, signs)
+    scores = oracle.decision_function(mirrored)[:80]
+    # Twice the rows share one margin: C is halved, and the function is the same. Our kink is
+    # rounded within 0.02 of the margin.
+    np.testing.assert_allclose(ours.decision_function(X), scores, atol=5e-2)
+
+
+def test_regressor_is_the_support_vector_regression(rng: np.random.Generator) -> None:
+    X = rng.uniform(size=(120, 1))
+    y = np.sin(6 * X[:, 0])
+    ours = PrivateKernelRegressor(
+        "epsilon_insensitive",
+        target_bounds=(-2.0, 2.0),
+        bandwidth=0.2,
+        regularization=0.01,
+        epsilon=np.inf,
+        tolerance=1e-3,
+        bounds=BOX,
+    ).fit(X, y)
+    mapped = features_from_dict(ours.features_).transform(X)
+    oracle = LinearSVR(
+        epsilon=0.1, C=1 / (2 * 0.01 * 120), fit_intercept=False, tol=1e-8, max_iter=10**6
+    ).fit(mapped, y / 2)
+    # Kinks are rounded by 0.02 of half the range, which is 2.
+    np.testing.assert_allclose(ours.predict(X), 2 * oracle.predict(mapped), atol=4e-2)
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic", "hinge"])
+def test_several_classes(loss: str, rng: np.random.Generator) -> None:
+    X, y = three(rng, 300)
+    model = PrivateKernelClassifier(loss, bandwidth=0.3, epsilon=np.inf, bounds=BOX3).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert model.decision_function(X).shape == (300, 3)
+    assert model.coefficients_.shape[1] == 3
+    assert hasattr(model, "predict_proba") is (loss == "logistic")
+    if loss == "logistic":
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+# Sensitivity and noise --------------------------------------------------------------------------
+
+
+def statistic(model: object, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+    with taped() as tape:
+        model.fit(X, y)
+    (released,) = tape.releases
+    return np.asarray(released.statistic), released.mechanism.sensitivity
+
+
+@pytest.mark.parametrize("loss", ["huber", "hinge", "logistic"])
+@pytest.mark.parametrize("regularization", [0.01, 1.0])
+def test_neighbours_stay_within_the_sensitivity(
+    loss: str, regularization: float, rng: np.random.Generator
+) -> None:
+    shares = []
+    for n_classes, bounds in ((2, BOX), (3, BOX3)):
+        model = PrivateKernelClassifier(
+            loss, bandwidth=0.4, regularization=regularization, delta=1e-3, bounds=bounds
+        )
+        for trial in range(6):
+            X, y = rng.uniform(size=(15, 2)), rng.integers(n_classes, size=15)
+            other, y_other = X.copy(), y.copy()
+            y_other[0] = (y[0] + 1) % n_classes
+            if trial % 2:
+                other[0] = rng.uniform(size=2)
+            (here, bound), (there, _) = statistic(model, X, y), statistic(model, other, y_other)
+            shares.append(np.linalg.norm(here - there) / bound)
+    assert max(shares) <= 1
+    if loss == "hinge" and regularization == 1.0:
+        assert max(shares) > 0.98  # the label turned where the loss is linear
+
+
+def test_the_certified_gap_is_paid_for(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 100)
+    settings = {"bandwidth": 0.3, "regularization": 0.05, "delta": 1e-5, "bounds": BOX}
+    bounds = [
+        statistic(PrivateKernelClassifier(tolerance=tolerance, **settings), X, y)[1]
+        for tolerance in (0.5, 0.01)
+    ]
+    exact = 1 / (0.05 * 100)
+    assert bounds[0] == pytest.approx(1.5 * exact, rel=2e-3)
+    assert bounds[1] == pytest.approx(1.01 * exact, rel=2e-3)
+
+
+def test_noise_of_a_score(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 200)
+    settings = {"bandwidth": 0.4, "regularization": 0.1, "delta": 1e-5, "bounds": BOX}
+    plain = PrivateKernelClassifier(epsilon=np.inf, **settings).fit(X, y)
+    x = np.array([[0.5, 0.5]])
+    exact = plain.decision_function(x)
+    noise = [
+        (PrivateKernelClassifier(**settings).fit(X, y).decision_function(x) - exact).item()
+        for _ in range(60)
+    ]
+    stated = PrivateKernelClassifier(**settings).fit(X, y).noise_std_
+    assert stated == pytest.approx(3.7306 * 1.01 / (0.1 * 200), rel=2e-3)
+    assert np.std(noise) == pytest.approx(stated, rel=0.4)
+
+
+def test_add_or_remove_takes_half_the_noise_and_a_public_count(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 100)
+    settings = {"regularization": 0.05, "delta": 1e-5, "bounds": BOX, "bandwidth": 0.4}
+    replaced = PrivateKernelClassifier(**settings).fit(X, y)
+    removed = PrivateKernelClassifier(
+        relation="add_or_remove_one", expected_rows=100, **settings
+    ).fit(X, y)
+    assert removed.noise_std_ == pytest.approx(replaced.noise_std_ / 2)
+    with pytest.raises(MissingBoundsError, match="expected_rows"):
+        PrivateKernelClassifier(relation="add_or_remove_one", **settings).fit(X, y)
+
+
+def test_the_printed_noise_states_its_true_promise(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 200)
+    settings = {"bandwidth": 0.3, "regularization": 0.05, "delta": 1e-5, "bounds": BOX}
+    printed = PrintedKernelClassifier("hinge", **settings).fit(X, y)
+    assert printed.noise_std_ == pytest.approx(
+        math.sqrt(2 * math.log(2 / 1e-5)) / (0.05 * 200), rel=2e-3
+    )
+    assert printed.guarantee_.status is Status.PROVED
+    assert 0.7 < printed.guarantee_.epsilon < 0.76
+    with pytest.raises(InvalidInputError, match="at most 1 only"):
+        PrintedKernelClassifier(epsilon=2.0, **settings).fit(X, y)
+
+
+def test_the_public_rule_for_regularization(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 500)
+    for epsilon in (0.5, 4.0):
+        model = PrivateKernelClassifier(epsilon=epsilon, delta=1e-5, bandwidth=0.4, bounds=BOX).fit(
+            X, y
+        )
+        assert model.noise_std_ == pytest.approx(0.3, rel=0.02)
+
+
+def outcome(model: object, X: np.ndarray, y: np.ndarray) -> str:
+    try:
+        model.fit(X, y)
+    except Exception as error:
+        return type(error).__name__
+    return "fitted"
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_no_row_decides_whether_a_fit_ends(n: int) -> None:
+    """Two places, labels at random: rows stand at the kink together, and one row tips them."""
+    X = np.where(np.arange(n) % 2, 0.1, 0.9)[:, None]
+    for seed in range(3):
+        y = np.random.default_rng(seed).integers(2, size=n)
+        for first in (0.9, 0.5):
+            X[0] = first
+            for loss in ("hinge", "huber"):
+                model = PrivateKernelClassifier(
+                    loss, bandwidth=0.5, tolerance=1e-3, regularization=17 / n, bounds=BOX
+                )
+                assert outcome(model, X, y) == "fitted"
+            regressor = PrivateKernelRegressor(
+                "absolute", target_bounds=(0.0, 1.0), bandwidth=0.5, regularization=17 / n,
+                tolerance=1e-3, bounds=BOX,
+            )  # fmt: skip
+            assert outcome(regressor, X, y) == "fitted"
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
+def test_what_doubles_cannot_certify_is_refused_whatever_the_rows_are(loss: str) -> None:
+    model = PrivateKernelClassifier(
+        loss, relation="add_or_remove_one", expected_rows=10**10, regularization=1e-4, bounds=BOX
+    )
+    for X in (np.zeros((3, 1)), np.ones((50, 1))):
+        with pytest.raises(InvalidInputError, match="doubles certify"):
+            model.fit(X, np.arange(len(X)) % 2)
+
+
+def test_a_huge_target_is_clipped_before_it_is_scaled() -> None:
+    X, y = np.linspace(0, 1, 50)[:, None], np.zeros(50)
+    model = PrivateKernelRegressor(
+        target_bounds=(0.0, 1e-3), bandwidth=0.3, epsilon=np.inf, bounds=BOX
+    )
+    y[0] = 1e-3
+    usual = model.fit(X, y).predict(X)
+    y[0] = 1e308
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), usual)
+
+
+# Promises and files -----------------------------------------------------------------------------
+
+
+def test_models_are_saved_and_answer_the_same(tmp_path: Path, rng: np.random.Generator) -> None:
+    X, y = wave(rng, 100)
+    wide = np.column_stack([X, rng.uniform(size=(100, 6))])
+    classifier = PrivateKernelClassifier(bandwidth=0.4, delta=1e-5, n_fourier=200, bounds=BOX)
+    regressor = PrivateKernelRegressor(
+        target_bounds=(0.0, 1.0), bandwidth=0.4, delta=1e-5, n_fourier=200, bounds=BOX
+    )
+    for model, rows in ((classifier, X), (classifier, wide), (regressor, X)):
+        save(model.fit(rows, y), tmp_path / "machine.sfumato")
+        loaded = load(tmp_path / "machine.sfumato")
+        np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
+        assert loaded.guarantee_ == model.guarantee_
+        assert (tmp_path / "machine.sfumato").stat().st_size < 200_000
+
+
+@pytest.mark.usefixtures("noise")
+def test_random_features_carry_machines_into_more_dimensions(rng: np.random.Generator) -> None:
+    X = rng.uniform(size=(2000, 8))
+    y = (X[:, 0] + X[:, 1] > 1).astype(int)
+    model = PrivateKernelClassifier(
+        bandwidth=1.0, regularization=0.02, delta=1e-5, n_fourier=300, bounds=BOX
+    ).fit(X, y)
+    assert model.features_["kind"] == "fourier"
+    assert model.coefficients_.shape == (300, 1)
+    assert model.score(X, y) > 0.85
+
+
+def test_works_in_a_grid_search(rng: np.random.Generator) -> None:
+    X, y = wave(rng, 200)
+    model = PrivateKernelClassifier(delta=1e-5, n_fourier=100, bandwidth=0.4, bounds=BOX)
+    search = GridSearchCV(model, {"regularization": [0.05, 0.2]}, cv=2).fit(X, y)
+    assert search.best_params_["regularization"] in (0.05, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"loss": "squared"}, "loss"),
+        ({"regularization": 0.0}, "regularization"),
+        ({"regularization": 9e-9}, "regularization"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"tolerance": 9e-4}, "tolerance"),
+        ({"tolerance": np.nan}, "tolerance"),
+        ({"bandwidth": -1.0}, "bandwidth"),
+        ({"bounds": Bounds(lower=0.0, upper=1.0, labels=[0])}, "one class"),
+    ],
+)
+def test_wrong_choices_are_named(change: dict[str, object], word: str) -> None:
+    model = PrivateKernelClassifier(bounds=BOX).set_params(**change)
+    with pytest.raises(InvalidInputError, match=word):
+        model.fit(np.full((10, 2), 0.5), np.zeros(10, dtype=int))
+
+
+def test_targets_are_bounded_and_checked() -> None:
+    X = np.linspace(0, 1, 40)[:, None]
+    model = PrivateKernelRegressor(bandwidth=0.2, epsilon=np.inf, bounds=BOX)
+    with pytest.raises(MissingBoundsError, match="target_bounds"):
+        model.fit(X, X[:, 0])
+    for wrong in ((1.0, 0.0), (0.0, np.inf)):
+        with pytest.raises(InvalidInputError, match="target_bounds"):
+            model.set_params(target_bounds=wrong).fit(X, X[:, 0])
+    model.set_params(target_bounds=(0.0, 1.0))
+    for wrong in (None, X[:3, 0]):
+        with pytest.raises(InvalidInputError, match="y"):
+            model.fit(X, wrong)
+    with pytest.raises(InvalidInputError, match="loss"):
+        PrivateKernelRegressor("squared", target_bounds=(0.0, 1.0), bounds=BOX).fit(X, X[:, 0])
+    y = X[:, 0].copy()
+    y[3], y[7] = np.nan, 1e9
+    predicted = model.fit(X, y).predict(X)
+    assert predicted.min() >= 0
+    assert predicted.max() <= 1
+
+
+# Utility ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["hinge", "huber"])
+def test_kernel_machine_in_the_plane_is_near_the_non_private_one(loss: str) -> None:
+    """n = 1000, lambda = 0.01, epsilon = 1, delta = 1e-5: within 0.05 in the mean of 5 seeds."""
+    lost = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 4000)
+        settings = {"bandwidth": 0.3, "regularization": 0.01, "delta": 1e-5, "bounds": BOX}
+        plain = PrivateKernelClassifier(loss, epsilon=np.inf, **settings).fit(X, y)
+        with seeded_noise(seed):
+            private = PrivateKernelClassifier(loss, epsilon=1.0, **settings).fit(X, y)
+        lost.append(plain.score(X_test, y_test) - private.score(X_test, y_test))
+    assert np.mean(lost) < 0.05
+
+
+@pytest.mark.usefixtures("noise")
+def test_accuracy_grows_with_epsilon(rng: np.random.Generator) -> None:
+    (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 2000)
+    found = []
+    for epsilon in (0.05, 0.5, 8.0):
+        model = PrivateKernelClassifier(epsilon=epsilon, delta=1e-5, bandwidth=0.3, bounds=BOX)
+        found.append(np.mean([model.fit(X, y).score(X_test, y_test) for _ in range(3)]))
+    assert found[0] < found[2]
+    assert found[1] < found[2] + 0.02
+
+
+def test_regression_follows_the_curve(seed: int, rng: np.random.Generator) -> None:
+    X = rng.uniform(size=(4000, 1))
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=4000)
+    model = PrivateKernelRegressor(target_bounds=(-1.5, 1.5), bandwidth=0.2, delta=1e-5, bounds=BOX)
+    with seeded_noise(seed):
+        assert model.fit(X, y).score(X, np.sin(6 * X[:, 0])) > 0.85

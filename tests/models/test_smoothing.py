@@ -1,0 +1,461 @@
+"""Smoothed cells: what is counted, what is chosen after the release, and what it answers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.stats import kstest, norm
+
+from sfumato import Bounds, TableBounds, load, save
+from sfumato.audit.testing import seeded_noise
+from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.mechanisms.base import taped
+from sfumato.models.density import PrivateDensity, _blocks
+from sfumato.models.features import Domain
+from sfumato.models.smoothing import Cells, GridDensity, default_cells, density_threshold, smooth
+from sfumato.privacy.events import LaplaceEvent
+
+mpl.use("Agg")
+
+BOX = Bounds(lower=0.0, upper=1.0, labels=["a", "b"])
+FINE = np.linspace(0, 1, 1001)
+
+
+def two_normals(n: int, rng: np.random.Generator) -> np.ndarray:
+    side = rng.random(n) < 0.5
+    return np.where(side, rng.normal(0.3, 0.07, n), rng.normal(0.7, 0.07, n))[:, None]
+
+
+def law_of_two_normals(x: np.ndarray) -> np.ndarray:
+    return (norm.cdf(x, 0.3, 0.07) + norm.cdf(x, 0.7, 0.07)) / 2
+
+
+def grid(counts: np.ndarray, variance: float, n_rows: int | None) -> GridDensity:
+    d = counts.ndim - 1
+    cells = Cells.of(Domain(BOX, d), counts.shape[:d], (None,) * d)
+    return GridDensity(cells, counts, variance, n_rows)
+
+
+# The release --------------------------------------------------------------------------------------
+
+
+def test_the_release_is_a_histogram(rng: np.random.Generator) -> None:
+    X, y = rng.uniform(-0.1, 1.1, size=(500, 2)), rng.choice(["a", "b"], 500)
+    model = PrivateDensity(epsilon=np.inf, n_cells=7, bounds=BOX).fit(X, y)
+    for code, label in enumerate(model.classes_):
+        mine = np.clip(X[y == label], 0, 1)
+        oracle = np.histogram2d(*mine.T, bins=7, range=[[0, 1]] * 2)[0]
+        np.testing.assert_array_equal(model.cell_counts_[..., code], oracle)
+    assert model.noise_variance_ == 0
+
+
+@pytest.mark.parametrize(("relation", "bound"), [("replace_one", 2), ("add_or_remove_one", 1)])
+def test_one_release_of_pure_epsilon(relation: str, bound: float) -> None:
+    model = PrivateDensity(epsilon=0.7, delta=1e-5, relation=relation, bounds=BOX)
+    with taped() as tape:
+        model.fit(np.full((50, 1), 0.4))
+    (release,) = tape.releases
+    assert release.mechanism.sensitivity == bound
+    assert model.guarantee_.events == (LaplaceEvent(0.7),)
+    assert 0.6999 < model.guarantee_.epsilon <= 0.7
+    assert model.noise_variance_ == pytest.approx(2 * (bound / 0.7) ** 2)
+
+
+def test_a_secret_number_of_rows_leaves_no_trace() -> None:
+    """With one release played back, zero rows and many give the same model."""
+    model = PrivateDensity(relation="add_or_remove_one", bounds=BOX)
+    with taped() as tape:
+        model.fit(np.full((300, 1), 0.4))
+    with taped(tape):
+        other = PrivateDensity(relation="add_or_remove_one", bounds=BOX).fit(np.zeros((0, 1)))
+    np.testing.assert_array_equal(model.masses_, other.masses_)
+    assert model.public_rows_ is None
+
+
+def test_the_rule_for_cells_is_public_and_monotone() -> None:
+    assert default_cells(1.0, 1000, 1) == 48
+    assert default_cells(1.0, None, 1) == default_cells(1.0, 10_000, 1)
+    for d in (1, 2):
+        sizes = [default_cells(eps, 1000, d) for eps in (1e-9, 0.1, 1, 10, 1e12)]
+        assert sizes == sorted(sizes)
+        assert sizes[0] == 4
+
+
+@pytest.mark.parametrize("most", [2, 3, 5, 7, 20, 73, 74, 75, 400])
+def test_cells_of_whole_numbers_hold_equally_many(most: int) -> None:
+    """Whole numbers from 17 to 90: 74 values, however they are cut."""
+    domain = Domain(Bounds(lower=17.0, upper=90.0), 1)
+    cells = Cells.of(domain, (most,), (1.0,))
+    held = np.bincount(cells(np.arange(17.0, 91)[:, None])[:, 0].astype(int))
+    assert len(held) <= min(most, 74)
+    assert len(set(held[:-1])) <= 1
+    assert held[-1] <= held[0]
+    assert Cells.of(domain, cells.shape, (1.0,)) == cells  # a stored release is cut the same way
+
+
+def test_ages_are_counted_by_years(rng: np.random.Generator, tmp_path: Path) -> None:
+    ages = np.clip(np.rint(rng.gamma(9, 4.5, 2000)), 17, 90)[:, None]
+    model = PrivateDensity(epsilon=1.0, step=1, bounds=Bounds(lower=17.0, upper=90.0)).fit(ages)
+    assert model._released().cells.sides.tolist() == [2.0]
+    save(model, tmp_path / "ages.sfumato")
+    loaded = load(tmp_path / "ages.sfumato")
+    assert loaded.quantile(0.5) == model.quantile(0.5) == pytest.approx(np.median(ages), abs=3)
+    for step in (0.0, -1.0, 100.0, np.nan, [1.0, 1.0]):
+        with pytest.raises(InvalidInputError, match="step"):
+            PrivateDensity(step=step, bounds=Bounds(lower=17.0, upper=90.0)).fit(ages)
+
+
+# After the release --------------------------------------------------------------------------------
+
+
+def test_the_risk_estimate_has_no_bias(rng: np.random.Generator) -> None:
+    """The mean of the estimate is the true risk, for a fixed filter and known noise."""
+    truth = np.exp(-(np.linspace(-2, 2, 32) ** 2))
+    f, v = np.linspace(1, 0, 32), 0.3
+    noisy = truth + rng.normal(0, np.sqrt(v), size=(40_000, 32))
+    estimates = ((1 - f) ** 2 * (noisy**2 - v) + f**2 * v).sum(axis=1)
+    risks = ((f * noisy - truth) ** 2).sum(axis=1)
+    error = np.std(estimates - risks) / 200
+    assert abs(np.mean(estimates - risks)) < 4 * error  # one in 16,000
+
+
+def test_smooth_signals_are_smoothed_and_atoms_are_kept(rng: np.random.Generator) -> None:
+    masses = np.full(50, 0.8 / 50)
+    masses[20] += 0.2
+    shares = masses + rng.laplace(0, 0.003, 50)
+    found = smooth(shares, 2 * 0.003**2, 1e6)
+    assert np.nonzero(found.apart)[0].tolist() == [20]
+    assert found.masses[20] == pytest.approx(shares[20], abs=0.003)
+    others = np.delete(found.masses - masses, 20)
+    assert np.abs(others).mean() < 0.3 * np.abs(np.delete(shares - masses, 20)).mean()
+    plain = smooth(np.full(50, 0.02) + rng.laplace(0, 0.003, 50), 2 * 0.003**2, 1e6)
+    assert not plain.apart.any()
+
+
+def test_the_filter_is_linear_and_keeps_totals(rng: np.random.Generator) -> None:
+    shares = rng.uniform(size=(12, 12)) / 144
+    found = smooth(shares, 1e-5, 1e4)
+    other = rng.normal(size=(12, 12))
+    np.testing.assert_allclose(
+        found.of(2 * shares + other), 2 * found.of(shares) + found.of(other), atol=1e-12
+    )
+    assert found.of(shares).sum() == pytest.approx(shares.sum())
+    np.testing.assert_allclose(found.of(np.stack([shares, other]))[1], found.of(other), atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (10_000, 0.1)])
+@pytest.mark.parametrize("with_atom", [False, True])
+def test_bands_cover_the_smoothed_density_without_noise(
+    n: int, epsilon: float, with_atom: bool, seed: int
+) -> None:
+    """95 % within 2 for the average over cells and 200 runs; runs are independent."""
+    rng = np.random.default_rng(seed)
+    m, b = default_cells(epsilon, n, 1), 2 / epsilon
+    covered = []
+    for _ in range(200):
+        x = np.clip(two_normals(n, rng)[:, 0], 0, 1)
+        x = np.where(rng.random(n) < 0.2 * with_atom, 0.5001, x)
+        exact = np.histogram(x, m, (0, 1))[0].astype(float)[:, None]
+        noisy = grid(exact + rng.laplace(0, b, exact.shape), 2 * b * b, n)
+        clean = np.maximum(noisy.smoothed[0].of(noisy.corrected(exact)[:, 0]) * m, 0)
+        low, high = noisy.bands((np.arange(m)[:, None] + 0.5) / m, 0.95)
+        covered.append(np.mean((clean >= low[:, 0] - 1e-9) & (clean <= high[:, 0] + 1e-9)))
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+
+
+def test_total_variation_is_below_that_of_the_histogram(seed: int) -> None:
+    n, ratios = 4000, []
+    for run in range(6):
+        rng = np.random.default_rng(1000 * seed + run)
+        X = two_normals(n, rng)
+        with seeded_noise(1000 * seed + run):
+            model = PrivateDensity(epsilon=0.25, bounds=BOX).fit(X)
+        bins = int(2 * n ** (1 / 3))
+        plain = np.histogram(X, bins, (0, 1))[0] + rng.laplace(0, 8, bins)
+        plain = np.maximum(plain, 0) / np.maximum(plain, 0).sum()
+        steps = np.diff(np.interp(FINE, np.linspace(0, 1, bins + 1), np.r_[0, np.cumsum(plain)]))
+        truth = np.diff(law_of_two_normals(FINE))
+        ours = np.abs(np.diff(model.cdf(FINE)) - truth).sum()
+        ratios.append(ours / np.abs(steps - truth).sum())
+    assert np.mean(ratios) < 0.85  # about .6, see benchmarks/results/densities.json
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(rng: np.random.Generator) -> PrivateDensity:
+    with seeded_noise(3):
+        return PrivateDensity(delta=1e-5, bounds=BOX).fit(two_normals(5000, rng))
+
+
+def test_answers_on_a_line_agree(fitted: PrivateDensity) -> None:
+    cells = len(fitted.cell_counts_)
+    points = list(np.linspace(0, 1, cells + 1))
+    total = sum(
+        quad(lambda t: float(fitted.density([[t]])[0]), a, b)[0]
+        for a, b in itertools.pairwise(points[:7])
+    )
+    assert total == pytest.approx(float(fitted.cdf(points[6])), abs=1e-9)
+    assert fitted.cdf([-1.0, 0.0, 1.0, 2.0]).tolist() == pytest.approx([0, 0, 1, 1])
+    probabilities = np.linspace(0.01, 0.99, 50)
+    np.testing.assert_allclose(fitted.cdf(fitted.quantile(probabilities)), probabilities, atol=2e-3)
+    assert np.abs(fitted.cdf(FINE) - law_of_two_normals(FINE)).max() < 0.03
+    assert fitted.n_modes() == 2
+    assert fitted.density([[-0.1], [1.1]]).tolist() == [0, 0]
+
+
+def test_samples_follow_the_density(fitted: PrivateDensity) -> None:
+    drawn = fitted.sample(4000, random_state=1)
+    assert isinstance(drawn, np.ndarray)
+    assert kstest(drawn[:, 0], fitted.cdf).pvalue > 1e-6
+    assert kstest(drawn[:, 0], "uniform").pvalue < 1e-6
+
+
+def test_the_plane_integrates_and_samples_follow(rng: np.random.Generator) -> None:
+    X = rng.normal([0.3, 0.6], [0.1, 0.05], size=(4000, 2))
+    model = PrivateDensity(epsilon=2.0, delta=1e-5, bounds=BOX).fit(X)
+    middles = (np.arange(200) + 0.5) / 200
+    points = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2)
+    assert model.density(points).mean() == pytest.approx(1, abs=0.01)
+    drawn = model.sample(20_000, random_state=0)
+    found = np.histogram2d(*drawn.T, bins=10, range=[[0, 1]] * 2)[0].ravel() / 20_000
+    expected = model.density(points).reshape(10, 20, 10, 20).mean(axis=(1, 3)).ravel() / 100
+    assert np.abs(found - expected).sum() < 0.05
+    low, high = model.bands(points[:50])
+    assert (low <= high).all()
+    with pytest.raises(UnsupportedModeError, match="one feature"):
+        model.quantile(0.5)
+
+
+def test_classes_have_their_own_peaks(rng: np.random.Generator) -> None:
+    y = rng.choice(["a", "b"], 6000, p=[0.3, 0.7])
+    X = rng.normal(np.where(y == "a", 0.3, 0.7), 0.05)[:, None]
+    model = PrivateDensity(delta=1e-5, bounds=BOX).fit(X, y)
+    assert model.class_prior_ == pytest.approx([0.3, 0.7], abs=0.03)
+    values = model.class_densities([[0.3], [0.7]])
+    assert values[0, 0] > 20 * values[1, 0]
+    assert values[1, 1] > 20 * values[0, 1]
+    low, high = model.bands([[0.3]])
+    assert low.shape == high.shape == (1, 2)
+    rows, labels = model.sample(2000, random_state=0)
+    assert rows[labels == "a"].mean() < 0.4 < 0.6 < rows[labels == "b"].mean()
+
+
+def test_a_saved_grid_answers_the_same(tmp_path: Path, fitted: PrivateDensity) -> None:
+    save(fitted, tmp_path / "density.sfumato")
+    loaded = load(tmp_path / "density.sfumato")
+    np.testing.assert_array_equal(loaded.cdf(FINE), fitted.cdf(FINE))
+    np.testing.assert_array_equal(loaded.bands(FINE[:, None]), fitted.bands(FINE[:, None]))
+
+
+def test_pictures_have_a_band(fitted: PrivateDensity) -> None:
+    axes = fitted.plot()
+    assert len(axes.collections) == 1
+    mpl.pyplot.close("all")
+
+
+# Choices ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_features", "method"),
+    [
+        ({}, 1, "grid"),
+        ({}, 2, "grid"),
+        ({}, 3, "process"),
+        ({"bandwidth": 0.2}, 1, "process"),
+        ({"space": "sobolev"}, 1, "process"),
+        ({"method": "process"}, 1, "process"),
+        ({"method": "grid", "bandwidth": 0.2}, 1, "grid"),
+    ],
+)
+def test_a_public_rule_chooses(parameters: dict[str, Any], n_features: int, method: str) -> None:
+    model = PrivateDensity(delta=1e-5, n_fourier=64, bounds=BOX, **parameters)
+    assert model.fit(np.full((40, n_features), 0.5)).method_ == method
+
+
+def test_a_second_fit_leaves_nothing_of_the_first() -> None:
+    model = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(np.full((40, 1), 0.5))
+    assert hasattr(model, "coefficients_")
+    model.set_params(method="grid").fit(np.full((40, 1), 0.5))
+    assert not hasattr(model, "coefficients_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"method": "histogram"}, "method"),
+        ({"n_cells": 1}, "n_cells"),
+        ({"n_cells": 10**6}, "n_cells"),
+        ({"n_cells": 3.5}, "n_cells"),
+    ],
+)
+def test_wrong_choices_are_refused(parameters: dict[str, Any], words: str) -> None:
+    model = PrivateDensity(delta=1e-5, bounds=BOX, **parameters)
+    with pytest.raises(InvalidInputError, match=words):
+        model.fit(np.full((40, 1), 0.5))
+
+
+def test_the_grid_is_for_one_or_two_features() -> None:
+    with pytest.raises(UnsupportedModeError, match="one or two"):
+        PrivateDensity(delta=1e-5, method="grid", bounds=BOX).fit(np.full((40, 3), 0.5))
+    process = PrivateDensity(0.2, delta=1e-5, bounds=BOX).fit(np.full((40, 1), 0.5))
+    for ask in (process.bands, process.cdf, process.quantile):
+        with pytest.raises(UnsupportedModeError, match="grid"):
+            ask([[0.5]])
+    grid_model = PrivateDensity(bounds=BOX).fit(np.full((40, 1), 0.5))
+    with pytest.raises(InvalidInputError, match="level"):
+        grid_model.bands([[0.5]], level=1.0)
+    with pytest.raises(InvalidInputError, match="Probabilities"):
+        grid_model.quantile([1.5])
+
+
+def test_a_jump_is_kept_by_blocks_and_a_smooth_law_by_a_filter(rng: np.random.Generator) -> None:
+    cells = np.arange(120)
+    jump = np.where(cells < 45, 3.0, 1.0)
+    hump = np.exp(-((cells - 60) ** 2) / 300)
+    for law, has_blocks in ((jump, True), (hump, False)):
+        shares = law / law.sum()
+        noisy = shares + rng.laplace(0, 5e-4 / np.sqrt(2), 120)
+        found = smooth(noisy, 5e-4**2, 30_000)
+        assert (found.blocks is not None) == has_blocks
+        error = np.abs(found.masses - shares).sum()
+        assert error < 0.4 * np.abs(noisy - shares).sum()
+        # Linear, and averages of averages are the same averages.
+        np.testing.assert_allclose(found.of(noisy + shares), found.masses + found.of(shares))
+    blocks = smooth(jump / jump.sum(), 1e-8, 30_000).blocks
+    assert blocks is not None
+    assert np.flatnonzero(np.diff(blocks)).tolist() == [44]
+
+
+def test_blocks_are_the_best_of_all(rng: np.random.Generator) -> None:
+    """Brute force over all ways to cut nine cells."""
+    for _ in range(20):
+        shares, variance = rng.normal(size=9) + np.repeat([0, 2, 0], 3), 0.3
+        price = variance * (2 + 2 * math.log(9))
+        least = math.inf
+        for cut in itertools.product([False, True], repeat=8):
+            parts = np.split(shares, np.flatnonzero(cut) + 1)
+            risk = sum(((p - p.mean()) ** 2).sum() - len(p) * variance + price for p in parts)
+            least = min(least, risk)
+        blocks, found = _blocks(shares, variance)
+        assert found == pytest.approx(least)
+        parts = [shares[blocks == b] for b in np.unique(blocks)]
+        again = sum(((p - p.mean()) ** 2).sum() - len(p) * variance + price for p in parts)
+        assert again == pytest.approx(least)
+
+
+@pytest.mark.parametrize("columns", [("age",), ("age", "weight")])
+def test_rows_without_a_number_are_counted_nowhere(
+    columns: tuple[str, ...], rng: np.random.Generator
+) -> None:
+    """They would make a peak in the middle of the range; replacing one moves two counts at most."""
+    ranges = {name: {"lower": 0, "upper": 120, "missing": True} for name in columns}
+    bounds = TableBounds.from_dict(ranges)
+    values = np.clip(rng.normal(40, 10, size=(400, len(columns))), 0, 120)
+    values[rng.random(values.shape) < 0.2] = np.nan
+
+    def counts(rows: np.ndarray) -> np.ndarray:
+        table = pd.DataFrame(rows, columns=list(columns))
+        model = PrivateDensity(epsilon=np.inf, n_cells=6, bounds=bounds).fit(table)
+        assert model.public_rows_ is None
+        return model.cell_counts_[..., 0]
+
+    known = values[~np.isnan(values).any(axis=1)]
+    oracle = np.histogramdd(known, 6, [(0, 120)] * len(columns))[0]
+    np.testing.assert_array_equal(counts(values), oracle)
+    for row in ([np.nan] * len(columns), [0.0] * len(columns), [-np.inf] * len(columns)):
+        for place in (0, 1, 2):
+            other = values.copy()
+            other[place] = row
+            assert np.abs(counts(other) - counts(values)).sum() <= 2
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove_one"])
+@pytest.mark.parametrize("way", ["average", "sum"])
+def test_a_person_moves_as_many_cells_as_noise_is_made_for(relation: str, way: str) -> None:
+    """Rounding to the grid moves only cells that can differ: two for each row of a person."""
+    rows = 3
+    bounds = Bounds(lower=0.0, upper=1.0, labels=[0, 1], person_rows=rows, per_person=way)
+    model = PrivateDensity(n_cells=8, bounds=bounds, unit="person", relation=relation, delta=1e-5)
+    X = np.tile((np.arange(6) + 0.5) / 8, 10)[:, None]
+    X_near, y, ids = X.copy(), np.zeros(60, dtype=int), np.arange(60) // rows
+    last = slice(-rows, None)
+    X_near[last], y_near = [[0.01], [0.2], [0.9]], y.copy()
+    y_near[last] = 1
+    if relation == "add_or_remove_one":
+        X_near, y_near = X[:-rows], y[:-rows]
+    statistics = []
+    for rows_of, labels in ((X, y), (X_near, y_near)):
+        with warnings.catch_warnings(), taped() as tape:
+            warnings.simplefilter("ignore")
+            model.fit(rows_of, labels, groups=ids[: len(rows_of)])
+        statistics.append(tape.releases[-1])
+    mechanism = statistics[0].mechanism
+    apart = np.abs(statistics[0].statistic - statistics[1].statistic)
+    n_moved = rows if relation == "add_or_remove_one" else 2 * rows
+    assert np.count_nonzero(apart) == n_moved <= mechanism.touched
+    assert apart.sum() == pytest.approx(mechanism.sensitivity, rel=1e-6)
+
+
+# The nearest density ----------------------------------------------------------------------------
+
+
+def projected(values: np.ndarray, volume: float) -> np.ndarray:
+    threshold, gain = density_threshold(values, volume)
+    return gain * np.maximum(values - threshold, 0)
+
+
+@given(arrays(float, st.integers(1, 60), elements=st.floats(-50, 50)), st.floats(1e-3, 10))
+def test_it_is_a_density(values: np.ndarray, volume: float) -> None:
+    found = projected(values, volume)
+    assert found.min() >= 0
+    assert found.sum() * volume == pytest.approx(1, rel=1e-6)
+
+
+@given(
+    arrays(float, 20, elements=st.floats(-5, 5)),
+    arrays(float, 20, elements=st.floats(0.01, 5)),
+)
+def test_the_threshold_never_moves_away_from_a_density(
+    values: np.ndarray, truth: np.ndarray
+) -> None:
+    volume = 1 / 20
+    density = truth / (truth.sum() * volume)
+    kept = np.maximum(values - density_threshold(values, volume)[0], 0)
+    before, after = np.linalg.norm(values - density), np.linalg.norm(kept - density)
+    assert after <= before + 1e-9
+
+
+def test_with_too_much_mass_it_is_the_nearest_density(rng: np.random.Generator) -> None:
+    values, volume = rng.normal(1.5, 1.0, size=8), 0.125
+    oracle = minimize(
+        lambda p: np.sum((p - values) ** 2),
+        np.ones(8),
+        bounds=[(0, None)] * 8,
+        constraints={"type": "eq", "fun": lambda p: p.sum() * volume - 1},
+        method="SLSQP",
+    )
+    threshold, gain = density_threshold(values, volume)
+    assert threshold > 0
+    assert gain == pytest.approx(1)
+    np.testing.assert_allclose(projected(values, volume), oracle.x, atol=1e-3)
+
+
+def test_missing_mass_is_scaled_up_and_empty_places_stay_empty() -> None:
+    values = np.array([0.0, 2.0, 1.0, -0.3])
+    np.testing.assert_allclose(projected(values, 0.25), [0, 8 / 3, 4 / 3, 0])
+    np.testing.assert_allclose(projected(np.array([-1.0, -3.0]), 0.5), [2, 0])
