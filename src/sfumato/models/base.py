@@ -225,7 +225,6 @@ class PrivateEstimator(OldPrivateEstimator):
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     offered_relations: ClassVar[tuple[Relation, ...]] = tuple(Relation)
     stored_form: ClassVar[Form] = {}
-    _parameter_form: ClassVar[Form] = {}
     parameters: ClassVar[Form] = {}
     learned: ClassVar[Form] = {}
     reads_cells: ClassVar[bool] = False  # cells in the units of their columns, not encoded rows
@@ -242,13 +241,13 @@ class PrivateEstimator(OldPrivateEstimator):
         super(OldPrivateEstimator, cls).__init_subclass__(**options)
         cls.__doc__ = (cls.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
         usual = {"random_state": random_state, "n_jobs": n_jobs}
-        cls._parameter_form = {
+        given = {
             "epsilon": real(above=0.0, most=math.inf),
             "delta": real(least=0.0, below=1.0),
             **{name: check for name, check in usual.items() if hasattr(cls, name)},
             **cls.parameters,
         }
-        cls.stored_form = {"bounds": known_bounds, **cls._parameter_form, **cls.learned}
+        cls.stored_form = {"bounds": known_bounds, **given, **cls.learned}
         if "fit" in vars(cls):
             cls.fit = _guard(vars(cls)["fit"])
         score = getattr(cls, "score", None)
@@ -358,7 +357,8 @@ class PrivateEstimator(OldPrivateEstimator):
         self.__dict__.pop("guarantee_", None)  # of an earlier fit: this one may fail
         _require_offered(self.unit, Unit, self.offered_units, self)
         _require_offered(self.relation, Relation, self.offered_relations, self)
-        check_parameters(self, self._parameter_form)
+        known = set(self.get_params(deep=False)) - {"bounds"}
+        check_parameters(self, {k: v for k, v in self.stored_form.items() if k in known})
         reader = replace(self._reader, target=target)
         out_of_core = is_out_of_core(X)
         if self.needs_memory and (out_of_core or isinstance(X, Records)):
@@ -425,7 +425,7 @@ class PrivateEstimator(OldPrivateEstimator):
     def _begin_in_memory(self, X: Any, y: Any, **options: Any) -> tuple[Array, Any, Budget]:
         """Return rows, class codes and an empty budget, for what is not a sum over rows."""
         records, budget = self._begin(X, y, **options)
-        rows, codes = records.in_memory()
+        rows, codes = records.in_memory()  # type: ignore[attr-defined]
         return rows, codes, budget
 
     def _in_memory(

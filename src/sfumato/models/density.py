@@ -618,8 +618,10 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
 
         Returns
         -------
-        lower, upper : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Bounds, one column per class where labels were given.
+        lower : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Lower bounds, one column per class where labels were given.
+        upper : ndarray of the same shape
+            Upper bounds.
         """
         released, rows, _ = self._ask(X)
         if not isinstance(released, GridDensity):

@@ -482,7 +482,15 @@ class ArrayRecords(Records):
         return cls(rows, numbers, relation=relation, persons=persons)
 
     def in_memory(self) -> tuple[Array, Codes]:
-        """Return rows and class codes, for a release that is not a sum over rows."""
+        """Return rows and class codes, for a release that is not a sum over rows.
+
+        Returns
+        -------
+        rows : array of shape (n, width)
+            The rows.
+        codes : ndarray of shape (n,)
+            Number of each record's class.
+        """
         return self._rows, self._codes
 
     @property

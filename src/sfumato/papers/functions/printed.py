@@ -180,8 +180,18 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
     ----------
     loss : {"huber", "hinge", "logistic"}, default="huber"
         See `sfumato.PrivateKernelClassifier`, as for all parameters.
-    bandwidth, regularization, n_fourier, tolerance, expected_rows, random_state
-        The kernel machine.
+    bandwidth : float or array-like, optional
+        Width of the Gaussian kernel.
+    regularization : float, optional
+        Strength λ.
+    n_fourier : int, default=1024
+        Public random features.
+    tolerance : float, default=0.01
+        Share of the sensitivity for the solver.
+    expected_rows : int, optional
+        Not used.
+    random_state : int, RandomState or None, default=0
+        For the public frequencies only.
     $shared
 
     Attributes
@@ -203,7 +213,8 @@ class PrintedKernelClassifier(PrivateKernelClassifier):
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
 
-    def _mechanism(self, exact: float) -> GaussianProcessMechanism:
+    def calibrate(self, exact: float) -> GaussianProcessMechanism:
+        """Return the noise as printed."""
         if len(self.classes_) != 2:
             raise InvalidInputError("The printed machine is for two labels.")
         return printed_mechanism(exact, self.epsilon, self.delta, share=1 + self.tolerance)
