@@ -22,9 +22,16 @@ from sfumato import Bounds, TableBounds, load, save
 from sfumato.audit.testing import seeded_noise
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms.base import taped
-from sfumato.models.density import PrivateDensity, _blocks
+from sfumato.models.density import PrivateDensity
 from sfumato.models.features import Domain
-from sfumato.models.smoothing import Cells, GridDensity, default_cells, density_threshold, smooth
+from sfumato.models.smoothing import (
+    Cells,
+    GridDensity,
+    _best_blocks,
+    default_cells,
+    density_threshold,
+    smooth,
+)
 from sfumato.privacy.events import LaplaceEvent
 
 mpl.use("Agg")
@@ -351,7 +358,7 @@ def test_blocks_are_the_best_of_all(rng: np.random.Generator) -> None:
             parts = np.split(shares, np.flatnonzero(cut) + 1)
             risk = sum(((p - p.mean()) ** 2).sum() - len(p) * variance + price for p in parts)
             least = min(least, risk)
-        blocks, found = _blocks(shares, variance)
+        blocks, found = _best_blocks(shares, variance)
         assert found == pytest.approx(least)
         parts = [shares[blocks == b] for b in np.unique(blocks)]
         again = sum(((p - p.mean()) ** 2).sum() - len(p) * variance + price for p in parts)

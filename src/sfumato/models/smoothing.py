@@ -235,7 +235,7 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
         found.append((risk + float(cost), number, apart))
     least, number, apart = min(found, key=lambda each: each[0])
     if shares.ndim == 1:
-        blocks, risk = _blocks(shares, float(variances[1]))
+        blocks, risk = _best_blocks(shares, float(variances[1]))
         if risk < least:
             apart = np.zeros(shares.shape, dtype=bool)
             ones = np.ones(shares.shape)
@@ -243,7 +243,7 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     return Smoothed(shares, variance, bank.widths[number], bank.responses[number], apart, known)
 
 
-def _blocks(shares: Array, variance: float) -> tuple[Codes, float]:
+def _best_blocks(shares: Array, variance: float) -> tuple[Codes, float]:
     """Return the blocks of neighbouring cells whose averages have the least estimated risk.
 
     The risk of a block of m cells is estimated without bias by its sum of squares around its
