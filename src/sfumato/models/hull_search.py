@@ -35,10 +35,13 @@ from sfumato.core.arrays import (
 )
 from sfumato.core.constraints import listed, numbers, record, refuse, whole
 from sfumato.core.parallel import map_in_parallel
-from sfumato.models.kernels.gaussian import gaussian_kernel, relative_gaussian_kernel
-from sfumato.models.kernels.leading import N_LEADING, completed_basis, leading_eigenvectors
-from sfumato.models.kernels.least_squares import (
+from sfumato.models.least_squares import (
+    N_LEADING,
+    completed_basis,
+    gaussian_kernel,
     is_safe_in_singles,
+    leading_eigenvectors,
+    relative_gaussian_kernel,
     solve_at_fixed_point,
     solve_in_one_factoring,
 )
