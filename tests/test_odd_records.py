@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -240,6 +241,23 @@ def as_objects(rows: list[list[Any]]) -> np.ndarray:
     return cells
 
 
+def has_no_width(case: Any) -> bool:
+    bounds = case.estimator.bounds
+    return isinstance(bounds, Bounds) and bounds.n_features is None
+
+
+def with_width(case: Any) -> Any:
+    """Declare how many features there are, by bounds that cut nothing off."""
+    estimator, bounds = clone(case.estimator), case.estimator.bounds
+    if not has_no_width(case):
+        return estimator
+    low, high = (
+        (-bounds.norm, bounds.norm) if bounds.lower is None else (bounds.lower, bounds.upper)
+    )
+    width = case.X.shape[1]
+    return estimator.set_params(bounds=replace(bounds, lower=[low] * width, upper=[high] * width))
+
+
 CONTAINERS: list[Container] = [list, as_objects, pd.DataFrame]
 
 
@@ -280,14 +298,15 @@ def test_odd_cells_are_missing_cells_for_every_estimator(case: Any) -> None:
     rows = X.tolist()
     for place, cell in enumerate(ODD_CELLS):
         rows[place][1], X[place, 1] = cell, as_number(cell)
-    expected = statistics(case.estimator, X, y)
+    estimator = with_width(case)
+    expected = statistics(estimator, X, y)
     # Whoever reads tables by their names takes no other: see `tests/tables`.
     has_names = isinstance(case.estimator, Fabricator) or case.estimator.array_bounds is not (
         case.estimator.bounds
     )
     containers = CONTAINERS[:2] if has_names else CONTAINERS
     for container in containers:
-        assert same_statistics(statistics(case.estimator, container(rows), y), expected)
+        assert same_statistics(statistics(estimator, container(rows), y), expected)
 
 
 @pytest.mark.filterwarnings("ignore:delta=")
@@ -299,7 +318,21 @@ def test_odd_records_are_missing_records_for_every_estimator(case: Any) -> None:
     rows: list[Any] = X.tolist()
     for place, record in enumerate(ODD_RECORDS):
         rows[place], X[place] = record, np.nan
-    assert same_statistics(statistics(case.estimator, rows, y), statistics(case.estimator, X, y))
+    estimator = with_width(case)
+    assert same_statistics(statistics(estimator, rows, y), statistics(estimator, X, y))
+
+
+@pytest.mark.filterwarnings("ignore:delta=")
+@pytest.mark.filterwarnings("ignore::sfumato.exceptions.RefutedGuaranteeWarning")
+@pytest.mark.parametrize("case", [c for c in FITTED if has_no_width(c.values[0])])
+def test_no_record_of_a_list_tells_the_width_of_the_others(case: Any) -> None:
+    """Neither most of the records nor the first may, so that such lists are always refused."""
+    X, y = case.X[:12].tolist(), None if case.y is None else case.y[:12]
+    ragged = [[0.1], *X[1:6], *([0.1] for _ in range(6))]
+    for rows in (X, ragged, [None, *X[1:]], tuple(X), as_objects([[row] for row in X])[:, 0]):
+        with taped() as tape, pytest.raises(InvalidInputError, match="does not tell it"):
+            fit(clone(case.estimator), rows, y)
+        assert not tape.releases
 
 
 @pytest.mark.filterwarnings("ignore:delta=")

@@ -217,7 +217,7 @@ def test_odd_rows_are_no_error(rng: np.random.Generator, parameters: dict[str, A
 
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_a_single_row() -> None:
-    model = a_model().fit([[0.1, 0.2]], [1])
+    model = a_model().fit(np.array([[0.1, 0.2]]), [1])
     assert model.predict([[0.1, 0.2]]).shape == (1,)
 
 

@@ -261,7 +261,7 @@ def test_odd_rows_are_no_error(rng: np.random.Generator) -> None:
     y = np.array([0, 0, 1, 1, 1, 0, 0, 0, 2])  # a class of one row
     assert set(hulls().fit(X, y).predict(X)) <= {0, 1, 2}
     assert np.isfinite(rows().fit(X, y).fabricate()[0]).all()
-    assert rows().fit([[0.3, 0.4]]).fabricate().shape == (1, 2)
+    assert rows().fit(np.array([[0.3, 0.4]])).fabricate().shape == (1, 2)
 
 
 # As printed --------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -161,8 +160,9 @@ def as_rows(X: Any, n_features: int | None = None) -> Array:
 
     X (array-like or table): Records: an array, a table of pandas, polars or Arrow, or a sequence of
         sequences.
-    n_features: The public number of features. A sequence of sequences without it has as many
-        features as most of its records have cells; other records are missing.
+    n_features: The public number of features; records of another number are missing. A sequence of
+        sequences without it has as many features as its first record has cells: a fit, which must
+        not depend on a record, asks for an array then.
     Returns (n_records, n_features): Rows; NaN where a cell is no number. An array of single
         precision is given as it is.
     """
@@ -212,7 +212,12 @@ def _rows_of_records(records: Sequence[Any] | NDArray[Any], n_features: int | No
         return as_numbers(whole)
     found = [_cells_of(record) for record in records]
     if n_features is None:
-        n_features = _most_common_width(found)
+        if not found or found[0] is None:
+            raise InvalidInputError(
+                "Expected 2D array, got no rows of cells. Reshape your data to rows and columns; "
+                "for no rows at all give an array of shape (0, n_features)."
+            )
+        n_features = len(found[0])
     cells = np.full((len(found), n_features), None, dtype=object)
     for row, given in zip(cells, found, strict=True):
         if given is not None and given.shape == row.shape:
@@ -240,17 +245,6 @@ def _cells_of(record: Any) -> NDArray[Any] | None:
     return cells if cells.ndim == 1 else None
 
 
-def _most_common_width(found: list[NDArray[Any] | None]) -> int:
-    widths = Counter(None if cells is None else len(cells) for cells in found)
-    width = max(widths, key=lambda each: (widths[each], each or 0), default=None)
-    if width is None:
-        raise InvalidInputError(
-            "Expected 2D array, got no rows of cells. Reshape your data to rows and columns; for "
-            "no rows at all give an array of shape (0, n_features)."
-        )
-    return width
-
-
 def checked_rows(
     estimator: BaseEstimator,
     X: ArrayLike,
@@ -271,6 +265,8 @@ def checked_rows(
     try:
         if issparse(X):
             check_array(X)  # raises what scikit-learn raises
+        if n_features is None and (isinstance(X, list | tuple) or _is_list_in_array(X)):
+            n_features = _width_for_list(estimator, reset=reset)
         rows = as_rows(X, n_features)
         for axis, name in enumerate(("sample(s)", "feature(s)")):
             if not rows.shape[axis] and not (axis == 0 and may_be_empty):
@@ -287,6 +283,21 @@ def checked_rows(
     except ValueError as error:
         raise InvalidInputError(str(error)) from None
     return rows
+
+
+def _is_list_in_array(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
+
+
+def _width_for_list(estimator: Any, *, reset: bool) -> int | None:
+    """Return the width of a fitted estimator; in a fit no record, nor most of them, may tell it."""
+    if reset:
+        raise InvalidInputError(
+            "The number of features is public, and a list of rows does not tell it: give an array "
+            "or a table, or bounds with a range per feature."
+        )
+    width: int | None = getattr(estimator, "n_features_in_", None)
+    return width
 
 
 def checked_tensor(estimator: Any, X: Any, *, reset: bool, may_be_empty: bool = False) -> Any:
