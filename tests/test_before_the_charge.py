@@ -107,7 +107,7 @@ def test_noise_that_cannot_be_drawn_costs_nothing(
 ) -> None:
     """With a lower limit, sizes that any estimator asks for become too large."""
     monkeypatch.setattr("sfumato.mechanisms.sampling.MAX_SCALE", 2.0**20)
-    monkeypatch.setattr("sfumato.mechanisms.gamma.MAX_NORM", 2.0**-40)
+    monkeypatch.setattr("sfumato.mechanisms.objective.MAX_NORM", 2.0**-40)
     refused(case.estimator, case.X, case.y, "drawn")
 
 

@@ -52,7 +52,6 @@ FURTHER = {
     ],
     "PrivateLargeMarginGaussianClassifier": [
         PrivateLargeMarginGaussianClassifier(2, bounds=BALL),
-        PrivateLargeMarginGaussianClassifier(delta=0.0, bounds=BALL),
     ],
     "Fabricator": [Fabricator(n_smoothing=1, branch_size=7, bounds=BALL, random_state=0)],
 }

@@ -23,7 +23,6 @@ from sfumato import (
     PrivateKernelClassifier,
     PrivateLinearClassifier,
 )
-from sfumato.papers.feddpdr import PrivateObjectiveClassifier
 
 DELTA = 1e-5
 EPSILONS = (0.1, 1.0, 10.0)
@@ -31,9 +30,8 @@ RUNS = 5
 LIMIT = 600.0  # seconds for the steps of others, tried and run
 GRADIENTS = {"opacus": "Opacus", "jax-privacy": "JAX Privacy"}
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-# Ours, by name, beside theirs; the first pair has one and the same promise, pure epsilon.
+# Ours, by name, beside theirs.
 PAIRS: dict[str, tuple[Any, float, str]] = {
-    "PrivateObjectiveClassifier": (PrivateObjectiveClassifier(), 0.0, "LogisticRegression"),
     "PrivateLinearClassifier": (PrivateLinearClassifier(), DELTA, "LogisticRegression"),
     "PrivateGaussianClassifier": (PrivateGaussianClassifier(), DELTA, "GaussianNB"),
     "PrivateKernelClassifier": (PrivateKernelClassifier(), DELTA, "RandomForestClassifier"),

@@ -25,7 +25,6 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
-    GammaMechanism,
     GaussianMechanism,
     GaussianProcessMechanism,
     GaussianShareMechanism,
@@ -295,7 +294,6 @@ CASES = [
     Case(LaplaceMechanism(3.0, 0.25, touched=1), np.zeros(4), 3 * FIRST),
     Case(EntryMechanism(3.0, 0.25), np.zeros(4), 3 * FIRST),
     Case(EntryMechanism(3.0, 0.25, delta=0.125), np.zeros(4), 3 * FIRST),
-    Case(GammaMechanism(3.0, 0.25, 4), np.zeros(4), 3 * ONES),
     Case(ExponentialMechanism(3.0, 0.25), [0.0, 3.0, 1.0], [3.0, 0.0, 1.0]),
     Case(RandomizedResponseMechanism(2, 0.25), [0, 1], [1, 1]),
     Case(RandomizedResponseMechanism(5, 2.0), [0, 1], [4, 1]),

@@ -252,33 +252,19 @@ def test_rounding_is_paid_for() -> None:
     assert event.kappa == pytest.approx(0.1 + 10 * mu + mu**2 / 2)
     noise = rough._with_output_noise(np.zeros((200, 100)))
     assert 2 * rough.residual / 3.0 / noise.std() == pytest.approx(mu, rel=0.02)
-    fields = {"sensitivity": 4.0, "kappa": 0.1, "strong_convexity": 3.0, "epsilon": 2.0}
-    pure = GammaObjectiveMechanism(**fields, size=18)
-    raised = pure.with_rounding(
-        lambda norm: 4.0 * 2**-14 * norm * pure.rate / 18, lambda norm: norm
-    )
-    assert raised.rounding >= 4.0 * 2**-14
-    assert raised.rate == pytest.approx((2 * (1 - raised._share) - 0.1) / 4)
-    assert raised._share > 2**-7 == pure._share
-    lengths = [np.linalg.norm(raised._with_output_noise(np.zeros(18))) for _ in range(400)]
-    scale = 2 * raised.residual / 3.0 / (raised._share * 2.0)
-    assert np.mean(lengths) == pytest.approx(18 * scale, rel=0.05)
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_the_residual_covers_the_rounding_of_any_data_of_that_size(
-    rng: np.random.Generator, relation: Relation, delta: float
+    rng: np.random.Generator, relation: Relation
 ) -> None:
     data = problem(rng, n=500)
     assert data.loss == MarginLoss(0.5)
-    mechanism = budget_of(limits(3, n_rows=500), relation, delta=delta).objective()
-    huge = budget_of(limits(3), relation, delta=delta).objective()
+    mechanism = budget_of(limits(3, n_rows=500), relation).objective()
+    huge = budget_of(limits(3), relation).objective()
     with seeded_noise(1):
         linear = mechanism._linear_term(data.shape)
     radius = data.radius(float(np.linalg.norm(linear)), mechanism.strong_convexity)
-    assert radius < mechanism._radius  # what is drawn is not moved into the ball
-    assert math.isfinite(mechanism._radius) == (delta == 0)
     t = rng.normal(size=data.shape)
     assert data.gradient_error(3 * radius * t / np.linalg.norm(t)) <= mechanism.residual / 2
     assert huge.rounding > mechanism.rounding

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sfumato import LinearClassifier
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.minimiser import farthest_minimiser, near_minimiser, rounding_met
+from sfumato.mechanisms.objective import farthest_minimiser, near_minimiser, rounding_met
 from sfumato.models import newton as solvers
 from sfumato.papers.feddpdr import objective as objective_module
 from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective

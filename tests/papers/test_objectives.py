@@ -18,7 +18,7 @@ from sfumato.papers.feddpdr.objective import LinearLimits, LinearObjective
 from sfumato.papers.feddpdr.printed import printed_budget
 from sfumato.papers.perturbed import ObjectiveBudget
 from sfumato.privacy.composition import epsilon_spent
-from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
+from sfumato.privacy.events import NonPrivateEvent, ObjectivePerturbationEvent
 from sfumato.privacy.guarantee import Relation, Status
 from sfumato.sums.losses import loss_named
 
@@ -61,7 +61,6 @@ def budget_of(loss, n_columns, n_rows, *, epsilon=2.0, delta=1e-5, relation="rep
     [
         ({}, 0.5),
         ({"n_components": 20, "epsilon": 20.0}, 0.75),
-        ({"delta": 0.0, "epsilon": 50.0}, 0.8),
         ({"epsilon": math.inf}, 0.93),
     ],
 )
@@ -86,14 +85,13 @@ def test_noise_is_calibrated_to_the_budget(relation, share):
     assert mechanism.kappa == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_what_rounding_may_do_is_public_and_paid_for(delta, rng):
+def test_what_rounding_may_do_is_public_and_paid_for(rng):
     """τ is a function of public numbers, above the rounding for any data, and in the noise."""
     loss = loss_named("huber", 2)
     X = rng.normal(size=(300, 5))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     objective = LinearObjective(loss, X, loss.targets(rng.integers(2, size=300), X))
-    few, many = (budget_of(loss, 5, n, delta=delta).objective() for n in (300, 10**8))
+    few, many = (budget_of(loss, 5, n).objective() for n in (300, 10**8))
     far = 3 * objective.radius(0.0, few.strong_convexity) * np.full((1, 5), 5**-0.5)
     assert objective.gradient_error(far) <= few.residual / 2
     assert many.residual > few.residual
@@ -103,8 +101,6 @@ def test_events_name_the_law_and_rows_are_bounded(unit_digits, monkeypatch):
     model = fitted(unit_digits, relation="add_or_remove_one")
     assert isinstance(model.guarantee_.events[0], ObjectivePerturbationEvent)
     assert "at most 2**22 rows" in model.guarantee_.public
-    pure = fitted(unit_digits, delta=0.0)
-    assert pure.guarantee_.events == (PureEvent(4.0, "objective perturbation"),)
     monkeypatch.setattr("sfumato.papers.feddpdr.objective.MAX_MINIMISED", 1024)
     fitted(unit_digits)
     with pytest.raises(InvalidInputError, match="At most 1024 rows"):
@@ -112,8 +108,7 @@ def test_events_name_the_law_and_rows_are_bounded(unit_digits, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["random", "repeated", "separated", "tiny", "close"])
-@pytest.mark.parametrize("settings", [{"huber_width": 0.1, "epsilon": 20.0}, {"delta": 0.0}])
-def test_no_kind_of_rows_makes_a_fit_fail(kind, settings, rng):
+def test_no_kind_of_rows_makes_a_fit_fail(kind, rng):
     """Rows with small margins want long weights, and those are rounded more: never an error."""
     y = rng.integers(0, 2, 1200)
     centres = rng.normal(size=(2, 50))
@@ -125,14 +120,12 @@ def test_no_kind_of_rows_makes_a_fit_fail(kind, settings, rng):
         "close": np.where(np.arange(1200) < 600, 0.05, 1.0)[:, None] * (2 * y[:, None] - 1),
     }[kind]
     X = X / np.linalg.norm(X, axis=1).max()
-    words = {"loss": "huber", "delta": 1e-6, "bounds": TWO}
-    model = PrivateObjectiveClassifier(**{**words, **settings}).fit(X, y)
+    model = PrivateObjectiveClassifier(loss="huber", huber_width=0.1, epsilon=20.0, bounds=TWO)
+    model.fit(X, y)
     assert np.isfinite(model.coef_).all()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"n_components": 5}, {"delta": 0.0, "epsilon": 4.0}, {"fit_intercept": False}]
-)
+@pytest.mark.parametrize("settings", [{"n_components": 5}, {"fit_intercept": False}])
 def test_nothing_after_the_releases_reads_the_rows(unit_digits, settings):
     X, y = unit_digits[0][:200], unit_digits[1][:200]
     model = PrivateObjectiveClassifier(bounds=BALL, **{"delta": 1e-5, **settings})
@@ -158,9 +151,8 @@ def test_the_contract_of_private_estimators(relation, rng):
     ("settings", "sentence"),
     [
         ({"loss": "hinge"}, "'loss' must be one of"),
-        ({"delta": 0.0, "n_components": 3}, "components need a 'delta'"),
+        ({"delta": 0.0}, "positive 'delta'"),
         ({"regularization": 1e-4, "epsilon": 0.5}, "larger one"),
-        ({"regularization": 1e-4, "epsilon": 0.5, "delta": 0.0}, "regularization"),
         ({"regularization": -1.0}, "'regularization'"),
         ({"pca_share": 1.5}, "'pca_share'"),
     ],

@@ -33,7 +33,6 @@ from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
-    GammaMechanism,
     LaplaceMechanism,
     RandomizedResponseMechanism,
 )
@@ -429,9 +428,6 @@ def _of_one(released: Released, output: Any, other: Any) -> float:
         return float(mechanism.epsilon * ((o == s).sum() - (o == t).sum()))
     if o.shape != s.shape:
         return 0.0
-    if isinstance(mechanism, GammaMechanism):
-        rate = mechanism.epsilon / mechanism.sensitivity
-        return rate * float(np.linalg.norm(o - t) - np.linalg.norm(o - s))
     if isinstance(mechanism, EntryMechanism) and np.any((o == s) & (s != t)):
         return CERTAIN
     variance = float(mechanism.variance())

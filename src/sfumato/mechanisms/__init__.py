@@ -12,7 +12,6 @@ from sfumato.mechanisms.column_pairs import (
 from sfumato.mechanisms.entropy import fault_of_entropy
 from sfumato.mechanisms.entry import EntryMechanism
 from sfumato.mechanisms.exponential import ExponentialMechanism
-from sfumato.mechanisms.gamma import GammaMechanism
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.mechanisms.process import GaussianProcessMechanism

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,8 @@ from sfumato.mechanisms.base import (
     require_sensitivity,
     to_grid,
 )
-from sfumato.mechanisms.gamma import FEW, MAX_NORM
-from sfumato.mechanisms.minimiser import (
-    PerturbableObjective as PerturbableObjective,
-    near_minimiser,
-    norm_quantile,
-)
 from sfumato.mechanisms.sampling import GAUSSIAN, require_scale, rounded_noise
-from sfumato.mechanisms.spherical import rounded_spherical_noise
+from sfumato.mechanisms.spherical import FEW, MAX_NORM, rounded_spherical_noise
 from sfumato.privacy.events import Event, NonPrivateEvent, ObjectivePerturbationEvent, PureEvent
 
 Array = NDArray[np.float64]
@@ -38,9 +32,137 @@ GAUSSIAN_RESIDUAL = 2.0**-20  # of D: the gradient norm at which a point passes 
 TEN_DEVIATIONS = 10.0  # a normal variable passes them with probability 8e-24
 GAMMA_RESIDUAL = 2.0**-15  # a wider one, for vectors of so large a norm are drawn on a coarser grid
 GAMMA_SHARE = 2.0**-7  # of epsilon, for the noise on the output with that residual
-MAX_SHARE = 0.5
-MIN_BALL = 64  # residuals over Λ in the radius of the ball that points are moved into
 ENLARGEMENT = 2.0**-10  # the share of the miss that rounding to a grid costs at most
+UNIT_ROUNDOFF = 2.0**-53
+SLIP = 60.0  # -log of the probability, 9e-27, that a norm of noise passes `norm_quantile`
+REACH = 3.1  # radii: where the points of a descent lie, from a start in the ball of the minimisers
+
+
+# A point near the minimiser, for every data set: no error, a known miss ---------------------------
+
+
+class PerturbableObjective(Protocol):
+    """A convex sum over records; its records are secret, its shape is public."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a point t."""
+
+    def gradient(self, t: Array) -> Array:
+        """Gradient of the sum of losses at t."""
+
+    def gradient_error(self, t: Array) -> float:
+        """Bound on what rounding may change in the norm of `gradient` at t."""
+
+    def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
+        """Minimise ``loss(t) + <linear, t> + strong_convexity/2 ||t||²`` to this gradient norm.
+
+        A quick solver that may fail: `near_minimiser` checks what it gives.
+        """
+
+    @property
+    def smoothness(self) -> float:
+        """Lipschitz constant of the gradient."""
+
+    def radius(self, linear: float, strong_convexity: float) -> float:
+        """Bound on the norm of the minimiser for linear terms of this norm."""
+
+
+def farthest_minimiser(
+    slopes: float, at_zero: float, linear: float, strong_convexity: float
+) -> float:
+    """Bound on the norm of ``t* = argmin loss(t) + <b, t> + Λ/2 ||t||²``.
+
+    ``Λ ||t*|| <= slopes + ||b||`` from the gradient at t*, and ``Λ/2 ||t*||² - ||b|| ||t*|| <=
+    at_zero`` because t* is no worse than zero and losses are not negative.
+
+    slopes: Largest norm of the gradient of the sum of losses.
+    at_zero: Sum of the losses at zero.
+    linear: Largest ``||b||``.
+    """
+    tilt = linear / strong_convexity
+    by_value = tilt + math.sqrt(tilt**2 + 2 * at_zero / strong_convexity)
+    return min((slopes + linear) / strong_convexity, by_value)
+
+
+def rounding_met(
+    error: Callable[[float], float],
+    slopes: float,
+    at_zero: float,
+    linear: float,
+    strong_convexity: float,
+) -> float:
+    """Bound on the rounding of a gradient at every point that `near_minimiser` descends through.
+
+    error: Bound on the rounding of the gradient of the losses at points of a given norm.
+    slopes, at_zero, linear, strong_convexity: See `farthest_minimiser`.
+    """
+    farthest = farthest_minimiser(slopes, at_zero, linear, strong_convexity)
+    # Longer linear terms have minimisers that near only if the slopes balance them.
+    balanced = slopes + strong_convexity * farthest
+    reach = REACH * farthest
+    summed = _rounding_of_sum(slopes, max(linear, balanced), strong_convexity * reach)
+    return error(reach) + summed
+
+
+def _rounding_of_sum(*norms: float) -> float:
+    return 4 * UNIT_ROUNDOFF * sum(norms)
+
+
+def norm_quantile(size: int, scale: float) -> float:
+    """Norm that `size` normal coordinates of this deviation pass with probability 9e-27 at most."""
+    return scale * (math.sqrt(size) + math.sqrt(2 * SLIP))
+
+
+def near_minimiser(
+    objective: PerturbableObjective,
+    linear: Array,
+    strong_convexity: float,
+    tolerance: float,
+) -> Array:
+    """Return a point within ``tolerance / Λ`` of the minimiser, whatever the records are.
+
+    A quarter of the tolerance is left for the rounding of `linear`. What the quick solver gives is
+    taken if its gradient, rounding included, is small enough. If not, gradient descent with steps
+    ``1 / (smoothness + Λ)`` comes nearer by a factor ``1 - Λ/(smoothness + Λ)`` each time, up to
+    the rounding e of a gradient over Λ: after a known number of steps it is within
+    ``tolerance/8 + e`` over Λ, and e must be at most half the tolerance.
+
+    tolerance: At least twice the rounding of gradients in the ball of the descent, see
+        `rounding_met`.
+    """
+
+    def gradient_and_bound(t: Array) -> tuple[Array, float]:
+        losses = objective.gradient(t)
+        gradient = losses + linear + strong_convexity * t
+        norms = [float(np.linalg.norm(x)) for x in (losses, linear, strong_convexity * t)]
+        doubt = objective.gradient_error(t) + _rounding_of_sum(*norms)
+        return gradient, float(np.linalg.norm(gradient)) + doubt
+
+    with np.errstate(all="ignore"):  # a warning about the numbers would be one about the records
+        # Rounding may take half of the tolerance, the check three quarters: an eighth is enough.
+        t = objective.minimise(linear, strong_convexity, tolerance / 8)
+        if gradient_and_bound(t)[1] <= 0.75 * tolerance:
+            return t
+        steepest = (objective.smoothness + strong_convexity) * (1 + 2.0**-20)
+        holds = objective.radius(float(np.linalg.norm(linear)), strong_convexity)
+        t = _into_ball(t, holds)
+        far = max(math.e, 16 * holds * strong_convexity / tolerance)
+        for _ in range(math.ceil(steepest / strong_convexity * math.log(far))):
+            gradient, bound = gradient_and_bound(t)
+            if bound <= 0.75 * tolerance:
+                break
+            t = t - gradient / steepest
+    return t
+
+
+def _into_ball(t: Array, radius: float) -> Array:
+    if not np.isfinite(t).all():
+        return np.zeros_like(t)
+    return np.asarray(t * min(1.0, radius / max(float(np.linalg.norm(t)), radius * 2.0**-30)))
+
+
+# Mechanisms ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -65,15 +187,6 @@ class ObjectiveMechanism(Mechanism):
     def residual(self) -> float:
         """τ: the point that is found lies within ``τ / Λ`` of the minimiser."""
 
-    @property
-    def _radius(self) -> float:
-        """Radius of the ball that a point is moved into."""
-        return math.inf
-
-    def _check_rounding(self, rounding: float) -> None:
-        if not (math.isfinite(rounding) and rounding >= 0):
-            raise InvalidInputError(f"'rounding' must be finite and >= 0. Got {rounding} instead.")
-
     def _step(self, size: int) -> float:
         """Grid of the linear term: rounding to it is a quarter of the residual at most."""
         return self.residual / (4 * math.sqrt(size))
@@ -86,7 +199,7 @@ class ObjectiveMechanism(Mechanism):
         linear = self._linear_term(value.shape)
         if isinstance(self.event(), NonPrivateEvent):  # nothing is promised, nothing to prove
             return value.minimise(linear, self.strong_convexity, self.residual / 2)
-        t = near_minimiser(value, linear, self.strong_convexity, self.residual, self._radius)
+        t = near_minimiser(value, linear, self.strong_convexity, self.residual)
         return self._with_output_noise(t)
 
     @abstractmethod
@@ -150,7 +263,10 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_rounding(self.rounding)
+        if not (math.isfinite(self.rounding) and self.rounding >= 0):
+            raise InvalidInputError(
+                f"'rounding' must be finite and >= 0. Got {self.rounding} instead."
+            )
 
     def event(self) -> Event:
         """Describe one release without data."""
@@ -217,8 +333,8 @@ class GaussianObjectiveMechanism(ObjectiveMechanism):
 class GammaObjectiveMechanism(ObjectiveMechanism):
     """``argmin_t  sum_i l(t; z_i) + Λ/2 ||t||² + <b, t>``, density of b as ``exp(-g ||b||)``.
 
-    ``g = (epsilon (1 - q) - kappa) / D``, q = 2⁻⁷ where gradients are hardly rounded; the norm of b
-    is Gamma(size, 1/g), its direction uniform.
+    ``g = (epsilon (1 - 2⁻⁷) - kappa) / D``; the norm of b is Gamma(size, 1/g), its direction
+    uniform. It is the noise that papers print; the rounding of gradients is assumed to be small.
 
     Parameters
     ----------
@@ -228,86 +344,42 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         The budget, above kappa.
     size : int
         Number of coordinates of a point: the law depends on it.
-    rounding : float, default=0.0
-        See `GaussianObjectiveMechanism`; 0 promises that it is below ``2⁻¹⁶ D``.
-    ball : float, default=inf
-        Public radius of a ball that the point is moved into before the output noise; `rounding`
-        is then a bound for all linear terms, however long, and epsilon holds without a delta.
-        See `with_rounding`.
 
     Privacy
     -------
     Unit and relation : those of the sensitivity.
-    Released : a point within ``τ / Λ`` of the minimiser, ``τ = max(2⁻¹⁵ D, 2 rounding)``, with
-        noise of the same kind that hides by how much it misses.
+    Released : a point within ``τ / Λ`` of the minimiser, ``τ = 2⁻¹⁵ D``, with noise of the same
+        kind that hides by how much it misses.
     Sensitivity : D, of the gradient; ``2 τ / Λ``, of the miss.
-    Guarantee : pure epsilon: ``g D + kappa`` for the minimiser, ``q epsilon`` for the miss,
-        ``q = min(1/2, 2⁻⁷ √(τ / 2⁻¹⁵ D))``.
-    Assumptions and numerics : as `GaussianObjectiveMechanism`. Proof: docs/guarantees/objective.md.
+    Guarantee : pure epsilon: ``g D + kappa`` for the minimiser, ``2⁻⁷ epsilon`` for the miss.
+    Assumptions and numerics : gradients are rounded by less than ``2⁻¹⁶ D``; else as
+        `GaussianObjectiveMechanism`. Proof: docs/guarantees/objective.md.
     """
 
     epsilon: float
     size: int
-    rounding: float = 0.0
-    ball: float = math.inf
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_rounding(self.rounding)
         if self.size < 1:
             raise InvalidInputError(f"'size' must be at least 1. Got {self.size} instead.")
-        if not self.kappa < require_epsilon(self.epsilon) * (1 - self._share):
+        if not self.kappa < require_epsilon(self.epsilon) * (1 - GAMMA_SHARE):
             raise InvalidInputError(
                 f"'epsilon' must be above kappa = {self.kappa:g}. Got {self.epsilon}; use a larger "
                 "'regularization'."
             )
         linear = self.rate * self.residual / (4 * ENLARGEMENT)
-        is_rough = self.residual > self.strong_convexity * self.ball / MIN_BALL
         norm = (self.size + FEW) * math.sqrt(self.size)
-        if is_rough or norm > MAX_NORM * min(linear, self._share * self.epsilon):
+        if norm > MAX_NORM * min(linear, GAMMA_SHARE * self.epsilon):
             raise InvalidInputError(
                 "'epsilon' leaves too little for noise of that size to be drawn; use a larger "
                 "'epsilon' or a larger 'regularization'."
             )
 
     @property
-    def _share(self) -> float:
-        """q, the share of epsilon for the noise on the output."""
-        wider = self.residual / (GAMMA_RESIDUAL * self.sensitivity)
-        return min(MAX_SHARE, GAMMA_SHARE * math.sqrt(wider))
-
-    def with_rounding(
-        self, rounding_of: Callable[[float], float], ball_of: Callable[[float], float]
-    ) -> GammaObjectiveMechanism:
-        """Return the mechanism that pays for the rounding of gradients.
-
-        What is paid for makes the noise larger, and larger noise the rounding: both are raised
-        until they fit. The ball holds the minimisers of all linear terms but for a probability of
-        9e-27; what lies beyond is moved to its edge.
-
-        Parameters
-        ----------
-        rounding_of : callable
-            Returns `rounding` for linear terms up to a norm.
-        ball_of : callable
-            Returns the radius of the ball that holds their minimisers.
-        """
-        found = self
-        while True:
-            longest = norm_quantile("gamma", self.size, 1 / found.rate)
-            rounding = rounding_of(longest)
-            if rounding <= found.rounding:
-                return replace(found, ball=ball_of(longest))
-            found = replace(found, rounding=1.01 * rounding)
-
-    @property
-    def _radius(self) -> float:
-        return self.ball
-
-    @property
     def rate(self) -> float:
         """g, the rate at which the density of b falls with its norm."""
-        return (self.epsilon * (1 - self._share) - self.kappa) / self.sensitivity
+        return (self.epsilon * (1 - GAMMA_SHARE) - self.kappa) / self.sensitivity
 
     def event(self) -> Event:
         """Describe one release without data."""
@@ -319,8 +391,8 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
 
     @property
     def residual(self) -> float:
-        """``τ = max(2⁻¹⁵ D, 2 rounding)``."""
-        return max(GAMMA_RESIDUAL * self.sensitivity, 2 * self.rounding)
+        """``τ = 2⁻¹⁵ D``."""
+        return GAMMA_RESIDUAL * self.sensitivity
 
     def for_size(self, size: int) -> Self:
         """Return this mechanism; sizes that cannot be drawn were refused when it was made."""
@@ -341,6 +413,6 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         moved = 2 * self.residual / self.strong_convexity
         root = math.sqrt(self.size)
         step = 2.0 ** math.floor(math.log2(ENLARGEMENT * moved / root))
-        scale = (moved + step * root) / (self._share * self.epsilon)
+        scale = (moved + step * root) / (GAMMA_SHARE * self.epsilon)
         noise = rounded_spherical_noise(scale / step, self.size)
         return add_on_grid(to_grid(t, step), noise.reshape(t.shape), step)

@@ -31,7 +31,18 @@ OPEN_BITS = 2.0**-62
 ROUNDING = 2.0**-48  # relative, of sums, root, quotient and product in doubles
 MAX_TILT = 2.0**-20  # the bound is proved for an error of z up to this share of its norm
 
+# A noise norm of 2**48 cells, some 2**5 below what doubles hold exactly; the norm of few numbers
+# varies most, so they are counted as FEW more.
+MAX_NORM = 2.0**36
+FEW = 32
+
 Array = NDArray[np.float64]
+
+
+def spherical_noise(scale: float, size: int) -> Array:
+    """Draw b in R^size with density as ``exp(-||b|| / scale)``, on a grid of about scale / 1024."""
+    step = 2.0 ** math.floor(math.log2(scale / math.sqrt(size))) / 1024
+    return rounded_spherical_noise(scale / step, size) * step
 
 
 def rounded_spherical_noise(scale: float, size: int) -> Array:

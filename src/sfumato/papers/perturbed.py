@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from sfumato.mechanisms.gaussian import GaussianMechanism
-from sfumato.mechanisms.minimiser import norm_quantile
-from sfumato.mechanisms.objective import GammaObjectiveMechanism, GaussianObjectiveMechanism
+from sfumato.mechanisms.objective import GaussianObjectiveMechanism, norm_quantile
 from sfumato.privacy.calibrate import min_noise_multiplier
 from sfumato.privacy.events import Event
 from sfumato.privacy.gaussian import mu_from_budget
@@ -45,9 +44,6 @@ class ObjectiveLimits(Protocol):
     def rounding(self, linear: float, convexity: float) -> float:
         """Bound on the rounding of a gradient, for linear terms of this norm."""
 
-    def farthest(self, linear: float, convexity: float) -> float:
-        """Bound on the norm of the minimiser, for linear terms of this norm."""
-
 
 @dataclass(frozen=True)
 class ObjectiveBudget:
@@ -58,7 +54,7 @@ class ObjectiveBudget:
     """
 
     epsilon: float
-    delta: float  # 0 asks for pure epsilon
+    delta: float
     relation: Relation
     limits: ObjectiveLimits
     n_features: int
@@ -79,33 +75,15 @@ class ObjectiveBudget:
         moved = SecondMoment(self.n_features).sensitivity(self.relation, most)
         return GaussianMechanism.from_mu(sensitivity=moved, mu=mu)
 
-    def objective(self) -> GaussianObjectiveMechanism | GammaObjectiveMechanism:
+    def objective(self) -> GaussianObjectiveMechanism:
         """Return the release of the minimiser, with all of the budget that is left."""
-        limits = self.limits
-        if self.delta or math.isinf(self.epsilon):
-            multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
-            return self._gaussian(multiplier).for_size(limits.size)
-        sensitivity = limits.sensitivity(self.relation)
-        convexity = self._convexity(math.sqrt(limits.size) * sensitivity / self.epsilon)
-        return (
-            GammaObjectiveMechanism(
-                sensitivity=sensitivity,
-                kappa=limits.log_determinant(convexity),
-                strong_convexity=convexity,
-                epsilon=self.epsilon,
-                size=limits.size,
-            )
-            .with_rounding(
-                lambda longest: limits.rounding(longest, convexity),
-                lambda longest: limits.farthest(longest, convexity),
-            )
-            .for_size(limits.size)
-        )
+        multiplier = 0.0 if math.isinf(self.epsilon) else _multiplier(self)
+        return self._gaussian(multiplier).for_size(self.limits.size)
 
     def _gaussian(self, multiplier: float) -> GaussianObjectiveMechanism:
         sensitivity = self.limits.sensitivity(self.relation)
         convexity = self._convexity(multiplier * sensitivity)
-        longest = norm_quantile("gaussian", self.limits.size, multiplier * sensitivity)
+        longest = norm_quantile(self.limits.size, multiplier * sensitivity)
         return GaussianObjectiveMechanism(
             sensitivity=sensitivity,
             kappa=self.limits.log_determinant(convexity),

@@ -100,7 +100,6 @@ def test_neither_user_has_the_secrets_of_the_other(folder: Path) -> None:
         verified(certificate, public_key=public)
         owned = {
             folder / "data" / TABLE: WORKERS,
-            state / "rows.key": WORKERS,
             state / "workers-signing.key": WORKERS,
             state / "secret.key": WEB,
             state / "signing.key": WEB,

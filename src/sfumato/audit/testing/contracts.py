@@ -20,7 +20,6 @@ from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms import (
     EntryMechanism,
     ExponentialMechanism,
-    GammaMechanism,
     GaussianMechanism,
     LaplaceMechanism,
     QuantileMechanism,
@@ -390,7 +389,7 @@ def moved_share(here: Released, there: Released) -> float:
     if isinstance(mechanism, ColumnPairsMechanism):  # the counts of each pair by themselves
         starts = np.cumsum([0] + [each.size for each in mechanism.references[:-1]])
         return float(np.add.reduceat(difference, starts).max()) / mechanism.sensitivity
-    if isinstance(mechanism, GaussianMechanism | GammaMechanism):
+    if isinstance(mechanism, GaussianMechanism):
         return float(np.linalg.norm(difference)) / mechanism.sensitivity
     if isinstance(mechanism, LaplaceMechanism):
         return float(difference.sum()) / mechanism.sensitivity
@@ -416,9 +415,6 @@ def uniform_scores(released: Released, factor: float = 1.0) -> np.ndarray:
     if isinstance(mechanism, GaussianMechanism):
         scale = factor * math.sqrt(mechanism.variance())
         return np.asarray(norm.cdf(_independent(noise, released.method) / scale))
-    if isinstance(mechanism, GammaMechanism):
-        length = np.linalg.norm(noise) * mechanism.epsilon / mechanism.sensitivity
-        return np.asarray([gamma.cdf(length / factor, mechanism.size)])
     if isinstance(mechanism, LaplaceMechanism):
         scale = factor * mechanism.sensitivity / mechanism.epsilon
         return np.asarray(laplace.cdf(np.ravel(noise), scale=scale))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
+from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
 from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.linear.classifier import LinearPredictions
 from sfumato.models.linear.fit import split_weights
@@ -168,8 +168,7 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
     fit_intercept : bool, default=True
         Append a constant to each row: ``a = [z; 1] / √2``.
     epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy; ``delta=0`` pure
-        epsilon, without components.
+        The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
         Which data sets count as neighbours.
     bounds : Bounds
@@ -269,8 +268,8 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
         kept = n_features
         if self.n_components is not None:
             kept = check_n_components(self.n_components, n_features)
-        if kept < n_features and self.delta == 0 and math.isfinite(self.epsilon):
-            raise UnsupportedModeError("Principal components need a 'delta' above 0.")
+        if self.delta == 0 and math.isfinite(self.epsilon):
+            raise UnsupportedModeError("Gaussian noise needs a positive 'delta'.")
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         relation = Relation(self.relation)
         most = n_rows if relation is Relation.REPLACE_ONE else MAX_MINIMISED

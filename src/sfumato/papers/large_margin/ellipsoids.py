@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
 from sfumato.core.memory import WORKING_SET
-from sfumato.mechanisms.minimiser import farthest_minimiser, rounding_met
+from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
 from sfumato.privacy.guarantee import Relation
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms.gamma import GammaMechanism
+from sfumato.mechanisms.spherical import spherical_noise
 from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
@@ -70,10 +70,7 @@ class PrintedObjective:
 
     def noise(self, order: int) -> Array:
         """Draw the symmetric part of b; its other part acts on nothing."""
-        mechanism = GammaMechanism.calibrate(
-            sensitivity=PRINTED_SENSITIVITY, epsilon=self.epsilon, size=order**2
-        )
-        b = mechanism.release(np.zeros((order, order)), ledger=None)
+        b = spherical_noise(PRINTED_SENSITIVITY / self.epsilon, order**2).reshape(order, order)
         return np.asarray((b + b.T) / 2)
 
     def weight(self, noise: Array) -> Array:

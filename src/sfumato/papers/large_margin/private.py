@@ -71,8 +71,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     regularization : float or None, default=None
         Λ; None takes half the deviation of the noise, which needs no number of rows.
     epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``delta=0`` gives pure epsilon (without components);
-        ``epsilon=inf`` no noise and no privacy.
+        The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
     unit : {"record"}, default="record"
         One whole row with its label is protected.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
@@ -254,8 +253,8 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
             raise InvalidInputError(
                 f"'regularization' must be positive, or None. Got {self.regularization} instead."
             )
-        if self.delta == 0 and self.n_components is not None:
-            raise InvalidInputError("Principal components need a 'delta' above 0.")
+        if self.delta == 0 and math.isfinite(self.epsilon):
+            raise InvalidInputError("Gaussian noise needs a positive 'delta'.")
         return bounds
 
     def _components_kept(self, n_features: int) -> int | None:
