@@ -416,3 +416,12 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
         scale = (moved + step * root) / (GAMMA_SHARE * self.epsilon)
         noise = rounded_spherical_noise(scale / step, self.size)
         return add_on_grid(to_grid(t, step), noise.reshape(t.shape), step)
+
+
+def gamma_linear_term(scale: float, size: int) -> Array:
+    """Draw b of size numbers, its density as ``exp(-||b|| / scale)``, for a refuted algorithm.
+
+    Nothing is charged and nothing is promised: whoever calls it charges what no budget pays.
+    """
+    step = 2.0 ** math.floor(math.log2(scale / math.sqrt(size))) / 1024
+    return rounded_spherical_noise(scale / step, size) * step

@@ -39,12 +39,6 @@ FEW = 32
 Array = NDArray[np.float64]
 
 
-def spherical_noise(scale: float, size: int) -> Array:
-    """Draw b in R^size with density as ``exp(-||b|| / scale)``, on a grid of about scale / 1024."""
-    step = 2.0 ** math.floor(math.log2(scale / math.sqrt(size))) / 1024
-    return rounded_spherical_noise(scale / step, size) * step
-
-
 def rounded_spherical_noise(scale: float, size: int) -> Array:
     """Draw ``round(b)``, b in R^size with density proportional to ``exp(-||b|| / scale)``."""
     words = random_words(2 * size)

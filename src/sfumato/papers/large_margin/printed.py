@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.ledger.receipt import prepay
-from sfumato.mechanisms.spherical import spherical_noise
+from sfumato.mechanisms.objective import gamma_linear_term
 from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
@@ -70,7 +70,7 @@ class PrintedObjective:
 
     def noise(self, order: int) -> Array:
         """Draw the symmetric part of b; its other part acts on nothing."""
-        b = spherical_noise(PRINTED_SENSITIVITY / self.epsilon, order**2).reshape(order, order)
+        b = gamma_linear_term(PRINTED_SENSITIVITY / self.epsilon, order**2).reshape(order, order)
         return np.asarray((b + b.T) / 2)
 
     def weight(self, noise: Array) -> Array:
