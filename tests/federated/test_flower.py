@@ -15,13 +15,14 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'sfumato[federated]'")
 
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from sfumato import Ledger, load
 from sfumato.exceptions import FederationError
 from sfumato.federated import HullTask, read_party, simulate, spread
 from sfumato.federated.flower.adapter import (
+    _answer,
     ask_all,
     client_app,
     content_of,
@@ -196,6 +197,23 @@ def test_a_reply_of_another_make_is_refused(content) -> None:
     question = Message(RecordDict(), message_type="train", dst_node_id=7)
     question.metadata.__dict__["_message_id"] = "1"
     assert "cannot be read" in reply_in(Message(content, reply_to=question), 7).refusal
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[" * 200_000, "NaN", "{}", "", '"t"', '{"task": "t"}', "[1, 2, 3]", '{"task": 1e999}'),
+        '{"task": "t", "phase": 3, "settings": {}}',
+        '{"task": "t", "phase": "sums.describe", "settings": {"relation": NaN}}',
+        '{"task": "t", "phase": "sums.begin", "settings": ' + '{"a":' * 900 + "0" + "}" * 901,
+    ],
+)
+def test_a_request_of_another_make_is_refused(tmp_path, digits, text) -> None:
+    party = read_party(write_party(tmp_path, 0, digits[0], digits[1]))
+    records = {"header": ConfigRecord({"json": text}), "arrays": ArrayRecord({})}
+    refusal = _answer(party, RecordDict(records), "sums").refusal
+    assert refusal is not None
+    assert "keeps to itself" not in refusal
 
 
 # Deployed for real -------------------------------------------------------------------------------
