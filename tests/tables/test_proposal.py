@@ -159,3 +159,12 @@ def test_texts_that_are_meant_as_numbers_or_dates(
     (column,) = described(tmp_path, cell=pa.array(cells, pa.string())).bounds.columns
     assert column.left_out == bool(why)
     assert why in column.note
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_years_that_python_does_not_know_are_described(tmp_path: Path, suffix: str) -> None:
+    days = pa.array(["0000-01-01", "2020-01-31", "9999-12-31"]).cast(pa.date32())
+    table = pa.table({"day": days, "ill": [0, 1, 1]})
+    write_table(table, tmp_path / f"rows.{suffix}")
+    (day,) = describe_table(TableFile(tmp_path / f"rows.{suffix}"), "ill").bounds.columns
+    assert (day.lower, day.upper) == ("0001-01-01", "9999-01-01")

@@ -25,6 +25,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.private import PrivateEstimator
 from sfumato.models.saving import load
 from sfumato.report.words import number
+from sfumato.tables.columns import as_numbers
 from sfumato.tables.facts import Target
 from sfumato.tables.files import TableFile
 from sfumato.tables.schema import TableBounds
@@ -96,7 +97,7 @@ def read_rows(model: Any, path: Path, target: str | None) -> tuple[Any, Any]:
     if hasattr(model, "classes_"):
         known = Target(target, "", tuple(model.classes_.tolist()))
         return rows, known.values(column)
-    return rows, np.asarray(column.to_pylist())
+    return rows, as_numbers(column, "f", f"The column {target!r}")
 
 
 def _numbers(table: Any, names: list[str]) -> np.ndarray[Any, Any]:

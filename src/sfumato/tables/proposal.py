@@ -51,7 +51,7 @@ class ColumnSummary:
     type: str
     missing: int = 0
     seen: int = 0
-    lowest: Any = None
+    lowest: Any = None  # of numbers, or of the years of dates
     highest: Any = None
     whole: bool = True  # no number with decimals was seen
     values: set[Any] | None = field(default_factory=set)  # None: too many to list
@@ -72,15 +72,21 @@ class ColumnSummary:
             self.whole &= bool((numbers == np.floor(numbers)).all())
             self.sample += numbers[: SAMPLED - len(self.sample)].tolist()
         self.seen += len(present)
-        if len(present) and (kind or is_date(self.type)) and kind != "b":
-            ends = compute.min_max(present).as_py()
-            self.lowest = ends["min"] if self.lowest is None else min(self.lowest, ends["min"])
-            self.highest = ends["max"] if self.highest is None else max(self.highest, ends["max"])
+        if kind in tuple("iuf"):
+            self._see_ends(present)
+        elif self.type.startswith(("date", "timestamp")):
+            self._see_ends(compute.year(present))
         if self.values is not None and (kind or self.type == "string"):
             self.values |= set(compute.unique(present).to_pylist())
             self._see_dates(present)
             if len(self.values) > MAX_COUNTED:
                 self.values = None
+
+    def _see_ends(self, numbers: Any) -> None:
+        ends = arrow("compute").min_max(numbers).as_py()
+        if len(numbers):
+            self.lowest = ends["min"] if self.lowest is None else min(self.lowest, ends["min"])
+            self.highest = ends["max"] if self.highest is None else max(self.highest, ends["max"])
 
     def _see_dates(self, texts: Any) -> None:
         if self.type != "string" or not self.formats or not len(texts):
@@ -91,9 +97,7 @@ class ColumnSummary:
             if times.null_count:
                 self.formats = tuple(each for each in self.formats if each != written)
             else:
-                ends = compute.min_max(times).as_py()
-                self.lowest = min(filter(None, (self.lowest, ends["min"])))
-                self.highest = max(filter(None, (self.highest, ends["max"])))
+                self._see_ends(compute.year(times))
 
     @property
     def n_different(self) -> int:
@@ -161,9 +165,9 @@ class ColumnSummary:
         return None
 
     def _proposed_date(self, declared: str, written: str) -> Column:
-        first, last = (str(end)[:4] for end in (self.lowest, self.highest))
+        first, last = (min(max(year, 1), 9998) for year in (self.lowest, self.highest))
         note = f"{PROPOSED}; a whole date can say who somebody is, so parts of it are used"
-        ends = f"{first}-01-01", f"{int(last) + 1:04}-01-01"
+        ends = f"{first:04}-01-01", f"{last + 1:04}-01-01"
         parts = ("year", "month", "weekday")
         is_marked = self.missing > 0
         return Column(
