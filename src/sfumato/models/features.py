@@ -2,7 +2,9 @@
 
 A map φ gives ``φ(x)·φ(y) = K_φ(x, y)``, the kernel of a finite-dimensional space. For the Taylor,
 periodic and knot maps that space is a subspace of the space H of a kernel K, and the coordinates of
-f are those of its projection: never longer than f is in H. What lies outside is not released.
+f are those of its projection: never longer than f is in H. What lies outside is not released. A
+function is released by a mechanism for its sensitivity in H: ``features.coordinates(f)`` with noise
+answer any number of questions by ``features.evaluate``.
 """
 
 from __future__ import annotations
@@ -21,9 +23,6 @@ from sklearn.utils import check_random_state
 
 from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
-from sfumato.ledger.receipt import Chargeable
-from sfumato.mechanisms import GaussianProcessMechanism
-from sfumato.mechanisms.base import noise_status
 from sfumato.models.covariance import (
     ExponentialKernel,
     GaussianKernel,
@@ -32,7 +31,6 @@ from sfumato.models.covariance import (
     MaternKernel,
     kernel_from_dict,
 )
-from sfumato.privacy.guarantee import Status
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -163,18 +161,6 @@ class FeatureMap(ABC):
         blocks = self._blocks(self.check(X))
         return np.concatenate([self.transform(block) @ coordinates for block in blocks])
 
-    @abstractmethod
-    def require_kernel(self, kernel: Kernel, function: Function) -> None:
-        """Refuse a function, or a kernel in whose norm its sensitivity is stated, of another space.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            The kernel in whose norm the sensitivity is stated.
-        function : callable
-            The function that is to be released; takes rows.
-        """
-
     def coordinates(self, function: Function) -> Array:
         """Return the coordinates of a function: ``sum_i w_i φ(c_i)`` of a kernel expansion.
 
@@ -264,15 +250,6 @@ class TaylorFeatures(FeatureMap):
         """Return the points of a query as rows of the domain, or say what is wrong with them."""
         return self.domain.inside(X)
 
-    def require_kernel(self, kernel: Kernel, function: Function) -> None:
-        """Refuse another kernel than that of the features, or a function of another kernel."""
-        _require_same(self.kernel, kernel)
-        if isinstance(function, KernelExpansion) and function.kernel != kernel:
-            raise InvalidInputError(
-                "The function is an expansion of another kernel than 'kernel', and these features "
-                "would take it for one of 'kernel'. Use KnotFeatures."
-            )
-
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
         return _row_products(*self._split(X))
@@ -319,6 +296,10 @@ class TaylorFeatures(FeatureMap):
         """Return ``sum_i w_i φ(c_i)``, one matrix product for each function."""
         if not isinstance(function, KernelExpansion):
             return super().coordinates(function)
+        if function.kernel != self.kernel:  # lengths in one space say nothing of another
+            raise InvalidInputError(
+                "The function is an expansion of another kernel than that of the features."
+            )
         shape = function.weights.shape[1:]
         weights = function.weights.reshape(len(function.centres), math.prod(shape))
         total = np.zeros((weights.shape[1], self.sizes[0], self.size // self.sizes[0]))
@@ -430,10 +411,6 @@ class KnotFeatures(FeatureMap):
         gram[np.diag_indices_from(gram)] += NUGGET
         self._factor = np.asarray(cholesky(gram, lower=True, overwrite_a=True))
 
-    def require_kernel(self, kernel: Kernel, function: Function) -> None:  # noqa: ARG002
-        """Refuse another kernel than that of the features."""
-        _require_same(self.kernel, kernel)
-
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
         at_knots = self.kernel(self.knots, X)
@@ -511,14 +488,6 @@ class FourierFeatures(FeatureMap):
     def _set(self, frequencies: Array) -> None:
         self.frequencies = np.asarray(frequencies, dtype=np.float64)
         self.size, self.n_features = 2 * len(self.frequencies), self.frequencies.shape[1]
-
-    def require_kernel(self, kernel: Kernel, function: Function) -> None:  # noqa: ARG002
-        """Refuse every kernel: these features have one of their own."""
-        raise InvalidInputError(
-            "FourierFeatures have a kernel of their own, and a sensitivity stated for 'kernel' is "
-            "not valid in its space. Use Taylor or knot features, or release a vector in the space "
-            "of the map with GaussianMechanism and the sensitivity it has there."
-        )
 
     def transform(self, X: Array) -> Array:
         """Return φ(x) for each row."""
@@ -598,14 +567,6 @@ def public_features(
     return FourierFeatures(kernel, size=fourier, n_features=n_features, random_state=random_state)
 
 
-def _require_same(own: Kernel, kernel: Kernel) -> None:
-    if own != kernel:
-        raise InvalidInputError(
-            "'features' belong to another kernel than 'kernel', in whose norm the sensitivity is "
-            "stated. Make them from the same kernel."
-        )
-
-
 def _too_wide(most: int) -> InvalidInputError:
     return InvalidInputError(
         f"The domain is too wide for this bandwidth: more than {most} features would be needed. "
@@ -630,138 +591,3 @@ def _taylor(u: Array, size: int) -> Array:
 
 def _row_products(A: Array, B: Array) -> Array:
     return np.asarray((A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1]))
-
-
-# Release of any function --------------------------------------------------------------------------
-
-
-class ReleasedFunction:
-    """``f~(x) = φ(x)·c``: public, finite, without state; it answers any number of queries.
-
-    Parameters
-    ----------
-    features : FeatureMap
-        The map φ.
-    coordinates : ndarray of shape (size,) or (size, k)
-        The released coordinates c.
-    status : {"conditional", "testing"}
-        "conditional": the guarantee holds if the sensitivity is true of the function, which nobody
-        but its maker knows. "testing": the noise was seeded.
-    """
-
-    def __init__(
-        self, features: FeatureMap, coordinates: Array, status: str = Status.CONDITIONAL
-    ) -> None:
-        self.features = features
-        self.coordinates = np.asarray(coordinates, dtype=np.float64)
-        self.status = Status(status)
-
-    def __call__(self, X: ArrayLike) -> Array:
-        """Evaluate at the rows of `X`."""
-        return self.features.evaluate(self.coordinates, X)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the function as plain values and arrays, which `sfumato.save` can store.
-
-        Returns
-        -------
-        dict
-            Plain values, which `from_dict` reads.
-        """
-        features, status = self.features.to_dict(), str(self.status)
-        return {"features": features, "coordinates": self.coordinates, "status": status}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> ReleasedFunction:
-        """Rebuild a function from `to_dict`.
-
-        Parameters
-        ----------
-        record : mapping
-            What `to_dict` gave.
-        """
-        features = features_from_dict(record["features"])
-        return cls(features, record["coordinates"], record["status"])
-
-    def __repr__(self) -> str:
-        return f"ReleasedFunction({self.features.size} coordinates, status '{self.status}')"
-
-
-def release_function(
-    function: Function,
-    *,
-    kernel: Kernel,
-    mechanism: GaussianProcessMechanism,
-    domain: Bounds | None = None,
-    features: FeatureMap | None = None,
-    ledger: Chargeable | None = None,
-) -> ReleasedFunction:
-    """Release a function of the space H of `kernel`, charged once.
-
-    Parameters
-    ----------
-    function : KernelExpansion or callable
-        The raw function f; a callable takes rows of points and returns one number for each.
-    kernel : Kernel
-        The kernel of H, in whose norm the mechanism's sensitivity is stated.
-    mechanism : GaussianProcessMechanism
-        The noise.
-    domain : Bounds
-        The box in which the function may be asked, where `features` are not given.
-    features : FeatureMap, optional
-        The finite system, of the same kernel (FourierFeatures have another). By default Taylor
-        features for a Gaussian kernel expansion.
-    ledger : DatasetBudget or Receipt, optional
-        Who pays.
-
-    Returns
-    -------
-    ReleasedFunction
-        Answers any number of questions without f.
-
-    Privacy
-    -------
-    Unit and relation : those of the mechanism's sensitivity.
-    Released : coordinates of f.
-    Sensitivity : the caller states it, in the norm of H.
-    Guarantee : mu-GDP, `mechanism.event()`; conditional, see the next line.
-    Assumptions and numerics : the sensitivity is true of the function, and its coordinates are
-        computed to within 2⁻¹¹ of the sensitivity; at up to 8192 knots it is enough that f is
-        evaluated to within 2⁻³⁴ of it. No code can check either. Proof: docs/guarantees/process.md.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sfumato import Bounds
-    >>> from sfumato.models.covariance import GaussianKernel, KernelExpansion
-    >>> from sfumato.mechanisms import GaussianProcessMechanism
-    >>> rows = np.random.default_rng(0).uniform(size=(500, 1))
-    >>> kernel = GaussianKernel(0.1)
-    >>> f = KernelExpansion(kernel, rows, np.full(500, 1 / 500))
-    >>> mechanism = GaussianProcessMechanism.calibrate(
-    ...     sensitivity=2**0.5 / 500, epsilon=1.0, delta=1e-5)
-    >>> released = release_function(
-    ...     f, kernel=kernel, mechanism=mechanism, domain=Bounds(lower=0.0, upper=1.0))
-    >>> released([0.25, 0.5, 0.75]).shape
-    (3,)
-    """
-    if features is None:
-        is_expansion = isinstance(function, KernelExpansion) and function.kernel == kernel
-        if not (isinstance(kernel, GaussianKernel) and is_expansion):
-            raise InvalidInputError(
-                "A KernelExpansion of the Gaussian kernel is released as it is; for any other "
-                "function or kernel, choose public knots: features=KnotFeatures(kernel, knots)."
-            )
-        if domain is None:
-            raise InvalidInputError(
-                "A 'domain' is needed, the public box in which the function may be asked: "
-                "domain=Bounds(lower=..., upper=...)."
-            )
-        features = TaylorFeatures(kernel, domain, function.centres.shape[1])  # type: ignore[attr-defined]
-    features.require_kernel(kernel, function)
-    coordinates = mechanism.release(features.coordinates(function), ledger=ledger)
-    # The sensitivity of f, and how exactly f is evaluated, are the caller's word.
-    is_real = noise_status() is Status.PROVED
-    return ReleasedFunction(
-        features, coordinates, Status.CONDITIONAL if is_real else Status.TESTING
-    )
