@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from sfumato.mechanisms import GaussianProcessMechanism
-
 
 class GivenNoise:
     """Noise from a list, added without a grid; remembers the coordinates it was added to."""
@@ -19,34 +17,6 @@ class GivenNoise:
     def add(self, coordinate, noise):
         self.seen.append(coordinate)
         return coordinate + noise
-
-
-class GivenRelease(GaussianProcessMechanism):
-    """Answers a release with coordinates from a list; remembers the exact ones."""
-
-    def __new__(cls, make_noise):
-        mechanism = object.__new__(cls)
-        object.__setattr__(mechanism, "make_noise", make_noise)
-        object.__setattr__(mechanism, "seen", [])
-        return mechanism
-
-    def __init__(self, make_noise):
-        super().__init__(1.0, 1.0)
-
-    def release(self, value, *, ledger):
-        self.seen.append(np.array(value))
-        return value + self.make_noise(value.shape)
-
-
-def basis_noise(number):
-    """Noise that is 1 at one coordinate: the release then shows a column of the factor."""
-
-    def make(shape):
-        noise = np.zeros(shape)
-        noise.flat[number] = 1.0
-        return noise
-
-    return make
 
 
 def rounded(u: np.ndarray, h: float) -> np.ndarray:

@@ -56,15 +56,6 @@ def test_without_noise_it_is_the_mean_of_smoothed_curves(rng: np.random.Generato
     assert np.abs(model.curve(between) - 0.66 * np.sin(6 * between)).max() < 0.15
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "matern32", "matern52", "exponential"])
-def test_every_kernel_gives_a_mean(kernel: str, rng: np.random.Generator) -> None:
-    Y = curves(rng, 500)
-    model = PrivateMeanCurve(
-        T, kernel=kernel, norm=3.0, smoothing=1e-3, epsilon=np.inf, bounds=RANGE
-    ).fit(Y)
-    assert np.abs(model.curve(T) - Y.mean(axis=0)).max() < 0.1
-
-
 def test_missing_values_are_points_not_seen(rng: np.random.Generator) -> None:
     Y = curves(rng, 400)
     holes = Y.copy()
@@ -135,18 +126,6 @@ def test_a_curve_is_counted_with_the_weight_that_costs_least(norm: float) -> Non
         assert paid == pytest.approx(6**0.5, rel=2e-3)
 
 
-def test_error_falls_with_the_number_of_curves(seed: int) -> None:
-    errors = []
-    for n in (50, 500, 5000):
-        rng = np.random.default_rng(seed)
-        Y = curves(rng, n)
-        with seeded_noise(seed):
-            model = PrivateMeanCurve(T, delta=1e-5, bounds=RANGE).fit(Y)
-        errors.append(np.sqrt(np.mean((model.curve(T) - Y.mean(axis=0)) ** 2)))
-    assert errors[2] < errors[1] < errors[0]
-    assert errors[2] < 0.05
-
-
 def test_saved_curve_and_its_picture(tmp_path: Path, rng: np.random.Generator) -> None:
     model = PrivateMeanCurve(T * 10 + 3, delta=1e-5, bounds=RANGE).fit(curves(rng, 100))
     save(model, tmp_path / "curve.sfumato")
@@ -203,16 +182,3 @@ def test_a_huge_value_is_clipped_before_it_is_scaled() -> None:
 def test_a_ball_is_no_range_of_values() -> None:
     with pytest.raises(MissingBoundsError, match="range"):
         PrivateMeanCurve(bounds=Bounds(norm=1.0)).fit(np.zeros((10, 4)))
-
-
-def test_berkeley_growth(data_folder: Path, seed: int) -> None:
-    """93 children: the mean height is off by a few centimetres at epsilon 1."""
-    path = data_folder / "functional" / "berkeley_growth.npz"
-    if not path.is_file():
-        pytest.skip("no functional data in the folder of data sets")
-    with np.load(path) as file:
-        heights, ages = file["height"], file["age"]
-    model = PrivateMeanCurve(ages, norm=1.0, delta=1e-3, bounds=Bounds(lower=50.0, upper=200.0))
-    with seeded_noise(seed):
-        found = model.fit(heights).curve(ages)
-    assert np.sqrt(np.mean((found - heights.mean(axis=0)) ** 2)) < 10

@@ -76,13 +76,6 @@ def test_taylor_features_in_the_plane(bandwidth, rng):
     np.testing.assert_allclose(features.evaluate(c, x), several(x), atol=1e-11)
 
 
-def test_taylor_features_in_three_dimensions(rng):
-    kernel = GaussianKernel(0.6)
-    x = rng.uniform(size=(50, 3))
-    phi = TaylorFeatures(kernel, UNIT, 3).transform(x)
-    np.testing.assert_allclose(phi @ phi.T, kernel(x, x), atol=1e-12)
-
-
 def test_taylor_features_of_far_rows_are_short_and_finite():
     features = TaylorFeatures(GaussianKernel(0.1), UNIT, 1)
     phi = features.transform(np.array([[5.0], [-40.0], [1e6], [-1e300]]))

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC, LinearSVR
 
-from sfumato import Bounds, load, save
-from sfumato.audit.testing import seeded_noise
+from sfumato import Bounds
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.mechanisms.base import taped
 from sfumato.models.features import features_from_dict
 from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
-from sfumato.papers.functions import PrintedKernelClassifier
-from sfumato.privacy.guarantee import Status
 
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
 BOX3 = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
@@ -174,19 +167,6 @@ def test_add_or_remove_takes_half_the_noise_and_a_public_count(rng: np.random.Ge
         PrivateKernelClassifier(relation="add_or_remove_one", **settings).fit(X, y)
 
 
-def test_the_printed_noise_states_its_true_promise(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 200)
-    settings = {"bandwidth": 0.3, "regularization": 0.05, "delta": 1e-5, "bounds": BOX}
-    printed = PrintedKernelClassifier("hinge", **settings).fit(X, y)
-    assert printed.noise_std_ == pytest.approx(
-        math.sqrt(2 * math.log(2 / 1e-5)) / (0.05 * 200), rel=2e-3
-    )
-    assert printed.guarantee_.status is Status.PROVED
-    assert 0.7 < printed.guarantee_.epsilon < 0.76
-    with pytest.raises(InvalidInputError, match="at most 1 only"):
-        PrintedKernelClassifier(epsilon=2.0, **settings).fit(X, y)
-
-
 def test_the_public_rule_for_regularization(rng: np.random.Generator) -> None:
     X, y = wave(rng, 500)
     for epsilon in (0.5, 4.0):
@@ -248,40 +228,6 @@ def test_a_huge_target_is_clipped_before_it_is_scaled() -> None:
 # Promises and files -----------------------------------------------------------------------------
 
 
-def test_models_are_saved_and_answer_the_same(tmp_path: Path, rng: np.random.Generator) -> None:
-    X, y = wave(rng, 100)
-    wide = np.column_stack([X, rng.uniform(size=(100, 6))])
-    classifier = PrivateKernelClassifier(bandwidth=0.4, delta=1e-5, n_fourier=200, bounds=BOX)
-    regressor = PrivateKernelRegressor(
-        target_bounds=(0.0, 1.0), bandwidth=0.4, delta=1e-5, n_fourier=200, bounds=BOX
-    )
-    for model, rows in ((classifier, X), (classifier, wide), (regressor, X)):
-        save(model.fit(rows, y), tmp_path / "machine.sfumato")
-        loaded = load(tmp_path / "machine.sfumato")
-        np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
-        assert loaded.guarantee_ == model.guarantee_
-        assert (tmp_path / "machine.sfumato").stat().st_size < 200_000
-
-
-@pytest.mark.usefixtures("noise")
-def test_random_features_carry_machines_into_more_dimensions(rng: np.random.Generator) -> None:
-    X = rng.uniform(size=(2000, 8))
-    y = (X[:, 0] + X[:, 1] > 1).astype(int)
-    model = PrivateKernelClassifier(
-        bandwidth=1.0, regularization=0.02, delta=1e-5, n_fourier=300, bounds=BOX
-    ).fit(X, y)
-    assert model.features_["kind"] == "fourier"
-    assert model.coefficients_.shape == (300, 1)
-    assert model.score(X, y) > 0.85
-
-
-def test_works_in_a_grid_search(rng: np.random.Generator) -> None:
-    X, y = wave(rng, 200)
-    model = PrivateKernelClassifier(delta=1e-5, n_fourier=100, bandwidth=0.4, bounds=BOX)
-    search = GridSearchCV(model, {"regularization": [0.05, 0.2]}, cv=2).fit(X, y)
-    assert search.best_params_["regularization"] in (0.05, 0.2)
-
-
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -320,40 +266,3 @@ def test_targets_are_bounded_and_checked() -> None:
     predicted = model.fit(X, y).predict(X)
     assert predicted.min() >= 0
     assert predicted.max() <= 1
-
-
-# Utility ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loss", ["hinge", "huber"])
-def test_kernel_machine_in_the_plane_is_near_the_non_private_one(loss: str) -> None:
-    """n = 1000, lambda = 0.01, epsilon = 1, delta = 1e-5: within 0.05 in the mean of 5 seeds."""
-    lost = []
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 4000)
-        settings = {"bandwidth": 0.3, "regularization": 0.01, "delta": 1e-5, "bounds": BOX}
-        plain = PrivateKernelClassifier(loss, epsilon=np.inf, **settings).fit(X, y)
-        with seeded_noise(seed):
-            private = PrivateKernelClassifier(loss, epsilon=1.0, **settings).fit(X, y)
-        lost.append(plain.score(X_test, y_test) - private.score(X_test, y_test))
-    assert np.mean(lost) < 0.05
-
-
-@pytest.mark.usefixtures("noise")
-def test_accuracy_grows_with_epsilon(rng: np.random.Generator) -> None:
-    (X, y), (X_test, y_test) = wave(rng, 1000), wave(rng, 2000)
-    found = []
-    for epsilon in (0.05, 0.5, 8.0):
-        model = PrivateKernelClassifier(epsilon=epsilon, delta=1e-5, bandwidth=0.3, bounds=BOX)
-        found.append(np.mean([model.fit(X, y).score(X_test, y_test) for _ in range(3)]))
-    assert found[0] < found[2]
-    assert found[1] < found[2] + 0.02
-
-
-def test_regression_follows_the_curve(seed: int, rng: np.random.Generator) -> None:
-    X = rng.uniform(size=(4000, 1))
-    y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=4000)
-    model = PrivateKernelRegressor(target_bounds=(-1.5, 1.5), bandwidth=0.2, delta=1e-5, bounds=BOX)
-    with seeded_noise(seed):
-        assert model.fit(X, y).score(X, np.sin(6 * X[:, 0])) > 0.85

@@ -63,15 +63,6 @@ def test_classes_cost_no_more_than_root_two(smallest: float, n_classes: int) -> 
     assert feature_sum_sensitivity("add_or_remove_one", n_classes=n_classes) == 1
 
 
-def test_joint_class_sums_by_brute_force(rng: np.random.Generator) -> None:
-    gram = GaussianKernel(0.2)
-    for _ in range(200):
-        x, z = rng.uniform(0, 1, size=(2, 1, 2))
-        same = math.sqrt(2 - 2 * float(gram(x, z)[0, 0]))
-        other_label = math.sqrt(1 + 1)
-        assert max(same, other_label) <= feature_sum_sensitivity("replace_one", n_classes=3)
-
-
 # Regularised minimisers --------------------------------------------------------------------------
 
 
@@ -161,17 +152,6 @@ def test_inner_product_is_the_printed_norm(a: float, b: float) -> None:
     assert ours == pytest.approx(literal, abs=1e-10)
 
 
-def test_inner_product_reproduces() -> None:
-    """``<f, K_z> = f(z)`` for the exponential kernel, through a fine grid of kernels."""
-    width, grid = 6.0, np.linspace(0, 6, 1201)
-    gram = np.exp(-np.abs(grid[:, None] - grid[None, :]))
-    for a, b in ((1.0, 2.5), (0.2, 5.9)):
-        f, g = (np.exp(-((grid - c) ** 2) / 2) / math.sqrt(2 * math.pi) for c in (a, b))
-        projected = f @ np.linalg.solve(gram, g)
-        ours = float(sobolev_inner_product(np.array(a), np.array(b), width))
-        assert projected == pytest.approx(ours, abs=1e-5)
-
-
 @pytest.mark.parametrize("width", [0.5, 2.0, 10.0])
 def test_sobolev_sensitivity_is_certified_and_tight(width: float) -> None:
     grid = np.linspace(0, width, 401)
@@ -182,14 +162,6 @@ def test_sobolev_sensitivity_is_certified_and_tight(width: float) -> None:
     assert largest <= bound <= largest * 1.01 + 0.004
     alone = math.sqrt(sobolev_inner_product(grid, grid, width).max())
     assert alone <= sobolev_sensitivity("add_or_remove_one", [width]) <= alone * 1.01 + 0.004
-
-
-def test_sobolev_sensitivity_is_half_of_the_printed_one() -> None:
-    """0.668/h against 1.263/h, for the box of ten bandwidths of the paper's Figure 2."""
-    ours, printed = sobolev_sensitivity("replace_one", [10.0]), printed_sobolev_sensitivity(1)
-    assert printed == pytest.approx(1.2634, abs=1e-3)
-    assert ours == pytest.approx(0.670, abs=3e-3)
-    assert 0.52 < ours / printed < 0.54
 
 
 def test_sobolev_sensitivity_in_the_plane(rng: np.random.Generator) -> None:

@@ -24,7 +24,6 @@ from scipy.ndimage import median_filter, uniform_filter
 from scipy.signal import find_peaks, peak_prominences
 from scipy.stats import norm
 
-from sfumato.exceptions import InvalidInputError
 from sfumato.models.features import Domain
 
 Array = NDArray[np.float64]
@@ -61,10 +60,8 @@ def default_cells(epsilon: float, n_rows: int | None, n_features: int) -> int:
 class Cells:
     """Rows of a box as the numbers of their cells, equal along each axis: a public map.
 
-    lower, upper: Corners of the box.
-    shape: Cells along each axis.
-    may_be_missing: Whether a row without one of its numbers has a place of its own, after the last
-        cell of each axis.
+    Where a number may be missing, such a row has a place of its own, after the last cell of each
+    axis.
     """
 
     lower: tuple[float, ...]
@@ -131,26 +128,17 @@ def _cut_axis(
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Shares of cells and the linear filter that was chosen for them.
+    """Shares of cells and the linear filter that was chosen for them."""
 
-    shares: Released shares of the rows.
-    variance: Of the noise of one share.
-    widths: Of the filter along each axis, in sides of the box.
-    response: The filter, on cosine coefficients.
-    apart: Cells that are not smoothed: they stand out.
-    known: One by the number of cells of all classes, where their total is public: its noise was
-        taken off all of them.
-    blocks: On a line: the block of each cell, if averages over blocks are taken instead of a
-        filter.
-    """
-
-    shares: Array
-    variance: float
-    widths: tuple[float, ...]
-    response: Array
-    apart: NDArray[np.bool_]
+    shares: Array  # released, of the rows
+    variance: float  # of the noise of one share
+    widths: tuple[float, ...]  # of the filter along each axis, in sides of the box
+    response: Array  # the filter, on cosine coefficients
+    apart: NDArray[np.bool_]  # cells that are not smoothed: they stand out
+    # One by the number of cells of all classes, where their total is public: its noise was taken
+    # off all of them.
     known: float = 0.0
-    blocks: Codes | None = None
+    blocks: Codes | None = None  # of each cell, if averages over blocks are taken instead
 
     def of(self, shares: Array) -> Array:
         """Apply the filter to any shares of the same cells, or to a stack of them; linear."""
@@ -184,13 +172,8 @@ class Smoothed:
         """Which part of the variance of one share the filter leaves in each cell."""
         return self._moments[0]
 
-    @property
-    def noise_std(self) -> Array:
-        """Standard deviation of the noise of each smoothed share."""
-        return np.sqrt(self.variance * self.spread)
-
-    def quantile(self, level: float) -> Array:
-        """Return the half width, in standard deviations, that holds `level` of the noise.
+    def half_width(self, level: float) -> Array:
+        """Return half the width of an interval that holds `level` of the noise of each share.
 
         The noise of a cell is a known sum of Laplace variables: the quantile is that of a normal
         variable, corrected for the fourth moment (Cornish and Fisher), and a little wider where few
@@ -199,15 +182,11 @@ class Smoothed:
         z = float(norm.ppf((1 + level) / 2))
         spread, fourth = self._moments
         kurtosis = LAPLACE_KURTOSIS * np.minimum(fourth / np.maximum(spread, 1e-12) ** 2, 1.0)
-        chosen = math.sqrt(1 + CHOSEN / self._n_free)
-        return np.asarray((z + (z**3 - 3 * z) * kurtosis / 24) * chosen)
-
-    @property
-    def _n_free(self) -> float:
-        """Coefficients that the filter leaves, without the total; or blocks."""
-        if self.blocks is not None:
-            return max(float(self.blocks[-1]), 0.5)
-        return max(float(np.square(self.response).sum()) - 1, 0.5)
+        # Coefficients that the filter leaves, without the total; or blocks.
+        left = np.square(self.response).sum() - 1 if self.blocks is None else self.blocks[-1]
+        chosen = math.sqrt(1 + CHOSEN / max(float(left), 0.5))
+        deviation = np.sqrt(self.variance * spread)
+        return np.asarray(deviation * (z + (z**3 - 3 * z) * kurtosis / 24) * chosen)
 
 
 def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) -> Smoothed:
@@ -216,12 +195,8 @@ def smooth(shares: Array, variance: float, n_rows: float, known: float = 0.0) ->
     The risk of a filter f on coefficients y of known variance v is estimated without bias by
     ``sum (1 - f)² (y² - v) + f² v``. A wider filter is taken while its estimate is within half a
     standard deviation of the least. Cells that stand out by far are set apart first, if the
-    estimate says that the rest can be smoothed enough to pay for their noise.
-
-    shares: Released counts divided by the number of rows.
-    variance: Variance of the noise of one share.
-    n_rows: Public or released number of rows, for the variance of sampling.
-    known: See `Smoothed`.
+    estimate says that the rest can be smoothed enough to pay for their noise. `n_rows`, public or
+    released, is for the variance of sampling.
     """
     bank = _Filters.of(shares.shape)
     variances = np.full(shares.shape, variance + 1 / (n_rows * shares.size))
@@ -350,18 +325,12 @@ def density_threshold(values: Array, volume: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class GridDensity:
-    """The density that released counts of cells give, of each class and of all.
-
-    cells: Where the counts come from.
-    counts (n_cells, ..., n_classes): The release.
-    noise_variance: Of each count.
-    n_rows: The number of rows where it is public.
-    """
+    """The density that released counts of cells give, of each class and of all."""
 
     cells: Cells
-    counts: Array
-    noise_variance: float
-    n_rows: int | None
+    counts: Array  # (n_cells, ..., n_classes)
+    noise_variance: float  # of each count
+    n_rows: int | None  # where it is public
 
     @property
     def total(self) -> float:
@@ -451,7 +420,7 @@ class GridDensity:
         They hold at each point by itself, for the filter that was chosen.
         """
         middle = np.stack([each.masses for each in self.smoothed], axis=-1)
-        half = np.stack([each.noise_std * each.quantile(level) for each in self.smoothed], axis=-1)
+        half = np.stack([each.half_width(level) for each in self.smoothed], axis=-1)
         below, above = (self._at(rows, middle + sign * half) for sign in (-1, 1))
         return np.maximum(below / self.volume, 0.0), np.maximum(above / self.volume, 0.0)
 
@@ -502,8 +471,6 @@ class GridDensity:
     @cached_property
     def _curves(self) -> list[PchipInterpolator]:
         """Monotone cubics through the cumulative masses of each class."""
-        if self.cells.width != 1:
-            raise InvalidInputError("Distribution functions are for densities of one feature.")
         heights = np.concatenate(
             [np.zeros((1, self.masses.shape[-1])), np.cumsum(self.masses, axis=0)]
         )

@@ -44,18 +44,16 @@ class Minimiser:
 
 
 class VectorLoss(Protocol):
-    """A smooth loss of several scores a row."""
+    """A smooth loss of several scores a row; gradients have a length of at most `lipschitz`."""
 
     @property
-    def lipschitz(self) -> float:
-        """Bound of the gradient's length."""
+    def lipschitz(self) -> float: ...
 
     @property
-    def smoothness(self) -> float:
-        """Bound of the eigenvalues of the second derivative."""
+    def smoothness(self) -> float: ...
 
     def value_and_slope(self, scores: Array, codes: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Loss and gradient of each row."""
+        """Return the loss and the gradient of each row."""
 
 
 def gradient_rounding(smoothness: float, regularization: float) -> float:
@@ -69,13 +67,7 @@ def gradient_rounding(smoothness: float, regularization: float) -> float:
 
 @dataclass(frozen=True)
 class Objective:
-    """P, by the slopes of its loss at the scores of all rows.
-
-    features: (n, m).
-    slope: From scores of the rows at a place (a slice) to slopes, of the same shape.
-    smoothness: β of the loss.
-    n_rows: The divisor.
-    """
+    """P, by `slope`, from scores of the rows at a place (a slice) to slopes of the same shape."""
 
     features: FeatureRows
     slope: Callable[[Array, slice], Array]
@@ -124,15 +116,7 @@ def minimise(
     tolerance: float,
     n_rows: int | None = None,
 ) -> Minimiser:
-    """Minimise ``(1/n) sum loss + λ |w|²`` to a certified gap of `tolerance`.
-
-    Newton's method with an exact line search.
-
-    features: (n, m).
-    y (n,): Labels -1 and 1, or targets.
-    tolerance: The gap to reach, a public number.
-    n_rows: The divisor n, where it is not the number of rows.
-    """
+    """Minimise ``(1/n) sum loss + λ |w|²`` to a gap of `tolerance`: Newton, exact line search."""
     objective = Objective(
         FeatureRows.of(features),
         lambda scores, part: loss.slope(scores, y[part]),
@@ -261,8 +245,12 @@ def _direction(
     right = basis.T @ gradient
     if gram is None:  # few rows: by the smaller of the two Gram matrices
         active = curvatures > 0
-        bent = objective.features.take(active) @ basis
-        within = _solve_few(bent * np.sqrt(curvatures[active])[:, None], ridge, right)
+        B = objective.features.take(active) @ basis * np.sqrt(curvatures[active])[:, None]
+        within = right / ridge
+        if len(B):
+            small = B @ B.T
+            small[np.diag_indices_from(small)] += ridge
+            within = (right - B.T @ cho_solve(cho_factor(small), B @ right)) / ridge
     else:
         curved = basis.T @ gram @ basis
         curved[np.diag_indices_from(curved)] += ridge
@@ -273,24 +261,12 @@ def _direction(
 def _best_step(
     objective: Objective, w: Array, scores: Array, direction: Array, along: Array
 ) -> float:
-    def derivative(step: float) -> float:
+    """Return the step to the minimum along a direction, to 1e-3; 1 if it will do."""
+
+    def derivative(step: float) -> float:  # increases, and is negative at 0
         ridge = 2 * objective.regularization * (direction @ (w + step * direction))
         return float(objective.slope(scores + step * along, ALL) @ along / objective.n_rows + ridge)
 
-    return _root(derivative)
-
-
-def _solve_few(B: Array, ridge: float, right: Array) -> Array:
-    """``(BᵀB + ridge I)⁻¹ right`` for B of few rows."""
-    if not len(B):
-        return right / ridge
-    gram = B @ B.T
-    gram[np.diag_indices_from(gram)] += ridge
-    return np.asarray((right - B.T @ cho_solve(cho_factor(gram), B @ right)) / ridge)
-
-
-def _root(derivative: Callable[[float], float]) -> float:
-    """Zero of an increasing function that is negative at 0, near 1 if possible; to 1e-3."""
     low, high = 0.0, 1.0
     while derivative(high) < 0 and high < 2.0**20:
         low, high = high, 2 * high
@@ -473,11 +449,10 @@ BLOCK = 2**20  # numbers of a block
 
 
 class FeatureRows:
-    """``Φ``, of shape (n, m), by blocks of rows.
+    """``Φ``, of shape (n, m), by blocks of rows, as a matrix that need not exist.
 
-    rows (n, d): Rows; they are read on every pass and not copied.
-    transform: Gives the features of a block of rows, each row by itself.
-    size: m.
+    Up to `KEPT` numbers are kept; beyond, blocks are computed anew on every pass. Every product is
+    taken block by block either way, so that both give the same numbers.
     """
 
     def __init__(self, rows: Array, transform: Callable[[Array], Array], size: int) -> None:

@@ -83,10 +83,9 @@ _LIPSCHITZ = math.sqrt(5 / (16 * math.sqrt(math.pi)) + math.exp(-1) / (2 * math.
 def sobolev_sensitivity(relation: str | Relation, widths: Sequence[float]) -> float:
     """Norm by which one record moves ``sum_i prod_j N(x_j; x_ij, 1)`` in the tensor Sobolev space.
 
-    relation: The neighbours.
-    widths: Sides of the box that holds all rows, in bandwidths.
-    Returns: An upper bound, within 1 % of the supremum in one dimension: the largest norm is
-        searched by bisection of the box, and cells are discarded by a Lipschitz bound only.
+    An upper bound, for a box of these sides in bandwidths, within 1 % of the supremum in one
+    dimension: the largest norm is searched by bisection of the box, and cells are discarded by a
+    Lipschitz bound only.
     """
     lengths = [min(float(width), FAR_APART) for width in widths]
     if not lengths or min(lengths) <= 0:
@@ -365,21 +364,14 @@ def _outer_sum(bumps: list[Array], weights: Array) -> Array:
 
 @dataclass(frozen=True)
 class ProcessDensity:
-    """``g max(f - τ, 0)`` for released coordinates of f, one column per class.
-
-    space: Where the coordinates live.
-    coefficients: The release.
-    scale: Makes the release a density estimate.
-    threshold, gain: τ and g.
-    masses (n_nodes, n_classes): Mass of the density around public nodes.
-    """
+    """``g max(f - τ, 0)`` for released coordinates of f, one column per class."""
 
     space: GaussianSpace | SobolevSpace
     coefficients: Array
-    scale: float
+    scale: float  # makes the release a density estimate
     threshold: float
     gain: float
-    masses: Array
+    masses: Array  # (n_nodes, n_classes), around public nodes
 
     @classmethod
     def of(
