@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sfumato import Bounds, Ledger
 from sfumato.audit.testing import taint_test
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
-from sfumato.models.transfer.target import Rounds, all_errors
+from sfumato.models.transfer_target import Rounds, all_errors
 from sfumato.papers.cdmma import PrintedTransfer
 from sfumato.papers.cdmma.digits import known_labels
 from sfumato.privacy.guarantee import Status

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.models.transfer.adaptation import (
+from sfumato.models.transfer_target import (
+    Rounds,
     adapted,
     aligned,
     aligned_scores,
+    coordinates_of,
     left_out_accuracy,
+    log_joint,
     nearest_mean_scores,
 )
-from sfumato.models.transfer.gaussians import coordinates_of, log_joint
-from sfumato.models.transfer.target import Rounds
 from sfumato.papers.cdmma.entries import from_noisy_rows
 from sfumato.papers.cdmma.printed import first_errors
 

@@ -19,8 +19,6 @@ from sfumato.exceptions import BudgetExceededError, InvalidInputError, Unsupport
 from sfumato.ledger.dataset_budget import DatasetBudget
 from sfumato.mechanisms.base import taped
 from sfumato.models.transfer import TransferSource
-from sfumato.models.transfer.gaussians import codes_alone
-from sfumato.models.transfer.source import source_reach
 from sfumato.privacy import compose
 from sfumato.privacy.guarantee import Status
 
@@ -347,8 +345,7 @@ def test_the_code_of_a_target_row_does_not_depend_on_other_rows(
     fitted = model(relation="add_or_remove_one", bounds=bounds).fit(S, s)
 
     def codes(rows: np.ndarray) -> np.ndarray:
-        reach = source_reach(fitted.source_, bounds, rows.shape[1])
-        return codes_alone([fitted.source_], fitted._source_rows(rows), [reach])
+        return fitted._codes_alone(fitted._source_rows(rows))
 
     first = codes(T)
     agree = np.mean(first == fitted.predict(T))

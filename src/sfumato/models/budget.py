@@ -115,6 +115,10 @@ class Budget:
 
     def charge(self) -> None:
         """Calibrate every declared release, price them jointly and charge the ledger."""
+        self.pay(*self.calibrate())
+
+    def calibrate(self) -> tuple[Any, ...]:
+        """Choose the mechanism of every declared release; return what is to be paid."""
         relation = self.records.relation
         sums = [r for r in self.releases if r.law.is_gaussian]
         others = [r for r in self.releases if not r.law.is_gaussian]
@@ -138,7 +142,7 @@ class Budget:
             r.mechanism = r.law.mechanism(self.records.sensitivity(r.statistic), each)
         for r in self.releases:  # what cannot be drawn is refused before the charge
             getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
-        self.pay(*(r.event for r in self.releases))
+        return tuple(r.event for r in self.releases)
 
     def pay(self, *events: Any) -> None:
         """Charge events that cost no more than the budget; nothing is drawn yet."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from sfumato.models.transfer.classifier import PrivateTransferClassifier
+from sfumato.models.transfer import PrivateTransferClassifier
 from sfumato.papers.cdmma.entries import EntryTransfer
 from sfumato.papers.cdmma.printed import PrintedTransfer
 from sfumato.papers.data import Split, images, unit_rows

@@ -12,20 +12,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sfumato.core.constraints import check_parameters
 from sfumato.core.memory import require_memory
 from sfumato.exceptions import InvalidInputError
-from sfumato.ledger.receipt import Receipt
+from sfumato.models.budget import Budget
 from sfumato.models.gaussians import (
     CentredGaussians,
     gaussians_from_moments,
     top_eigenvectors,
 )
-from sfumato.models.transfer.checks import check_parameters, check_target
-from sfumato.models.transfer.classifier import SOURCE_ATTRIBUTES, PrivateTransferClassifier
-from sfumato.models.transfer.gaussians import SourceGaussians, from_released
-from sfumato.models.transfer.source import PlannedSource
+from sfumato.models.transfer import OF_A_SOURCE, Planned, PrivateTransferClassifier
+from sfumato.models.transfer_target import SourceGaussians, from_released
 from sfumato.papers.entry_level import EntryEstimator
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.sums.records import ArrayRecords
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_n_components
 
@@ -72,6 +72,7 @@ use_source, n_jobs, verbose, random_state
     """
 
     protect_target = False
+    target_epsilon = target_delta = target_ledger = None
 
     def __init__(
         self,
@@ -110,21 +111,8 @@ use_source, n_jobs, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def plan_source(self, source: Any, y_source: Any) -> PlannedSource:
-        """Check one source; nothing is charged.
-
-        Parameters
-        ----------
-        source : array-like of shape (n_rows, n_features)
-            Its rows.
-        y_source : array-like of shape (n_rows,)
-            Their labels.
-
-        Returns
-        -------
-        PlannedSource
-            Every entry with noise.
-        """
+    def _plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Check one source; nothing is charged. Every entry gets noise."""
         scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
@@ -134,13 +122,19 @@ use_source, n_jobs, verbose, random_state
         n_features = entries.shape[1]
         require_memory(DIRECTION_COPIES * float(n_features) ** 2, "The subspace of the source")
 
-        def draw(receipt: Receipt) -> tuple[SourceGaussians, Guarantee]:
-            noisy, promise = self._release_entries(scale, entries, mechanism, receipt)
+        records = ArrayRecords(entries, relation=self.relation)
+        budget = Budget(
+            self.epsilon, self.delta, records, self.ledger, self.unit, type(self).__name__
+        )
+
+        def draw() -> tuple[SourceGaussians, Guarantee]:
+            assert budget.receipt is not None  # noqa: S101 - charged before anything is drawn
+            noisy, promise = self._release_entries(scale, entries, mechanism, budget.receipt)
             kept = check_n_components(self.n_components, n_features)
             variance = mechanism.variance() / scale.units**2
             return from_noisy_rows(noisy, codes, len(labels), kept, variance), promise
 
-        return PlannedSource(self, (mechanism,), draw)
+        return budget, (mechanism.event(),), draw
 
     def fit_target(self, target: ArrayLike, y_target: ArrayLike) -> Self:  # type: ignore[override]
         """Learn to classify a target by the source that was fitted, once or several times.
@@ -157,13 +151,13 @@ use_source, n_jobs, verbose, random_state
         Self
             The fitted estimator.
         """
-        check_parameters(self)
-        kept = {name: getattr(self, name) for name in SOURCE_ATTRIBUTES}
+        check_parameters(self, self._parameter_form)
+        kept = {name: getattr(self, name) for name in OF_A_SOURCE}
         source, promise = self.source_, self.source_guarantee_
         self._forget()
         self.__dict__.update(kept)
         self._keep_sources([source], [promise])
-        self._fit_target(*check_target(self, target, y_target))
+        self._fit_target(*self._plan_target(target, y_target))
         return self
 
 

@@ -23,7 +23,7 @@ from sfumato.models.gaussians import top_eigenvectors
 from sfumato.models.mapping_layers import seed_from
 from sfumato.models.mappings import MembershipClassifier, MembershipMapping
 from sfumato.models.private import checked_rows
-from sfumato.models.transfer.target import (
+from sfumato.models.transfer_target import (
     NOT_PROTECTED,
     WARNING,
     Rounds,
