@@ -481,7 +481,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             else []
         )
         if not any(is_source):
-            return [self._plan_source(source, y_source)]
+            return [self.plan_source(source, y_source)]
         if not all(is_source):
             raise InvalidInputError(
                 "Several sources are a list of TransferSource, and nothing else."
@@ -493,9 +493,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
             )
         payers = [self._payer(each.ledger, each.epsilon, each.delta) for each in several]
         pairs = zip(payers, several, strict=True)
-        planned = [payer._plan_source(each.X, each.y) for payer, each in pairs]
+        planned = [payer.plan_source(each.X, each.y) for payer, each in pairs]
         _require_alike(payers)
-        vars(self).update({k: v for k, v in vars(payers[0]).items() if k.endswith("_")})
+        self.__dict__.update({k: v for k, v in vars(payers[0]).items() if k.endswith("_")})
         return planned
 
     def _payer(self, ledger: Any, epsilon: float | None, delta: float | None) -> Self:
@@ -506,8 +506,21 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         payer.delta = self.delta if delta is None else delta
         return payer
 
-    def _plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Divide the budget of one source between a few sums; nothing is charged."""
+    def plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Divide the budget of one source between a few sums; nothing is charged.
+
+        Parameters
+        ----------
+        source : array-like of shape (n_rows, n_features)
+            Its rows.
+        y_source : array-like of shape (n_rows,)
+            Their labels.
+
+        Returns
+        -------
+        tuple
+            The budget, what it has to pay, and what then draws the Gaussians and their guarantee.
+        """
         given, budget = self._begin(source, y_source)
         self.source_bounds_, self.n_source_features_ = self.row_bounds, given.width
         scale = IntoUnitCube(self.row_bounds, given.width)
@@ -570,7 +583,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
                 f"{self.n_source_features_} and {self.n_features_in_} features."
             )
         payer = self._payer(self.target_ledger, self.target_epsilon, self.target_delta)
-        vars(payer)["has_labels"] = False  # its labels may be anything, and are coded below
+        payer.__dict__["has_labels"] = False  # its labels may be anything, and are coded below
         given, budget = payer._begin(target)
         sums = self._sums(budget, given)  # [T9] the target's budget divided
 
@@ -603,8 +616,9 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     ) -> NDArray[np.intp] | None:
         """Learn to classify the target; return the codes of its rows, unless it is protected."""
         if planned is not None:
-            self.target_, self.target_guarantee_ = planned[2]()
-            self.guarantee_ = for_either_record(self.source_guarantee_, self.target_guarantee_)
+            self.target_, promise = planned[2]()
+            self.target_guarantee_: Guarantee | None = promise
+            self.guarantee_ = for_either_record(self.source_guarantee_, promise)
             self.source_weight_ = 1.0 if self.use_source else 0.0
             for each in getattr(self, "more_sources_", ()):
                 each["weight"] = self.source_weight_

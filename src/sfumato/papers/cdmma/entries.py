@@ -111,8 +111,21 @@ use_source, n_jobs, verbose, random_state
         self.verbose = verbose
         self.random_state = random_state
 
-    def _plan_source(self, source: Any, y_source: Any) -> Planned:
-        """Check one source; nothing is charged. Every entry gets noise."""
+    def plan_source(self, source: Any, y_source: Any) -> Planned:
+        """Check one source, every entry of which gets noise; nothing is charged.
+
+        Parameters
+        ----------
+        source : array-like of shape (n_rows, n_features)
+            Its rows.
+        y_source : array-like of shape (n_rows,)
+            Their labels.
+
+        Returns
+        -------
+        tuple
+            The budget, what it has to pay, and what then draws the Gaussians and their guarantee.
+        """
         scale, entries, codes, labels = self._read_entries(source, y_source)
         if labels is None or len(labels) < 2:
             raise InvalidInputError("The label set has only one class; a classifier needs two.")
