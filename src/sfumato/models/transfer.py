@@ -416,7 +416,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
     def _fit(
         self, source: Any, y_source: Any, target: Any, y_target: Any
     ) -> NDArray[np.intp] | None:
-        check_parameters(self, self._parameter_form)
+        check_parameters(self, self.parameters)
         self._forget()
         sources = self._plan_sources(source, y_source)
         few = None if target is None else self._plan_target(target, y_target)
@@ -427,7 +427,7 @@ class PrivateTransferClassifier(ClassifierMixin, PrivateEstimator):
         return None if few is None else self._fit_target(*few)
 
     def _fit_elsewhere(self, source_file: Any, target: Any, y_target: Any) -> Any:
-        check_parameters(self, self._parameter_form)
+        check_parameters(self, self.parameters)
         files = list(source_file) if isinstance(source_file, list | tuple) else [source_file]
         parties = [_released_source(each) for each in files]
         if not parties:

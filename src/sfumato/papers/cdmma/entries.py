@@ -164,7 +164,7 @@ use_source, n_jobs, verbose, random_state
         Self
             The fitted estimator.
         """
-        check_parameters(self, self._parameter_form)
+        check_parameters(self, self.parameters)
         kept = {name: getattr(self, name) for name in OF_A_SOURCE}
         source, promise = self.source_, self.source_guarantee_
         self._forget()
