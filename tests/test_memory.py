@@ -23,10 +23,10 @@ from sfumato import (
     PrivateLinearClassifier,
     PrivateMoments,
     PrivatePCA,
-    memory,
 )
 from sfumato.audit.testing import seeded_noise
 from sfumato.audit.testing.inspection import leaves
+from sfumato.core import memory
 from sfumato.core.memory import RELEASED_COPIES, WORKING_SET, free_memory, require_memory
 from sfumato.exceptions import NotEnoughMemoryError
 from sfumato.mechanisms import EntryMechanism, GaussianMechanism
@@ -251,13 +251,12 @@ def test_rows_of_single_precision_give_the_same_bits_as_doubles(name):
 BLOCKS = {  # made small, so that what is left grows with the rows
     "sums.records.CACHED_ROWS": 64,
     "sums.maps.BLOCK": 64,
-    "objectives.newton.BLOCK": 256,
-    "objectives.feature_rows.BLOCK": 2**12,
-    "objectives.feature_rows.KEPT": 0,
-    "functions.features.BLOCK": 2**12,
-    "functions.density.BLOCK": 256,
-    "functions.bandwidth.BLOCK": 256,
-    "functions.spaces.BLOCK": 64,
+    "models.newton.BLOCK": 256,
+    "models.solvers.BLOCK": 2**12,
+    "models.solvers.KEPT": 0,
+    "models.features.BLOCK": 2**12,
+    "models.density.BLOCK": 256,
+    "models.spaces.BLOCK": 64,
     "papers.large_margin.ellipsoids.BLOCK": 256,
     "papers.large_margin.ellipsoids.GROUP": 2,
     "papers.large_margin.ellipsoids.MAX_CACHED": 0,

@@ -144,7 +144,7 @@ class Budget:
             getattr(r.mechanism, "for_size", lambda size: size)(r.statistic.size)
         return tuple(r.event for r in self.releases)
 
-    def pay(self, *events: Any) -> None:
+    def pay(self, *events: Any) -> Receipt:
         """Charge events that cost no more than the budget; nothing is drawn yet."""
         relation = self.records.relation
         cost = epsilon_spent(events, self.delta, relation, enough=self.epsilon)
@@ -163,9 +163,10 @@ class Budget:
             and paid.is_untouched
             and paid.is_of_this_process
         )
-        if not covers:
+        if paid is None or not covers:
             paid = prepay(self.ledger, *events, unit=self.unit, relation=relation)
         self.receipt = paid
+        return paid
 
     def draw(
         self,

@@ -288,9 +288,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 sensitivity=records.sensitivity(statistic), epsilon=epsilon, delta=self.delta
             )
         mechanism.for_size(statistic.size)
-        budget.pay(mechanism.event())  # [S3] charge, then draw
+        receipt = budget.pay(mechanism.event())  # [S3] charge, then draw
         counted = records.mapped(cells)  # [S1] cells of each row
-        noisy = counted.release(statistic, mechanism, budget.receipt)  # [S2] the only release
+        noisy = counted.release(statistic, mechanism, receipt)  # [S2] the only release
         counts = statistic.split(noisy)[0]
         self.cell_counts_ = np.asarray(counts[tuple(slice(n) for n in cells.shape)])
         self.noise_variance_ = records.variance_of(mechanism)
@@ -349,9 +349,9 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         )
         largest = max(self.n_fourier, MAX_COORDINATES)  # whatever the bandwidth will be
         mechanism.for_size(largest * n_classes)
-        budget.pay(*(m.event() for m in (*spreads, mechanism)))  # [D3] charge all, then draw
+        receipt = budget.pay(*(m.event() for m in (*spreads, mechanism)))  # [D3] charge, then draw
         if buys:  # [D4] spreads
-            chosen = private_spreads(rows, domain, spreads, budget.receipt)
+            chosen = private_spreads(rows, domain, spreads, receipt)
             self.bandwidth_ = normal_rule(chosen, len(rows), domain.width)
         space = self._public_space(d)
         bound = space.sensitivity(self.relation, n_classes)
@@ -359,7 +359,7 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
         rounding = space.rounding(len(rows) if is_public else MAX_ROWS_SECRET_N)
         bound = max(bound, (bound + rounding) / (1 + SLACK))
         sums = _added_up(space, rows, codes, n_classes)  # one column a class
-        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=budget.receipt)  # [D5]
+        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)  # [D5]
         density = ProcessDensity.of(  # [D6] no rows
             space, self.coefficients_, len(rows) if is_public else None
         )
@@ -422,7 +422,8 @@ class PrivateDensity(DensityMixin, PrivateEstimator):
                 raise refuse(name, "given")
         if is_grid:
             shape, most = self.cell_counts_.shape[:-1], MAX_CELLS.get(sizes["d"], 0)
-            if not 2 <= min(shape) <= max(shape) <= most or self._released().cells.shape != shape:
+            cells = Cells.of(self._domain(sizes["d"]), shape, self._steps(sizes["d"]))
+            if not 2 <= min(shape) <= max(shape) <= most or cells.shape != shape:
                 raise refuse("cell_counts_", "counts of cells of one or two features")
             n_nodes = int(np.prod(shape))
         else:
