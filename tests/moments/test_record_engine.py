@@ -13,10 +13,9 @@ from sfumato.models.class_gaussians import (
     GaussiansPlan,
     _release_mean,
     check_parts,
-    default_n_gaussians,
     release_gaussians,
 )
-from sfumato.models.gaussians import ClassGaussians
+from sfumato.models.gaussians import ClassGaussians, default_n_gaussians
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.sums import ArrayRecords, Records
 from sfumato.sums.maps import IntoUnitBall

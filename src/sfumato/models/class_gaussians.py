@@ -31,11 +31,11 @@ from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.models.gaussians import (
     CentredGaussians,
     ClassGaussians,
+    default_n_gaussians,
     gaussians_from_moments,
     top_eigenvectors,
 )
 from sfumato.privacy.gaussian import mu_from_budget
-from sfumato.privacy.guarantee import Relation
 from sfumato.sums import ClassMoments, MeanAndSquares, Records, SecondMoment, Statistic
 from sfumato.sums.maps import Centred, Projected
 from sfumato.sums.statistics import Parts
@@ -50,8 +50,6 @@ CLIP = 0.9  # of the root mean square length of the rows along U
 CONSTANT = 0.5  # w; a power of two, so that scaling by it is exact
 MIN_SPREAD = 1e-4  # of the squared radius of the bounds
 PARTS = (4, 2)
-NEGLIGIBLE_NOISE = 0.01  # likewise: rows may fill a tenth of their bounds before it shows
-TOLERABLE_NOISE = 0.5  # spectral radius of the noise on a covariance, by its average eigenvalue
 
 
 def check_parts(gaussians_per_class: object) -> None:
@@ -60,47 +58,6 @@ def check_parts(gaussians_per_class: object) -> None:
         raise InvalidInputError(
             f"'gaussians_per_class' must be 1, 2, 4 or None. Got {gaussians_per_class!r} instead."
         )
-
-
-def default_n_gaussians(
-    *,
-    epsilon: float,
-    delta: float,
-    n_rows: int,
-    n_classes: int,
-    n_components: int,
-    noise: float = 1.0,
-) -> int:
-    """Choose the number of Gaussians per class, 1, 2 or 4, from public numbers alone.
-
-    A covariance of k coordinates over n rows carries noise of spectral radius
-    ``√(2k) s / n`` and has an average eigenvalue of about ``1/k``. Take as many parts of equal
-    size as keep the first below half of the second. Where parties add noise of their own, `noise`
-    is by how much more that is.
-    """
-    mu = mu_from_budget(epsilon, delta) * math.sqrt(1 - MEAN_SHARE - PCA_SHARE - SKETCH_SHARE)
-    mu /= noise
-    for parts in PARTS:
-        rows = n_rows / (n_classes * parts)
-        if _noise_of_covariance(n_components, rows, mu) <= TOLERABLE_NOISE:
-            # Each cut needs an axis, and a part more rows than coordinates.
-            return parts if rows > n_components >= 2 else 1
-    return 1
-
-
-def is_one_release_enough(
-    *, epsilon: float, delta: float, n_rows: int, n_classes: int, n_features: int
-) -> bool:
-    """Tell, from public numbers alone, whether moments of all features carry negligible noise."""
-    mu = mu_from_budget(epsilon, delta)
-    return _noise_of_covariance(n_features, n_rows / n_classes, mu) <= NEGLIGIBLE_NOISE
-
-
-def _noise_of_covariance(order: int, n_rows: float, mu: float) -> float:
-    """Spectral radius of the noise on a covariance, by its average eigenvalue of about 1/order."""
-    moments = ClassMoments(1, order, CONSTANT)
-    noise = moments.term_sensitivity(Relation.REPLACE_ONE) / mu
-    return order * math.sqrt(2 * order) * noise / n_rows
 
 
 @dataclass(frozen=True)

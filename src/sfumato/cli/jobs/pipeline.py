@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sfumato.cli.jobs.streaming import fit_in_batches, fit_rows, whole_table
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.class_gaussians import is_one_release_enough
+from sfumato.models.gaussians import is_one_release_enough
 from sfumato.models.moments import PrivateGaussianClassifier
 from sfumato.models.private import PrivateEstimator
 from sfumato.privacy.guarantee import Relation, Unit
