@@ -43,7 +43,7 @@ from sfumato.tables.text import TextFormat
 
 ROWS = 8
 NEIGHBOURS = 20  # of each table
-MOST_WAYS = 6  # of reading a table
+MOST_WAYS = 3  # of reading a table
 SLOW = ("DuckDB",)  # of which one neighbour in ten is made: it opens a file for half a second
 SPAN = {"lower": "1900-01-01", "upper": "2100-01-01"}
 PARTS = ["time", "year", "month", "weekday", "hour"]
