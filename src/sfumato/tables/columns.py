@@ -36,7 +36,7 @@ KINDS = {
 READ_AS = {"b": "bool", "i": "int64", "u": "uint64", "f": "double"}
 TRUTHS = (("true", "1", "1.0"), ("false", "0", "0.0"))
 WORDS = {"true": "1", "false": "0"}
-UNITS = ("s", "ms", "us", "ns")  # of times; Parquet has no seconds and keeps milliseconds
+UNITS = ("s", "ms", "us", "ns")  # of times
 TIMES = ("date", "time", "duration", "period", "interval")
 BLANKS = " \t\n\r\v\f"
 # Texts that may be numbers, and those that are, written out.
@@ -361,10 +361,10 @@ def _written(cells: Any, number: Callable[[Any], Any] = float) -> Any:
 
 def _whole_numbers(cells: Any, wanted: Any) -> Any:
     """Read whole numbers exactly, also those that are written with a point or an exponent."""
-    pa, found = arrow(), _cast(cells, wanted)
-    limits = np.iinfo(str(wanted))
-    others = pa.array([_whole_number(cell, limits) for cell in cells.to_pylist()], wanted)
-    return arrow("compute").coalesce(found, others)
+    found, limits = _cast(cells, wanted), np.iinfo(str(wanted))
+    others = cells.filter(found.is_null()).to_pylist()
+    read = arrow().array([_whole_number(cell, limits) for cell in others], wanted)
+    return arrow("compute").replace_with_mask(found, found.is_null(), read)
 
 
 def _whole_number(text: str, limits: np.iinfo[Any]) -> int | None:
