@@ -87,6 +87,7 @@ BENCHMARKS = {
     "table-promises": (["bench_table_promises"], True, False, "1"),
     "linear-regressor": (["bench_linear_regressor"], True, False, "1"),
     "fuzzed-tables": (["bench_fuzzed_tables"], False, False, "1"),
+    "fuzzed-cells": (["bench_fuzzed_cells"], False, False, "1"),
     "search": (["bench_search"], True, False, "1"),
     "memory": (["bench_memory"], False, False, "1"),
     "speed": (["bench_speed"], True, False, "1"),

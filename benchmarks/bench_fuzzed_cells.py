@@ -312,8 +312,11 @@ def fuzz_table(
     for _ in range(n_neighbours):
         cell = chance.choice(odd)
         ways = _held(opened, [*base[:place], cell, *base[place + 1 :]], folder)
-        counts[kind if ways else "not held"] += 1
-        found = expected if ways is None else seen(ways, asked, place)
+        if ways is None:
+            counts["not held"] += 1
+            continue
+        counts.update([kind, *(f"read as {way}" for way in asked)])
+        found = seen(ways, asked, place)
         differences += [
             f"{kind}, {name}, read as {way}: {_short(cell)} gives {_short(found[way])} instead of "
             f"{_short(expected[way])}"
@@ -345,7 +348,7 @@ def fuzz(n_cells: int, seed: int = 0) -> dict[str, Any]:
     differences: list[str] = []
     started, number = time.process_time(), 0
     with tempfile.TemporaryDirectory() as folder:
-        while counts.total() - counts["not held"] < n_cells:
+        while sum(counts[kind] for kind in KINDS) < n_cells:
             kind = KINDS[number % len(KINDS)]
             number += 1
             n_neighbours = max(1, NEIGHBOURS // 10) if kind in SLOW else NEIGHBOURS
@@ -355,6 +358,7 @@ def fuzz(n_cells: int, seed: int = 0) -> dict[str, Any]:
             differences += found
     return {
         "cells": {kind: counts[kind] for kind in KINDS},
+        "readings": {name: counts[name] for name in sorted(counts) if name.startswith("read as")},
         "not held": counts["not held"],
         "types": len(TYPES) + len(DUCKDB),
         "differences": differences,
