@@ -234,6 +234,7 @@ class PrivateEstimator(OldPrivateEstimator):
     in_unit_ball: ClassVar[bool] = True  # whether rows are moved into the unit ball
     groups_rows: ClassVar[bool] = False  # whether rows of a person are bounded together
     needs_memory: ClassVar[bool] = False  # whether rows that are not in memory are refused
+    max_secret_rows: ClassVar[int] = MAX_ROWS_SECRET_N  # more are refused where n is secret
     has_labels: ClassVar[bool | None] = False  # None: where some are given
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -323,7 +324,7 @@ class PrivateEstimator(OldPrivateEstimator):
         if self.relation == Relation.REPLACE_ONE:
             facts.append("number of rows" if reader.person is None else "number of persons")
         else:  # sums are exact for this many rows, and more are refused
-            facts.append(f"at most 2**{MAX_ROWS_SECRET_N.bit_length() - 1} rows")
+            facts.append(f"at most 2**{self.max_secret_rows.bit_length() - 1} rows")
         if reader.person is not None:
             person = reader.person
             facts.append(f"at most {person.rows} rows per person, added up as their {person.way}")
@@ -458,7 +459,7 @@ class PrivateEstimator(OldPrivateEstimator):
                 "Unit 'person' needs the ID of each row's person: fit(X, y, groups=...), or a "
                 "table whose bounds name the column."
             )
-        most = MAX_ROWS if self.relation == Relation.REPLACE_ONE else MAX_ROWS_SECRET_N
+        most = MAX_ROWS if self.relation == Relation.REPLACE_ONE else self.max_secret_rows
         if n_rows > most and reader.person is None:  # of persons only rows that are kept count
             raise InvalidInputError(
                 f"At most {most} rows are accepted here with relation {str(self.relation)!r}."

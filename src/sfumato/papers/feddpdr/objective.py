@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.core.constraints import Form, flag, one_of, or_none, real, whole
+from sfumato.exceptions import UnsupportedModeError
 from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
+from sfumato.models.base import PrivateClassifier
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.linear.classifier import LinearPredictions
 from sfumato.models.linear.fit import split_weights
 from sfumato.models.newton import in_doubles, newton
-from sfumato.models.private import PrivateEstimator
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
-from sfumato.privacy.guarantee import Guarantee, Relation
-from sfumato.sums import ArrayRecords, SecondMoment
+from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.sums.losses import Loss, loss_named
 from sfumato.sums.maps import IntoUnitBall, LinearRows
-from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_choice, check_n_components, checked_column
+from sfumato.sums.statistics import SecondMoment
 
 Array = NDArray[np.float64]
 
@@ -148,7 +145,8 @@ class LinearObjective:
         return newton(self.loss, self.rows, self.targets, linear, strong_convexity, tolerance)
 
 
-class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateObjectiveClassifier(PrivateClassifier):
     """``argmin_W sum_i loss(W a_i; y_i) + Λ/2 ||W||² + <B, W>`` with a random B, rows in the ball.
 
     Parameters
@@ -167,14 +165,7 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
         Half the width of the rounding for ``loss="huber"``.
     fit_intercept : bool, default=True
         Append a constant to each row: ``a = [z; 1] / √2``.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit. ``epsilon=inf`` gives no noise and no privacy.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        Which data sets count as neighbours.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+    $shared
 
     Attributes
     ----------
@@ -206,35 +197,26 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
     sfumato.PrivateLinearClassifier : By noisy gradients; more accurate wherever it was measured.
     """
 
-    unit = "record"
-    guarantee_: Guarantee
+    _: KW_ONLY
+    loss: str = "softmax"
+    n_components: int | None = None
+    pca_share: float = 0.3
+    regularization: float | None = None
+    huber_width: float = 0.5
+    fit_intercept: bool = True
 
-    def __init__(
-        self,
-        *,
-        loss: str = "softmax",
-        n_components: int | None = None,
-        pca_share: float = 0.3,
-        regularization: float | None = None,
-        huber_width: float = 0.5,
-        fit_intercept: bool = True,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        relation: str = "replace_one",
-        bounds: Bounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.n_components = n_components
-        self.pca_share = pca_share
-        self.regularization = regularization
-        self.huber_width = huber_width
-        self.fit_intercept = fit_intercept
-        self.epsilon = epsilon
-        self.delta = delta
-        self.relation = relation
-        self.bounds = bounds
-        self.ledger = ledger
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    in_unit_ball: ClassVar[bool] = False  # here, where rows are read once
+    needs_memory: ClassVar[bool] = True
+    max_secret_rows: ClassVar[int] = MAX_MINIMISED
+    parameters: ClassVar[Form] = {
+        "loss": one_of(*LOSSES),
+        "n_components": or_none(whole(least=1)),
+        "pca_share": real(above=0.0, below=1.0),
+        "regularization": or_none(real(above=0.0)),
+        "huber_width": real(above=0.0),
+        "fit_intercept": flag(),
+    }
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn private weights.
@@ -251,29 +233,15 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        check_choice("loss", self.loss, LOSSES)
-        if not 0 < self.pca_share < 1:
-            raise InvalidInputError(f"'pca_share' must lie in (0, 1). Got {self.pca_share}.")
-        if self.regularization is not None and not 0 < self.regularization < math.inf:
-            raise InvalidInputError(
-                f"'regularization' must be positive or None. Got {self.regularization} instead."
-            )
-        rows = self._check_rows(X)
-        n_rows, n_features = rows.shape
-        codes, self.classes_ = bounds.clip_labels(checked_column(self, self._target(X, y), n_rows))
-        if len(self.classes_) < 2:
-            raise InvalidInputError("The label set has only one class; a classifier needs two.")
-        self._warn_if_weak(n_rows)
-        kept = n_features
-        if self.n_components is not None:
-            kept = check_n_components(self.n_components, n_features)
+        rows, codes, budget = self._begin_in_memory(X, y)
         if self.delta == 0 and math.isfinite(self.epsilon):
             raise UnsupportedModeError("Gaussian noise needs a positive 'delta'.")
+        n_rows, n_features = rows.shape
+        kept = min(self.n_components or n_features, n_features)
         loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
         relation = Relation(self.relation)
         most = n_rows if relation is Relation.REPLACE_ONE else MAX_MINIMISED
-        budget = ObjectiveBudget(
+        public = ObjectiveBudget(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
             relation=relation,
@@ -285,35 +253,28 @@ class PrivateObjectiveClassifier(LinearPredictions, PrivateEstimator):
             noise_share=NOISE_SHARE,
             tolerance=1e-4,
         )
-        first, last = budget.components(), budget.objective()
+        first, last = public.components(), public.objective()
         if first is not None:
             first.for_size(n_features**2)
-        receipt = self._charge(*filter(None, (first, last)))  # everything charged, then drawn
+        budget.pay(*(each.event() for each in (first, last) if each))  # then everything is drawn
 
-        inside = IntoUnitBall(bounds, n_features)
+        inside = IntoUnitBall(self.row_bounds, n_features)
         self.projection_ = None
         if first is not None:
-            records = ArrayRecords(rows, codes, relation=self.relation).mapped(inside)
-            moment = records.release(SecondMoment(n_features), first, receipt)
+            records = budget.records.mapped(inside)
+            moment = records.release(SecondMoment(n_features), first, budget.receipt)
             self.projection_ = top_eigenvectors(moment, kept)[1]
         mapped = self._row_map(n_features)(inside(rows))
         objective = LinearObjective(loss, mapped, loss.targets(codes, mapped))
-        weights = last.release(objective, ledger=receipt)  # no row is read from here on
+        weights = last.release(objective, ledger=budget.receipt)  # no row is read from here on
         self.coef_, self.intercept_ = split_weights(weights, intercept=bool(self.fit_intercept))
-        self.guarantee_ = self._guarantee(receipt)
+        self.guarantee_ = budget.guarantee()
         return self
 
     def _row_map(self, n_features: int) -> LinearRows:
         return LinearRows(n_features, bool(self.fit_intercept), self.projection_)
 
-    def _scores(self, X: ArrayLike) -> Array:
-        check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+    def _scores(self, rows: Any) -> Array:
         mapped = self._row_map(rows.shape[1])(IntoUnitBall(self.row_bounds, rows.shape[1])(rows))
         constant = [self.intercept_[:, None]] if self.fit_intercept else []
         return np.asarray(mapped @ np.hstack([self.coef_, *constant]).T)
-
-    @property
-    def _max_rows(self) -> int:
-        """Public bound on a secret number of rows."""
-        return MAX_MINIMISED

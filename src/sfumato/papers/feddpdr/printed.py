@@ -11,28 +11,26 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.constraints import Form, or_none, real, whole
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning, UnsupportedModeError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import noise_status
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.objective import GAMMA_SHARE, GammaObjectiveMechanism
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateClassifier
 from sfumato.papers.feddpdr.objective import LinearObjective
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.sums.losses import HuberLoss
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
 
 Array = NDArray[np.float64]
 DEFAULT_LAMBDA = 0.01
@@ -66,7 +64,8 @@ def printed_budget(epsilon: float, n_rows: int, lam: float, huber_width: float) 
     return PrintedBudget(epsilon / 2, c / (n_rows * math.expm1(epsilon / 4)) - lam)
 
 
-class PrintedDPML(ClassifierMixin, PrivateEstimator):
+@dataclass(eq=False, repr=False)
+class PrintedDPML(PrivateClassifier):
     """DPML, or DPDR-DPML with components: one Huber machine per class, epsilon stated once.
 
     Parameters
@@ -108,31 +107,23 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
     Computers, Materials & Continua 78(3), 2024.
     """
 
+    n_components: int | None = None
+    _: KW_ONLY
+    pca_share: float = 0.5
+    regularization: float | None = None
+    huber_width: float = 0.5
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
-    unit = "record"
-    relation = "replace_one"
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        pca_share: float = 0.5,
-        regularization: float | None = None,
-        huber_width: float = 0.5,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds: Bounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.pca_share = pca_share
-        self.regularization = regularization
-        self.huber_width = huber_width
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.ledger = ledger
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {
+        "n_components": or_none(whole(least=1)),
+        "pca_share": real(above=0.0, below=1.0),
+        "regularization": or_none(real(above=0.0)),
+        "huber_width": real(above=0.0),
+    }
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Release noisy components if asked for, then one machine per class.
@@ -149,16 +140,10 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        if math.isinf(self.epsilon) or not 0 < self.pca_share < 1:
-            raise UnsupportedModeError(
-                "The printed algorithm needs a finite 'epsilon' and a 'pca_share' in (0, 1)."
-            )
-        rows = self._check_rows(X)
-        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
-        if len(self.classes_) < 2:
-            raise InvalidInputError("The label set has only one class; a classifier needs two.")
-        self._warn_if_weak(len(rows))
+        rows, codes, budget = self._begin_in_memory(X, y)
+        bounds = self.row_bounds
+        if math.isinf(self.epsilon):
+            raise UnsupportedModeError("The printed algorithm needs a finite 'epsilon'.")
         n_rows, n_features = rows.shape
         loss = HuberLoss(len(self.classes_), self.huber_width)
         kept = None if self.n_components is None else min(self.n_components, n_features)
@@ -180,45 +165,14 @@ class PrintedDPML(ClassifierMixin, PrivateEstimator):
                 for column in loss.targets(codes, rows).T
             ]
         )
-        self.guarantee_ = _printed_guarantee(self, receipt, refuted, self._public_facts())
+        self.guarantee_ = _printed_guarantee(self, receipt, refuted, budget.facts)
         return self
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Return the scores of clipped rows: nothing is centred, scaled or appended.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Scores; the second shape for more than two classes.
-        """
-        check_is_fitted(self)
-        rows = self.row_bounds.clip(self._check_rows(X, reset=False))
+    def _scores(self, rows: Any) -> Array:
+        rows = self.row_bounds.clip(rows)  # nothing is centred, scaled or appended
         if self.projection_ is not None:
             rows = rows @ self.projection_
-        scores = np.asarray(rows @ self.weights_.T)
-        return scores[:, 0] if len(self.weights_) == 1 else scores
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the label of the largest score.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        scores = self.decision_function(X)
-        codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[codes])
+        return np.asarray(rows @ self.weights_.T)
 
 
 def _printed_components(model: PrintedDPML) -> GaussianMechanism:

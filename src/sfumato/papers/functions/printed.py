@@ -7,21 +7,21 @@ guarantee states the smaller epsilon that really holds. Relation "replace_one" o
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.mechanisms import GaussianProcessMechanism
 from sfumato.mechanisms.process import SLACK
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.covariance import GaussianKernel
 from sfumato.models.features import Domain, FourierFeatures, public_features
 from sfumato.models.kernel import PrivateKernelClassifier
-from sfumato.models.private import PrivateEstimator
 from sfumato.models.spaces import GaussianSpace, SobolevSpace, feature_sum_sensitivity
-from sfumato.privacy.guarantee import Relation
+from sfumato.privacy.guarantee import Relation, Unit
 from sfumato.tables.bounds import Bounds
 
 Array = NDArray[np.float64]
@@ -55,6 +55,7 @@ def printed_sobolev_sensitivity(n_features: int) -> float:
     return float(2 / (2 * math.pi) ** (n_features / 4))
 
 
+@dataclass(eq=False, repr=False)
 class PrintedDensity(PrivateEstimator):
     """``f(x) = (1/n) sum_i N(x; x_i, H)`` with noise as printed in sections 4.1 and 4.2.
 
@@ -83,27 +84,15 @@ class PrintedDensity(PrivateEstimator):
     sfumato.PrivateDensity : The same with the noise that is needed.
     """
 
+    bandwidth: Any
+    _: KW_ONLY
+    space: str = "gaussian"
+
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
-    unit = "record"
-    relation = "replace_one"
-
-    def __init__(
-        self,
-        bandwidth: Any,
-        *,
-        space: str = "gaussian",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        bounds: Bounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.bandwidth = bandwidth
-        self.space = space
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.ledger = ledger
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:  # noqa: ARG002 - the contract's y
         """Release the sum of kernels of all rows.
@@ -120,17 +109,16 @@ class PrintedDensity(PrivateEstimator):
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        rows = self._check_rows(X)
-        self._warn_if_weak(len(rows))
+        rows, _, budget = self._begin_in_memory(X, None)
+        bounds = self.row_bounds
         self.space_ = self._public_space(bounds, rows.shape[1])
         mechanism = printed_mechanism(1.0, self.epsilon, self.delta)
-        receipt = self._charge(mechanism)  # charge, then draw
+        budget.pay(mechanism.event())  # charge, then draw
         bound = printed_space_sensitivity(self.space_)
         sums = self.space_.statistic(bounds.clip(rows), np.ones((len(rows), 1)))
-        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=receipt)
+        self.coefficients_ = bound * mechanism.release(sums / bound, ledger=budget.receipt)
         self.scale_ = 1 / (self.space_.normaliser * len(rows))
-        self.guarantee_ = self._guarantee(receipt)
+        self.guarantee_ = budget.guarantee()
         return self
 
     def _public_space(self, bounds: Bounds, n_features: int) -> GaussianSpace | SobolevSpace:
@@ -158,9 +146,8 @@ class PrintedDensity(PrivateEstimator):
         ndarray of shape (n_samples,)
             Values of the release.
         """
-        check_is_fitted(self)
-        domain = self.space_.domain
-        inside = np.clip(self._check_rows(X, reset=False), domain.lower, domain.upper)
+        rows = self._rows(X)
+        inside = np.clip(rows, self.space_.domain.lower, self.space_.domain.upper)
         return np.asarray(self.space_.values(self.coefficients_, inside)[:, 0] * self.scale_)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.constraints import Form, real
 from sfumato.exceptions import InvalidInputError, RefutedGuaranteeWarning
 from sfumato.ledger.receipt import prepay
 from sfumato.mechanisms.objective import gamma_linear_term
-from sfumato.models.private import PrivateEstimator
+from sfumato.models.base import PrivateEstimator
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     LargeMarginObjective,
@@ -28,10 +28,9 @@ from sfumato.papers.large_margin.ellipsoids import (
     to_vectors,
 )
 from sfumato.privacy.events import NonPrivateEvent
-from sfumato.privacy.guarantee import Guarantee, Relation, Status
+from sfumato.privacy.guarantee import Guarantee, Relation, Status, Unit
 from sfumato.sums.maps import IntoUnitBall
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import checked_column
 
 Array = NDArray[np.float64]
 
@@ -119,6 +118,7 @@ class PrintedObjective:
         return to_matrices(found)
 
 
+@dataclass(eq=False, repr=False)
 class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEstimator):
     """Ellipsoids from objective (8) of Pathak and Raj as printed: refuted, for study.
 
@@ -154,26 +154,20 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
     privacy, 2010.
     """
 
+    _: KW_ONLY
+    regularization: float = 1.0
+    huber_width: float = 1.0
+
+    has_labels: ClassVar[bool | None] = True
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
     offered_relations: ClassVar[tuple[Relation, ...]] = (Relation.REPLACE_ONE,)
     scales_columns: ClassVar[bool] = False  # as printed
-    unit = "record"
-    relation = "replace_one"
-    delta = 0.0
-
-    def __init__(
-        self,
-        *,
-        regularization: float = 1.0,
-        huber_width: float = 1.0,
-        epsilon: float = 1.0,
-        bounds: Bounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.regularization = regularization
-        self.huber_width = huber_width
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.ledger = ledger
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {
+        "regularization": real(above=0.0),
+        "huber_width": real(above=0.0),
+    }
 
     def __repr__(self, **options: Any) -> str:
         shown: str = super().__repr__(**options)
@@ -194,19 +188,15 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        rows = self._check_rows(X)
-        codes, self.classes_ = bounds.clip_labels(checked_column(self, y, len(rows)))
-        if len(self.classes_) < 2:
-            raise InvalidInputError("The label set has only one class; a classifier needs two.")
+        rows, codes, budget = self._begin_in_memory(X, y)
         printed = PrintedObjective(
             regularization=float(self.regularization),
             huber_width=float(self.huber_width),
             epsilon=float(self.epsilon),
         )
-        self.guarantee_ = printed.guarantee(self._public_facts())
+        self.guarantee_ = printed.guarantee(budget.facts)
         self.matrices_ = printed.minimise(
-            _extended_rows(bounds, rows),
+            _extended_rows(self.row_bounds, rows),
             codes,
             len(self.classes_),
             ledger=self.ledger,
@@ -227,9 +217,7 @@ class PrintedLargeMarginClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEst
         ndarray of shape (n_samples, n_classes)
             One distance per class.
         """
-        check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
-        features = quadratic_features(_extended_rows(self.row_bounds, rows))
+        features = quadratic_features(_extended_rows(self.row_bounds, self._rows(X)))
         return np.asarray(features @ to_vectors(self.matrices_).T)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.constraints import Form, flag, known_bounds, labels, numbers
+from sfumato.core.constraints import Form, flag, labels, numbers, or_none, real, whole
 from sfumato.exceptions import InvalidInputError
-from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.models.base import PrivateEstimator
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.private import PrivateEstimator
 from sfumato.papers.large_margin.ellipsoids import (
     EllipsoidAnswers,
     MarginLimits,
@@ -29,12 +28,10 @@ from sfumato.papers.large_margin.ellipsoids import (
     to_vectors,
 )
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
-from sfumato.privacy.guarantee import Relation
-from sfumato.sums import ArrayRecords, SecondMoment
+from sfumato.privacy.guarantee import Relation, Unit
+from sfumato.sums import SecondMoment
 from sfumato.sums.maps import IntoUnitBall, MappedRows, exact_projection
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_n_components, checked_column
-from sfumato.tables.schema import TableBounds
 
 Array = NDArray[np.float64]
 
@@ -49,6 +46,7 @@ _UNIT_BALL = Bounds(norm=1.0)
 NOISE_SHARE = 0.5
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, PrivateEstimator):
     """``argmin_c aᵀ Φ_c a`` with ``a = [√0.9 x; √0.1]`` and private matrices Φ.
 
@@ -70,16 +68,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         Half-width h: the hinge is rounded over ``[1 - h, 1 + h]``.
     regularization : float or None, default=None
         Λ; None takes half the deviation of the noise, which needs no number of rows.
-    epsilon, delta : float, default=1.0, 1e-6
-        The budget of the whole fit; ``epsilon=inf`` means no noise and no privacy.
-    unit : {"record"}, default="record"
-        One whole row with its label is protected.
-    relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        Which data sets count as neighbours.
-    bounds : Bounds
-        Public bounds of the rows and the label set; required.
-    ledger : DatasetBudget, optional
-        The budget that pays; see `sfumato.Ledger`.
+    $shared
 
     Attributes
     ----------
@@ -127,40 +116,30 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
     True
     """
 
-    stored_form: ClassVar[Form] = {
-        "bounds": known_bounds,
+    n_components: int | None = None
+    _: KW_ONLY
+    pca_share: float = 0.05
+    normalize_rows: bool = False
+    huber_width: float = 1.0
+    regularization: float | None = None
+
+    has_labels: ClassVar[bool | None] = True
+    offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD,)
+    in_unit_ball: ClassVar[bool] = False
+    needs_memory: ClassVar[bool] = True
+    max_secret_rows: ClassVar[int] = MAX_MINIMISED
+    parameters: ClassVar[Form] = {
+        "n_components": or_none(whole(least=1)),
+        "pca_share": real(above=0.0, below=1.0),
+        "normalize_rows": flag(),
+        "huber_width": real(above=0.0),
+        "regularization": or_none(real(above=0.0)),
+    }
+    learned: ClassVar[Form] = {
         "classes_": labels("c"),
         "components_": numbers("k", "d"),
         "matrices_": numbers("c", "k+1", "k+1"),
-        "normalize_rows": flag(),
     }
-
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        pca_share: float = 0.05,
-        normalize_rows: bool = False,
-        huber_width: float = 1.0,
-        regularization: float | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        unit: str = "record",
-        relation: str = "replace_one",
-        bounds: Bounds | TableBounds | None = None,
-        ledger: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.pca_share = pca_share
-        self.normalize_rows = normalize_rows
-        self.huber_width = huber_width
-        self.regularization = regularization
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.relation = relation
-        self.bounds = bounds
-        self.ledger = ledger
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn one ellipsoid per class from a perturbed objective.
@@ -177,107 +156,55 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         Self
             The fitted estimator.
         """
-        bounds = self._validate_privacy_params()
-        rows = self._check_rows(X)
-        codes, self.classes_ = bounds.clip_labels(
-            checked_column(self, self._target(X, y), len(rows))
-        )
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                "The label set has only one class; a classifier needs at least two."
-            )
-        self._warn_if_weak(len(rows))
-
-        budget = self._budget(rows.shape)  # [L1] everything public
-        components, ellipsoids = budget.components(), budget.objective()  # [L2] D, kappa, m
-        if components is not None:
-            components.for_size(rows.shape[1] ** 2)
-        receipt = self._charge(*filter(None, (components, ellipsoids)))  # [L3] charge, then draw
-        basis = self._basis(components, bounds, rows, receipt)  # [L4] first release
-        order = rows.shape[1] + 1 if basis is None else basis.shape[1] + 1
-        weights = _weights(order)
-        mapped = MappedRows(
-            rows,
-            lambda block: weights * extended(self._rows_in_ball(bounds, block, basis)),
-            order,
-        )
-        objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
-            mapped.cache(MAX_CACHED * rows.nbytes), codes, len(self.classes_), self._loss
-        )
-        released = ellipsoids.release(objective, ledger=receipt)  # [L6] second release
-
-        matrices = shifted_into_cone(to_matrices(released))  # [L7] post-processing
-        self.matrices_ = matrices * np.outer(weights, weights)
-        self.components_ = np.eye(rows.shape[1]) if basis is None else basis.T
-        self.guarantee_ = self._guarantee(receipt)
-        return self
-
-    @property
-    def _number_is_public(self) -> bool:
-        return Relation(self.relation) is Relation.REPLACE_ONE
-
-    @property
-    def _max_rows(self) -> int:
-        return MAX_MINIMISED
-
-    @property
-    def _loss(self) -> MarginLoss:
-        return MarginLoss(float(self.huber_width))
-
-    def _budget(self, shape: tuple[int, ...]) -> ObjectiveBudget:
-        n_rows, n_features = shape
-        kept = self._components_kept(n_features)
-        order = (n_features if kept is None else kept) + 1
-        most = n_rows if self._number_is_public else MAX_MINIMISED
-        size = order * (order + 1) // 2
-        return ObjectiveBudget(
+        rows, codes, budget = self._begin_in_memory(X, y)
+        if self.delta == 0 and math.isfinite(self.epsilon):
+            raise InvalidInputError("Gaussian noise needs a positive 'delta'.")
+        n_rows, n_features = rows.shape
+        kept = min(self.n_components or n_features, n_features)
+        order, loss = kept + 1, MarginLoss(float(self.huber_width))
+        relation = Relation(self.relation)
+        most = n_rows if relation is Relation.REPLACE_ONE else MAX_MINIMISED
+        limits = MarginLimits(loss, len(self.classes_), most, order * (order + 1) // 2)
+        public = ObjectiveBudget(  # [L1] everything public
             epsilon=float(self.epsilon),
             delta=float(self.delta),
-            relation=Relation(self.relation),
-            limits=MarginLimits(self._loss, len(self.classes_), most, size),
+            relation=relation,
+            limits=limits,
             n_features=n_features,
             n_rows=most,
-            pca_share=0.0 if kept is None else self.pca_share,
+            pca_share=self.pca_share if kept < n_features else 0.0,
             regularization=self.regularization,
             noise_share=NOISE_SHARE,
             tolerance=1e-6,
         )
+        first, last = public.components(), public.objective()  # [L2] D, kappa, m
+        if first is not None:
+            first.for_size(n_features**2)
+        budget.pay(*(each.event() for each in (first, last) if each))  # [L3] charge, then draw
+        basis = None
+        if first is not None:  # [L4] first release
+            units = budget.records.mapped(IntoUnitBall(self.row_bounds, n_features))
+            moment = units.release(SecondMoment(n_features), first, budget.receipt)
+            basis = top_eigenvectors(moment, kept)[1]
+        weights = np.full(order, math.sqrt(ROW_SHARE) * ROOM)
+        weights[-1] = math.sqrt(1 - ROW_SHARE) * ROOM
+        mapped = MappedRows(
+            rows, lambda block: weights * extended(self._rows_in_ball(block, basis)), order
+        )
+        objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
+            mapped.cache(MAX_CACHED * rows.nbytes), codes, len(self.classes_), loss
+        )
+        released = last.release(objective, ledger=budget.receipt)  # [L6] second release
 
-    def _validate_privacy_params(self) -> Bounds:
-        bounds = super()._validate_privacy_params()
-        if not 0 < self.pca_share < 1:
-            raise InvalidInputError(f"'pca_share' must lie in (0, 1). Got {self.pca_share}.")
-        if not 0 < self.huber_width < math.inf:
-            raise InvalidInputError(f"'huber_width' must be positive. Got {self.huber_width}.")
-        if self.regularization is not None and not 0 < self.regularization < math.inf:
-            raise InvalidInputError(
-                f"'regularization' must be positive, or None. Got {self.regularization} instead."
-            )
-        if self.delta == 0 and math.isfinite(self.epsilon):
-            raise InvalidInputError("Gaussian noise needs a positive 'delta'.")
-        return bounds
+        matrices = shifted_into_cone(to_matrices(released))  # [L7] post-processing
+        self.matrices_ = matrices * np.outer(weights, weights)
+        self.components_ = np.eye(n_features) if basis is None else basis.T
+        self.guarantee_ = budget.guarantee()
+        return self
 
-    def _components_kept(self, n_features: int) -> int | None:
-        """Return the number of components, or None where all features are kept anyway."""
-        if self.n_components is None:
-            return None
-        kept = check_n_components(self.n_components, n_features)
-        return None if kept == n_features else kept
-
-    def _basis(
-        self, mechanism: GaussianMechanism | None, bounds: Bounds, rows: Array, receipt: Any
-    ) -> Array | None:
-        kept = self._components_kept(rows.shape[1])
-        if mechanism is None or kept is None:
-            return None
-        records = ArrayRecords(rows, relation=self.relation)
-        units = records.mapped(IntoUnitBall(bounds, records.width))
-        noisy = units.release(SecondMoment(units.width), mechanism, receipt)
-        return top_eigenvectors(noisy, kept)[1]
-
-    def _rows_in_ball(self, bounds: Bounds, rows: Array, basis: Array | None) -> Array:
+    def _rows_in_ball(self, rows: Array, basis: Array | None) -> Array:
         """Rows in the unit ball and in the basis; each row is treated alone."""
-        found = IntoUnitBall(bounds, rows.shape[1])(rows)
+        found = IntoUnitBall(self.row_bounds, rows.shape[1])(rows)
         if basis is not None:
             found = exact_projection(found, basis)
         if self.normalize_rows:
@@ -308,15 +235,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         ndarray of shape (n_samples, n_classes)
             One distance a class.
         """
-        check_is_fitted(self)
-        rows = self._check_rows(X, reset=False)
+        rows = self._rows(X)
         basis = None if len(self.components_) == rows.shape[1] else self.components_.T
-        features = quadratic_features(extended(self._rows_in_ball(self.row_bounds, rows, basis)))
+        features = quadratic_features(extended(self._rows_in_ball(rows, basis)))
         return np.asarray(features @ to_vectors(self.matrices_).T)
-
-
-def _weights(order: int) -> Array:
-    """What the numbers of ``[z; 1]`` are multiplied by."""
-    weights = np.full(order, math.sqrt(ROW_SHARE) * ROOM)
-    weights[-1] = math.sqrt(1 - ROW_SHARE) * ROOM
-    return weights
