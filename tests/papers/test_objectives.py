@@ -101,7 +101,7 @@ def test_events_name_the_law_and_rows_are_bounded(unit_digits, monkeypatch):
     model = fitted(unit_digits, relation="add_or_remove_one")
     assert isinstance(model.guarantee_.events[0], ObjectivePerturbationEvent)
     assert "at most 2**22 rows" in model.guarantee_.public
-    monkeypatch.setattr("sfumato.papers.feddpdr.objective.MAX_MINIMISED", 1024)
+    monkeypatch.setattr(PrivateObjectiveClassifier, "max_secret_rows", 1024)
     fitted(unit_digits)
     with pytest.raises(InvalidInputError, match="At most 1024 rows"):
         fitted(unit_digits, relation="add_or_remove_one")
