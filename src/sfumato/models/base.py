@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -606,9 +607,9 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     has_labels: ClassVar[bool | None] = True
     learned: ClassVar[Form] = {"classes_": labels("c")}
 
+    @abstractmethod
     def _scores(self, rows: Any) -> Array:
         """Return the scores of rows as `_rows` reads them."""
-        raise NotImplementedError
 
     def _all_scores(self, X: Any) -> Array:
         rows = self._rows(X)
