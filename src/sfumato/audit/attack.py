@@ -143,14 +143,7 @@ def attack_from_values(
     repeats: int = 1,
     random_state: Any = 0,
 ) -> MembershipAttack:
-    """Run the threshold attack on numbers that are there, small for members.
-
-    members, non_members (n_rows,): The numbers.
-    observation: Their name.
-    rates, confidence, random_state: See `membership_attack`.
-    repeats: How often each row stands in the numbers; intervals count every row once.
-    Returns: ROC curve and figures with confidence intervals.
-    """
+    """Run the threshold attack on numbers that are there, small for members."""
     check_confidence(confidence)
     inside, outside = (_values(n, v) for n, v in (("members", members), ("others", non_members)))
     if not all(0 < rate < 1 for rate in rates):

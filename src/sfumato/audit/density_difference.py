@@ -52,10 +52,7 @@ class DensityDifference:
     weights: Array
 
     def difference(self, x: ArrayLike) -> Array:
-        """Return the fitted ``f_a(x) - f_b(x)``.
-
-        x: (n,) or (n, d).
-        """
+        """Return the fitted ``f_a(x) - f_b(x)``."""
         points = _samples("x", x)
         if points.shape[1] != self.centres.shape[1]:
             raise InvalidInputError(

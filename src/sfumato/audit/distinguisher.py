@@ -155,10 +155,7 @@ def _thresholds(scores: Array, scores_prime: Array) -> Array:
 
 
 def _bins(scores: Array, scores_prime: Array) -> tuple[Array, Array]:
-    """Return edges of bins and the log-ratio of both frequencies in each.
-
-    A number that comes again and again is a bin of its own: noise that leaves atoms shows there.
-    """
+    """Return edges of bins and the log-ratio of both frequencies in each."""
     pooled = np.concatenate([scores, scores_prime])
     cuts = np.quantile(pooled, np.linspace(0, 1, MAX_BINS + 1)[1:-1])
     values, counts = np.unique(pooled, return_counts=True)

@@ -187,11 +187,7 @@ def epsilon_from_outputs(
     threshold: float | None = None,
     claimed: float | None = None,
 ) -> EmpiricalEpsilon:
-    """Certify a lower bound on epsilon from outputs that are there, one per row.
-
-    outputs, outputs_prime (n_runs,) or (n_runs, ...): Outputs of independent runs on D and on D'.
-    delta, confidence, method, threshold, claimed: See `empirical_epsilon`.
-    """
+    """Certify a lower bound on epsilon from outputs that are there, one per row."""
     risk = 1 - check_confidence(confidence)
     _check_method(method, delta)
     sides = [_as_rows(outputs), _as_rows(outputs_prime)]
@@ -217,9 +213,6 @@ def max_certifiable(
     """Return the largest epsilon that `n_runs` certifying runs per side could ever show.
 
     About ``log(n_runs / log(2 / (1 - confidence)))`` for the method "clopper_pearson".
-
-    n_runs: Certifying runs: half of all, unless the threshold was fixed beforehand.
-    delta, confidence, method: See `empirical_epsilon`.
 
     Examples
     --------

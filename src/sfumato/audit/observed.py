@@ -28,13 +28,7 @@ MIN_PROBABILITY = 1e-12  # of a probability
 
 
 def observe(model: Any, X: ArrayLike, y: ArrayLike | None, observation: str) -> Array:
-    """Return the number of each row.
-
-    model (fitted estimator): With the method that the observation needs.
-    X (n_rows, n_features): Rows.
-    y: Their labels, for "loss" and "margin".
-    observation: One of `OBSERVATIONS`.
-    """
+    """Return the number of each row."""
     if observation in ("loss", "margin") and y is None:
         raise InvalidInputError(f"The observation {observation!r} needs the labels of the rows.")
     values = np.asarray(to_numpy(_SEEN[observation](model, X, y)), dtype=np.float64)

@@ -137,11 +137,7 @@ def audit_in_one_run(
 
 
 def p_value(n_canaries: int, n_guesses: int, n_right: int, epsilon: float, delta: float) -> float:
-    """Bound the chance of at least `n_right` right guesses against an (epsilon, delta) promise.
-
-    n_canaries, n_guesses, n_right: Coins, guesses and right guesses.
-    epsilon, delta: The promise.
-    """
+    """Bound the chance of at least `n_right` right guesses against an (epsilon, delta) promise."""
     chance = 1 / (1 + math.exp(-epsilon))
     pure = float(binom.sf(n_right - 1, n_guesses, chance))
     steps = np.arange(1, n_right + 1)

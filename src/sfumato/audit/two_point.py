@@ -79,18 +79,7 @@ def two_point(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> TwoPoint:
-    """Certify a lower bound on the epsilon of a private estimator; see `sfumato.audit.audit`.
-
-    estimator (PrivateEstimator): With a finite epsilon; it is cloned, and no ledger is charged.
-    X, y: Public rows around the changed one; by default a pattern made from the bounds.
-    edge: Rows to try in the place of the changed one.
-    n_runs: Runs on each data set; by default 5,000 where noise alone must be drawn again, 400 where
-        later statistics depend on earlier releases, so that each run is a fit; but no more than
-        `seconds` allow.
-    seconds: Where `n_runs` is not given: about the time that all runs may take, judged by the
-        first.
-    confidence, n_jobs, verbose: See `empirical_epsilon`.
-    """
+    """Certify a lower bound on the epsilon of a private estimator; see `sfumato.audit.audit`."""
     model = _fixed(estimator)
     model._validate_privacy_params()
     if not np.isfinite(model.epsilon):
@@ -387,11 +376,7 @@ CERTAIN = 1e3  # stands for an infinite log-ratio
 
 
 def log_ratio(here: Sequence[Released], there: Sequence[Released]) -> float:
-    """Sum the log-ratios of all releases of a run; exact for the laws of this library.
-
-    here: The releases of a run on D: exact statistics and outputs.
-    there: The same outputs played back to a run on D', for the exact statistics there.
-    """
+    """Sum the log-ratios of all releases of a run; exact for the laws of this library."""
     return sum(
         _of_one(mine, mine.output, theirs.statistic)
         for mine, theirs in zip(here, there, strict=True)

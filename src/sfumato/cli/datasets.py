@@ -24,10 +24,7 @@ datasets_app = typer.Typer(
 
 @datasets_app.command("list")
 def list_datasets(as_json: Json = False) -> None:
-    """List the data sets and where each would come from.
-
-    Example: sfumato datasets list
-    """
+    """List the data sets and where each would come from."""
     origins = available()
     if as_json:
         printed_json(
@@ -55,10 +52,7 @@ def fetch(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a data set as a table.
-
-    Example: sfumato datasets fetch breast-cancer -o patients.csv --holdout new.csv
-    """
+    """Write a data set as a table."""
     with plain_errors():
         for path in filter(None, (output, holdout)):
             ready_to_write(path, *FORMATS)

@@ -22,10 +22,7 @@ def demo(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Train a private classifier on embedded digits at several budgets and write a report.
-
-    Example: sfumato demo -o digits.html
-    """
+    """Train a private classifier on embedded digits at several budgets and write a report."""
     console = Console()
     with plain_errors():
         ready_to_write(output, ".html", ".json")

@@ -27,10 +27,7 @@ def guarantee(
     ],
     as_json: Json = False,
 ) -> None:
-    """Print what a model or a fabricated table guarantees; no array is loaded.
-
-    Example: sfumato guarantee model.sfumato
-    """
+    """Print what a model or a fabricated table guarantees; no array is loaded."""
     with plain_errors():
         found = promised_by(file)
     if as_json:

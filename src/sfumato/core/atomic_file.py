@@ -22,9 +22,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     If the body raises, the file beside is removed and `path` is as it was before. A process that
     is killed leaves the file beside; whoever writes in that folder next removes it.
-
-    Raises FileNotWrittenError: The system refused a write: a full disk, a folder that may not be
-        written to.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
@@ -95,10 +92,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def sync_folder(target: Path) -> None:
-    """Let a new name reach the disk too: it is an entry of its folder.
-
-    target: The file of that name, whose content was synced before.
-    """
+    """Let a new name reach the disk too: it is an entry of its folder."""
     try:
         handle = os.open(target.parent, os.O_RDONLY)
         try:

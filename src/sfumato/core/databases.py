@@ -193,20 +193,13 @@ class Database:
         return self.address, self.timeout
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` on one consistent view of the tables.
-
-        work: Takes a `Transaction`; what it returns is returned.
-        """
+        """Run `work` on one consistent view of the tables."""
         if self.is_server:
             return self._on_server(work, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return self._on_file(work, "BEGIN", "rw")
 
     def write(self, work: Callable[[Transaction], T], *, create: bool = False) -> T:
-        """Run `work` with the right to write; commit at the end, undo on any exception.
-
-        work: Takes a `Transaction`; what it returns is returned after the commit.
-        create: Make the file if there is none.
-        """
+        """Run `work` with the right to write; commit at the end, undo on any exception."""
         if self.is_server:
             return self._on_server(work, "BEGIN ISOLATION LEVEL READ COMMITTED")
         return self._on_file(work, "BEGIN IMMEDIATE", "rwc" if create else "rw")

@@ -22,12 +22,7 @@ GROUP = Path("/sys/fs/cgroup")
 
 
 def require_memory(n_numbers: float, what: str) -> None:
-    """Refuse what needs more memory than is free, before anything is charged.
-
-    n_numbers: Doubles that exist at once; known from public numbers alone, for an error about a
-        number that is secret would tell it.
-    what: What they are for, as the subject of a sentence.
-    """
+    """Refuse what needs more memory than is free, before anything is charged."""
     needed, free = NUMBER * n_numbers, free_memory()
     if needed > free:
         raise NotEnoughMemoryError(
@@ -38,10 +33,7 @@ def require_memory(n_numbers: float, what: str) -> None:
 
 
 def fits_in_memory(n_bytes: float) -> bool:
-    """Return whether so much may be kept to save time; the answer changes no number and no error.
-
-    n_bytes: What would be kept; a secret number of rows may be part of it.
-    """
+    """Return whether so much may be kept to save time; the answer changes no number and no error."""
     return n_bytes <= free_memory() / 2
 
 

@@ -25,9 +25,6 @@ def map_in_parallel(
 
     Threads are preferred, since the work is in BLAS; `joblib.parallel_config` chooses another
     backend. Several workers share the cores instead of each starting a BLAS thread per core.
-
-    progress: Title of a progress bar on standard error.
-    costs: About what each task costs; the dearest begin, so that workers end together.
     """
     n_workers = min(effective_n_jobs(n_jobs), len(items))
     limits = threadpool_limits(max(1, cpu_count() // n_workers)) if n_workers > 1 else nullcontext()

@@ -29,12 +29,7 @@ class Turn(FileIO):
 
 
 def acquire_write_lock(database: Path, deadline: float) -> Turn | None:
-    """Wait for those who came before, at the longest until `deadline` of the monotonic clock.
-
-    database: The file that is to be written.
-    deadline: When to go on in any case.
-    Returns: What to close when done, so that the next one can go on; None where there is no order.
-    """
+    """Wait for those who came before, at the longest until `deadline` of the monotonic clock."""
     queue = _opened(database)
     if queue is None:
         return None

@@ -95,10 +95,7 @@ class Traffic:
     since: float = field(default_factory=time.monotonic)
 
     def note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply]) -> None:
-        """Count what was carried.
-
-        requests, replies: By party.
-        """
+        """Count what was carried."""
         sizes: dict[int, int] = {}  # one request may go to all
         for name, request in requests.items():
             size = sizes.setdefault(id(request), _bytes_of(request.settings, request.arrays))
@@ -121,14 +118,7 @@ def _bytes_of(facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> i
 
 
 def described(task: str, relation: str, trust: str, bounds: Bounds | TableBounds | None) -> Request:
-    """Return the first request to a party: who is there, and what is public about its rows.
-
-    task: Name of the work.
-    relation: The neighbours.
-    trust: What the coordinator may see.
-    bounds: Of rows, or of tables.
-    Returns: It costs nothing.
-    """
+    """Return the first request to a party: who is there, and what is public about its rows."""
     is_table = isinstance(bounds, TableBounds)
     settings = {"relation": str(Relation(relation)), "trust": trust, "table": is_table}
     return Request(task, DESCRIBE, settings)

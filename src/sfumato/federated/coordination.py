@@ -60,13 +60,7 @@ class FederatedResult:
 def run_task(
     task: HullTask, ask: Ask, *, min_parties: int = 1, conditions: tuple[str, ...] = ()
 ) -> FederatedResult:
-    """Run a task and make the global model.
-
-    task: What is learned.
-    ask: Carries a request to all parties and gives what came back.
-    min_parties: With fewer usable replies the round fails with `FederationError`.
-    conditions: What else must hold for the promises, such as how a simulation dealt its rows.
-    """
+    """Run a task and make the global model."""
 
     def check(reply: Reply) -> None:
         promised_in(reply, task.estimator)

@@ -647,10 +647,7 @@ class Asked:
 
 
 def read_request(request: Request, table: TableBounds | None) -> Asked:
-    """Return what is asked for, or refuse it; nothing else has looked at the request before.
-
-    table: Bounds of the party's table, which a request names by their digest.
-    """
+    """Return what is asked for, or refuse it; nothing else has looked at the request before."""
     brought = _Brought(request.arrays, table)
     try:
         _text(request.task, brought)
@@ -680,14 +677,7 @@ def _phase_and_number(phase: str) -> tuple[str, int]:
 def require_safe(
     maps: Sequence[Any], statistic: Any, *, relation: Relation, n_classes: int, agreed: Any = None
 ) -> None:
-    """Refuse sums whose terms could depend on other records, or that fail for some records only.
-
-    maps: Maps of rows, in their order, as they were read.
-    statistic (Statistic): What is added up of the mapped rows.
-    relation: The neighbours for which sensitivities are asked.
-    n_classes: Classes of the records.
-    agreed (Bounds or None): Bounds from which the maps must be made.
-    """
+    """Refuse sums whose terms could depend on other records, or that fail for some records only."""
     if statistic.in_ball > _n_in_ball(maps):
         raise FederationError("The rows of a sum must be mapped into the unit ball.")
     last = maps[-1] if maps else None

@@ -37,12 +37,7 @@ class TotalsFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def find(self, asked: Sequence[Any], shape: tuple[int, ...]) -> Found | None:
-        """Return the total that was released for exactly this, and what was written about it.
-
-        asked: Task, number and digest of the sum, as plain JSON.
-        shape: Of the total.
-        Returns: The total and the facts.
-        """
+        """Return the total that was released for exactly this, and what was written about it."""
         path = self._path(asked)
         if not path.exists():
             return None
@@ -59,12 +54,7 @@ class TotalsFolder:
         return np.asarray(total, dtype=np.float64), dict(facts)
 
     def keep(self, asked: Sequence[Any], total: NDArray[np.float64], facts: dict[str, Any]) -> None:
-        """Write a total down.
-
-        asked: As in `find`.
-        total: What was released.
-        facts: Who was in it and what was seen, as plain JSON.
-        """
+        """Write a total down."""
         file = io.BytesIO()
         np.savez(file, total=total, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8))
         with atomic_write(self._path(asked)) as stored:

@@ -100,12 +100,7 @@ class RecordsOfPersons:
     def charge(
         self, *events: Event, unit: str | None = None, relation: str | None = None
     ) -> Receipt:
-        """Pay what `events` cost a person, or refuse them all.
-
-        *events: What will be released, as it is for a record.
-        unit, relation: Must be "record" and "add_or_remove_one".
-        Returns: For the events of a record.
-        """
+        """Pay what `events` cost a person, or refuse them all."""
         total = self.budget.total
         words = Unit.RECORD, Relation.ADD_OR_REMOVE_ONE
         check_same_unit_and_adjacency("conversion to persons", *words, unit, relation)
@@ -145,10 +140,6 @@ class DatasetBudget:
     def noted(self, *, purpose: str | None = None, by: str | None = None) -> DatasetBudget:
         """Return a handle to the same budget whose charges say what they are for, and who asked.
 
-        purpose: What the releases are for, as an officer would read it.
-        by: Who asks for them.
-        Returns: For `ledger` of an estimator.
-
         Examples
         --------
         >>> from sfumato import Ledger
@@ -172,23 +163,7 @@ class DatasetBudget:
         reference: str | None = None,
         also: Callable[[Transaction, int], None] | None = None,
     ) -> Receipt:
-        """Pay for `events` in one transaction, or refuse them all.
-
-        Call it before the noise is drawn: what is charged stays charged, whatever happens next.
-
-        *events: What will be released.
-        unit, relation: What the release protects; refused if it is not what the budget counts.
-        purpose, by: What the release is for and who asks for it; kept in the line, and so in the
-            chain.
-        reference: A name by which whoever charges finds the line again.
-        also: A further condition, such as a quota, inside the same transaction: takes it and the
-            position of the first new line, and raises to refuse.
-        Returns: Stands in for the ledger when the noise is drawn, once for each event.
-        Raises BudgetExceededError: If the composed epsilon at the budget's delta would pass the
-            budget.
-        Raises LedgerUncertainError: If a server did not confirm. The same charge, made again, is
-            counted once.
-        """
+        """Pay for `events` in one transaction, or refuse them all."""
         note = Note(purpose or self._note.purpose, by or self._note.by, reference)
         texts = [encode_event(event, note) for event in events]
         # A forked child must not draw on what its parent has paid, nor anyone on another's quota.
@@ -236,9 +211,6 @@ class DatasetBudget:
         """Raise what `charge` would raise now; nothing is charged.
 
         For releases of which a part is paid for elsewhere or later.
-
-        *events: What would be released.
-        unit, relation: What the release protects.
         """
         budget, history = self._looked_at()
         check_same_unit_and_adjacency(
@@ -249,11 +221,7 @@ class DatasetBudget:
         _refuse_overspending(budget, history, history.plus(asked), events)
 
     def for_records(self, person_rows: int) -> RecordsOfPersons:
-        """Return a payer for releases that protect records, charged by what they cost a person.
-
-        person_rows: The most rows of a person; whoever asks vouches for it.
-        Returns: As estimators take it for `ledger`.
-        """
+        """Return a payer for releases that protect records, charged by what they cost a person."""
         return RecordsOfPersons(self, person_rows)
 
     @property

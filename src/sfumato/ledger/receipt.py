@@ -73,13 +73,7 @@ class Receipt:
     def charge(
         self, *events: Event, unit: str | None = None, relation: str | None = None
     ) -> Receipt:
-        """Tick `events` off the paid ones; the receipt returned covers just these.
-
-        Raises
-        ------
-        LedgerError
-            If one of them was not paid for, or its draw has been made.
-        """
+        """Tick `events` off the paid ones; the receipt returned covers just these."""
         # [L2] only what was charged can be drawn
         self._refuse_other_process()
         check_same_unit_and_adjacency("receipt", self.unit, self.relation, unit, relation)
@@ -140,13 +134,7 @@ def prepay(
     unit: str | None = None,
     relation: str | None = None,
 ) -> Receipt:
-    """Charge `events` in one transaction and return the receipt that their releases draw on.
-
-    ledger: Who pays. None: nothing is recorded, and the receipt only checks that what is drawn is
-        what was declared.
-    *events: Everything that will be released.
-    unit, relation: What the releases protect; a budget of another unit or relation refuses them.
-    """
+    """Charge `events` in one transaction and return the receipt that their releases draw on."""
     if ledger is None:
         return Receipt(events, unit=unit, relation=relation)
     if not isinstance(ledger, Chargeable):

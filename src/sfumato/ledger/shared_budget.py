@@ -105,12 +105,7 @@ class Payer:
     def charge(
         self, *events: Event, unit: str | None = None, relation: str | None = None
     ) -> Receipt:
-        """Pay for `events` in one transaction, or refuse them all.
-
-        *events: What will be released.
-        unit, relation: What the release protects.
-        Returns: For the draws.
-        """
+        """Pay for `events` in one transaction, or refuse them all."""
         return self.budget.charge(
             *events,
             by=self.by,
@@ -164,29 +159,7 @@ class SharedBudget:
         relation: str = "replace_one",
         kind: str | None = None,
     ) -> SharedBudget:
-        """Set a budget and the kind of its filter, once and for all.
-
-        Parameters
-        ----------
-        ledger : Ledger
-            Where to keep it.
-        name : str
-            A new name.
-        epsilon, delta : float
-            The most that all releases together may cost.
-        unit : {"record", "entry", "person"}, default="record"
-            What one change may touch.
-        relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-            Which data sets count as neighbours.
-        kind : {"pure", "gaussian", "renyi"}, optional
-            What is added up, see `PrivacyFilter`; by default "pure" without a delta, else
-            "gaussian".
-
-        Returns
-        -------
-        SharedBudget
-            The budget, without quotas.
-        """
+        """Set a budget and the kind of its filter, once and for all."""
         usual = PrivacyFilter.usual(epsilon, delta)
         rule = usual if kind is None else PrivacyFilter(kind, float(epsilon), float(delta))
         ledger.create(name, epsilon=epsilon, delta=delta, unit=unit, relation=relation)
@@ -195,17 +168,7 @@ class SharedBudget:
         return budget
 
     def set_quota(self, analyst: str, *, epsilon: float, until: str | None = None) -> None:
-        """Set what one analyst may spend, at the budget's delta; what was spent stays counted.
-
-        Parameters
-        ----------
-        analyst : str
-            Whose quota.
-        epsilon : float
-            The most that her releases may cost together.
-        until : str, optional
-            The last day or time at which she may charge (ISO 8601, UTC where no zone is said).
-        """
+        """Set what one analyst may spend, at the budget's delta; what was spent stays counted."""
         if not analyst or not analyst.isprintable():
             raise InvalidInputError("'analyst' must be a printable name.")
         if until is not None:
@@ -223,24 +186,7 @@ class SharedBudget:
         unit: str | None = None,
         relation: str | None = None,
     ) -> Receipt:
-        """Pay for `events` from the total and from the quota of `by`, or refuse them all.
-
-        Parameters
-        ----------
-        *events : Event
-            What will be released.
-        by, purpose : str
-            Whose quota is charged, and what for.
-        reference : str, optional
-            A name by which the charge is found again, see `is_charged`.
-        unit, relation : str, optional
-            What the release protects; refused if it is not what the budget counts.
-
-        Returns
-        -------
-        Receipt
-            For the draws, once for each event.
-        """
+        """Pay for `events` from the total and from the quota of `by`, or refuse them all."""
 
         def both(ledger: Transaction, first: int) -> None:
             # [F5] total and quota, with the budget's row locked by the charge itself
@@ -262,20 +208,7 @@ class SharedBudget:
         )
 
     def payer(self, by: str, purpose: str, reference: str | None = None) -> Payer:
-        """Return the budget as estimators take it for `ledger`.
-
-        Parameters
-        ----------
-        by, purpose : str
-            Whose quota is charged, and what for.
-        reference : str, optional
-            A name by which the charge is found again.
-
-        Returns
-        -------
-        Payer
-            For `ledger` of an estimator.
-        """
+        """Return the budget as estimators take it for `ledger`."""
         return Payer(self, by, purpose, reference)
 
     def holdings(self) -> list[QuotaBalance]:
@@ -295,43 +228,15 @@ class SharedBudget:
         return self._database.read(read)
 
     def is_held_by(self, analyst: str) -> bool:
-        """Whether an analyst has a quota; nothing is added up.
-
-        Parameters
-        ----------
-        analyst : str
-            Whose quota.
-
-        Returns
-        -------
-        bool
-            Also where it has ended or is spent.
-        """
+        """Whether an analyst has a quota; nothing is added up."""
         return bool(self._database.read(lambda ledger: self._stored(ledger, analyst)))
 
     def is_charged(self, reference: str) -> bool:
-        """Whether a charge with this reference was made.
-
-        Parameters
-        ----------
-        reference : str
-            As it was given to `charge`.
-
-        Returns
-        -------
-        bool
-            False: nothing was charged under it, so nothing was drawn.
-        """
+        """Whether a charge with this reference was made."""
         return any(line.note.reference == reference for line in self.dataset.lines())
 
     def verify(self) -> None:
-        """Add up every line of the chain anew and compare with what total and quotas say.
-
-        Raises
-        ------
-        LedgerTamperedError
-            Naming the holder whose sum is another.
-        """
+        """Add up every line of the chain anew and compare with what total and quotas say."""
 
         def check(ledger: Transaction) -> None:
             lines = ledger_store.charges(ledger, self.name)

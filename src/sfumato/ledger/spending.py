@@ -58,10 +58,7 @@ class Scale:
 
     @classmethod
     def of(cls, epsilon: float, delta: float) -> Scale:
-        """Choose the grid for a budget.
-
-        epsilon, delta: The budget.
-        """
+        """Choose the grid for a budget."""
         finest = min(MAX_INTERVAL, 2.0 ** math.floor(math.log2(epsilon)) * FINEST)
         return cls(max(finest, 2.0**-60), TAIL_SHARE * delta)
 

@@ -122,13 +122,7 @@ def require_epsilon(epsilon: float) -> float:
 
 
 def grid_step(scale: float, *, sensitivity: float, spread: float) -> float:
-    """Choose the step of the grid, a power of two, from public numbers alone.
-
-    scale: Scale of the noise.
-    sensitivity: Sensitivity of the statistic.
-    spread: Steps by which the rounding of a statistic can move two neighbours apart, in the norm of
-        the sensitivity.
-    """
+    """Choose the step of the grid, a power of two, from public numbers alone."""
     require_range(scale)
     wanted = min(scale / MIN_CELLS, MAX_ENLARGEMENT * sensitivity / max(spread, 1.0))
     return 2.0 ** math.floor(math.log2(max(wanted, scale / MAX_CELLS)))

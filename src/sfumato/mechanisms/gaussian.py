@@ -241,11 +241,7 @@ class Releases:
 
 
 def prefetch_noise(*releases: Releases) -> AbstractContextManager[None]:
-    """Draw the noise of releases that are paid for in other threads, while this one adds up.
-
-    *releases: In the order in which they will be made.
-    Returns: Inside, releases take what is drawn; see `sampling.prefetch_noise`.
-    """
+    """Draw the noise of releases that are paid for in other threads, while this one adds up."""
     return sampling.prefetch_noise(*(order for each in releases for order in each.orders()))
 
 

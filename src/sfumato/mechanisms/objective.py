@@ -55,10 +55,7 @@ class PerturbableObjective(Protocol):
         """Bound on what rounding may change in the norm of `gradient` at t."""
 
     def minimise(self, linear: Array, strong_convexity: float, tolerance: float) -> Array:
-        """Minimise ``loss(t) + <linear, t> + strong_convexity/2 ||t||²`` to this gradient norm.
-
-        A quick solver that may fail: `near_minimiser` checks what it gives.
-        """
+        """Minimise ``loss(t) + <linear, t> + strong_convexity/2 ||t||²`` to this gradient norm."""
 
     @property
     def smoothness(self) -> float:
@@ -75,10 +72,6 @@ def farthest_minimiser(
 
     ``Λ ||t*|| <= slopes + ||b||`` from the gradient at t*, and ``Λ/2 ||t*||² - ||b|| ||t*|| <=
     at_zero`` because t* is no worse than zero and losses are not negative.
-
-    slopes: Largest norm of the gradient of the sum of losses.
-    at_zero: Sum of the losses at zero.
-    linear: Largest ``||b||``.
     """
     tilt = linear / strong_convexity
     by_value = tilt + math.sqrt(tilt**2 + 2 * at_zero / strong_convexity)
@@ -92,11 +85,7 @@ def rounding_met(
     linear: float,
     strong_convexity: float,
 ) -> float:
-    """Bound on the rounding of a gradient at every point that `near_minimiser` descends through.
-
-    error: Bound on the rounding of the gradient of the losses at points of a given norm.
-    slopes, at_zero, linear, strong_convexity: See `farthest_minimiser`.
-    """
+    """Bound on the rounding of a gradient at every point that `near_minimiser` descends through."""
     farthest = farthest_minimiser(slopes, at_zero, linear, strong_convexity)
     # Longer linear terms have minimisers that near only if the slopes balance them.
     balanced = slopes + strong_convexity * farthest
@@ -127,9 +116,6 @@ def near_minimiser(
     ``1 / (smoothness + Λ)`` comes nearer by a factor ``1 - Λ/(smoothness + Λ)`` each time, up to
     the rounding e of a gradient over Λ: after a known number of steps it is within
     ``tolerance/8 + e`` over Λ, and e must be at most half the tolerance.
-
-    tolerance: At least twice the rounding of gradients in the ball of the descent, see
-        `rounding_met`.
     """
 
     def gradient_and_bound(t: Array) -> tuple[Array, float]:
@@ -208,13 +194,7 @@ class ObjectiveMechanism(Mechanism):
 
     @abstractmethod
     def for_size(self, size: int) -> Self:
-        """Return this mechanism, or refuse by public numbers what cannot be drawn.
-
-        Parameters
-        ----------
-        size : int
-            Number of coordinates of a point.
-        """
+        """Return this mechanism, or refuse by public numbers what cannot be drawn."""
 
     @abstractmethod
     def _linear_term(self, shape: tuple[int, ...]) -> Array:
@@ -419,9 +399,6 @@ class GammaObjectiveMechanism(ObjectiveMechanism):
 
 
 def gamma_linear_term(scale: float, size: int) -> Array:
-    """Draw b of size numbers, its density as ``exp(-||b|| / scale)``, for a refuted algorithm.
-
-    Nothing is charged and nothing is promised: whoever calls it charges what no budget pays.
-    """
+    """Draw b of size numbers, its density as ``exp(-||b|| / scale)``, for a refuted algorithm."""
     step = 2.0 ** math.floor(math.log2(scale / math.sqrt(size))) / 1024
     return rounded_spherical_noise(scale / step, size) * step

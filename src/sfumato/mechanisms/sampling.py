@@ -81,13 +81,7 @@ def require_scale(scale: float) -> None:
 
 
 def rounded_noise(law: Law, scale: float, size: int) -> NDArray[np.float64]:
-    """Draw `size` independent integers ``round(scale Z)``, exactly.
-
-    law: LAPLACE (Z has density ``exp(-|z|)/2``) or GAUSSIAN (Z is standard normal).
-    scale: t, in grid cells; at most 2**42. Above 2**36 many draws need arbitrary precision.
-    size: Number of draws.
-    Returns: Whole numbers below 2**53 in magnitude.
-    """
+    """Draw `size` independent integers ``round(scale Z)``, exactly."""
     require_scale(scale)
     waiting = _waiting.get()
     if waiting is not None and waiting.serves(law, scale, size):
@@ -123,9 +117,6 @@ def prefetch_noise(*orders: NoiseRequest) -> Iterator[None]:
     For releases that are paid for: noise is drawn after the charge. Every draw is independent of
     all others and is handed out once, so it does not matter when it was made; what is left over
     is thrown away. Seeded words come in one order, and are drawn when they are asked for.
-
-    *orders: What will be released. Few draws are made sooner than handed from thread to thread.
-    Yields: Inside, `rounded_noise` with the law, scale and size of an order takes what is drawn.
     """
     for order in orders:
         require_scale(order.scale)
@@ -235,10 +226,6 @@ def discrete_gaussian(scale: float, size: int) -> NDArray[np.float64]:
     ``round(t Z)`` is drawn and kept with probability ``a(k)``, the ratio of the two laws divided by
     its value at 0, where it is largest. ``1 - a(k) <= k²/8t⁴``, so that at large scales a word
     decides with hardly any doubt; else the coin is tossed in arbitrary precision.
-
-    scale: t, in grid cells; at most 2**42.
-    size: Number of draws.
-    Returns: Whole numbers below 2**53 in magnitude.
     """
     draws = np.empty(size)
     open_ones = np.arange(size)
@@ -316,11 +303,7 @@ def _margin(length: int) -> Real:
 
 
 def bernoulli(probability: Callable[[Any], Real], size: int) -> NDArray[np.bool_]:
-    """Draw `size` coins that are true with the exact real `probability`.
-
-    probability: Gives the probability in the arithmetic of the mpmath context handed to it.
-    size: Number of coins.
-    """
+    """Draw `size` coins that are true with the exact real `probability`."""
     with _exact_lock, _exact.workprec(64 + GUARD):
         threshold = int(_exact.floor(_exact.ldexp(probability(_exact), 64)))
     words = random_words(size)
@@ -356,10 +339,7 @@ def uniform_below(limit: int, size: int) -> NDArray[np.int64]:
 
 
 def choose(exponents: NDArray[np.float64]) -> int:
-    """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly.
-
-    exponents: Finite numbers, the largest of them 0.
-    """
+    """Draw i with probability ``exp(exponents_i) / sum exp(exponents)``, exactly."""
     shares = np.exp(exponents)
     edges = np.cumsum(shares)
     edges /= edges[-1]

@@ -25,10 +25,7 @@ class RunLaw:
     event: SelectionEvent
 
     def number(self) -> int:
-        """Draw the number of runs K, which nobody may learn.
-
-        Returns: K, from 1 to the cut of the law.
-        """
+        """Draw the number of runs K, which nobody may learn."""
         # [V6] one uniform number and the distribution function of K; what is cut falls to the last
         return 1 + bisect_right(self._steps, int(random_words(1)[0]))
 
@@ -40,21 +37,13 @@ class RunLaw:
 
     @staticmethod
     def choices(n_choices: int, count: int) -> NDArray[np.intp]:
-        """Draw `count` independent uniform numbers below `n_choices`.
-
-        n_choices, count: How many there are, and how many are drawn.
-        """
+        """Draw `count` independent uniform numbers below `n_choices`."""
         words = random_words(count)
         return np.asarray((words % np.uint64(n_choices)).astype(np.intp))
 
     @staticmethod
     def split(n_rows: int, share: float, *, is_secret: bool) -> NDArray[np.bool_]:
-        """Draw which rows belong to a part of this share.
-
-        share: Of the rows: exactly, rounded, where their number is public.
-        is_secret: Whether the number of rows is; then each row has a draw of its own.
-        Returns: Whether each row belongs to the part.
-        """
+        """Draw which rows belong to a part of this share."""
         words = random_words(n_rows)
         if is_secret:
             return np.asarray(words < np.uint64(share * 2.0**62) * np.uint64(4))

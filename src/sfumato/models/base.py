@@ -487,10 +487,7 @@ class PrivateEstimator(OldPrivateEstimator):
         return int(reader(batch)[0].shape[1])
 
     def _with_classes(self, reader: Reader, y: Any) -> Reader:
-        """Return the reader with the public label set, which is noted.
-
-        y: Labels in memory; None where they are elsewhere and the set must be listed.
-        """
+        """Return the reader with the public label set, which is noted."""
         declared = self._declared_labels
         if y is None and declared == PUBLIC_LABELS:
             raise MissingBoundsError(
@@ -721,18 +718,6 @@ class PrivateRegressor(RegressorMixin, PrivateEstimator):
         """Return intervals that hold about a share `coverage` of targets, by the residual spread.
 
         They are as wide for all rows, and right where residuals are about normal.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features) or table
-            Rows.
-        coverage : float, default=0.9
-            The share.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2)
-            Ends of the intervals, inside the public range.
         """
         from scipy.stats import norm  # here: a slow import
 

@@ -322,15 +322,6 @@ def gaussians_from_moments(
 ) -> ClassGaussians:
     """Turn ``S_c + noise`` into counts, means and positive definite covariances.
 
-    Parameters
-    ----------
-    moments : ndarray of shape (n_classes, k + 1, k + 1)
-        Noisy ``S_c = sum [z; 1][z; 1]ᵀ`` over rows of the unit ball.
-    noise : float
-        Standard deviation s of the noise on a diagonal entry (s/√2 off the diagonal): public.
-    n_rows : int, optional
-        The public number of rows: what the counts lack of it is shared among them.
-
     Notes
     -----
     With ``t = s / n_c`` the noise of a class covariance C has squared Frobenius norm

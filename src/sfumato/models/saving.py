@@ -128,18 +128,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def guarantee_of(path: str | os.PathLike[str]) -> Guarantee | None:
-    """Read only the header and return the guarantee of a stored model, or None if it has none.
-
-    Parameters
-    ----------
-    path : path-like
-        What `save` wrote.
-
-    Returns
-    -------
-    Guarantee or None
-        The promise of the file.
-    """
+    """Read only the header and return the guarantee of a stored model, or None if it has none."""
     with opened(path) as members:
         return _guarantee_in(members.header())
 

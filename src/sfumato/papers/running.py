@@ -129,12 +129,7 @@ def reproduce(entry: Entry, setting: Setting | None = None) -> Reproduction:
 
 
 def result_file(entry: Entry, folder: Path) -> Path:
-    """Return the place of the figures of an entry.
-
-    entry: What is run.
-    folder: Where results are kept.
-    Returns: Of the JSON; a picture stands beside it.
-    """
+    """Return the place of the figures of an entry."""
     return folder / f"{entry.paper}-{entry.name}.json"
 
 

@@ -116,11 +116,7 @@ def _bounded(
 
 
 def percent(share: float) -> str:
-    """Write a share in percent, rounded up to three digits.
-
-    share: Between 0 and 1.
-    Returns: Such as "55.4 %".
-    """
+    """Write a share in percent, rounded up to three digits."""
     if share <= 0:
         return "0 %"
     digit = 10.0 ** (math.floor(math.log10(100 * share)) - 2)

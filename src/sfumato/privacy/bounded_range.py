@@ -31,9 +31,6 @@ def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
 
     ``(1 - exp((x - epsilon) / 2))² / (1 - exp(-epsilon))`` for ``|x| <= epsilon``: the supremum
     over where the interval of length epsilon may lie. It is the curve of one pair of laws.
-
-    epsilon: Length of the interval.
-    losses: Where to give the curve.
     """
     x = np.asarray(losses, dtype=np.float64)
     inside = np.clip(x, -epsilon, epsilon)
@@ -42,10 +39,7 @@ def bounded_range_delta(epsilon: float, losses: Any) -> np.ndarray:
 
 
 def concentration(event: Event) -> float:
-    """Return rho such that the release is rho-zCDP; infinite where none follows from the event.
-
-    event: One release.
-    """
+    """Return rho such that the release is rho-zCDP; infinite where none follows from the event."""
     if isinstance(event, GaussianEvent):
         return 0.5 / event.noise_multiplier**2
     if isinstance(event, BoundedRangeEvent):
@@ -60,20 +54,13 @@ def concentrated_epsilon(counts: Mapping[Event, int], delta: float) -> float:
 
     ``epsilon = rho a + (log(1/delta) + a log(1 - 1/a) - log(a - 1)) / (a - 1)`` holds for every
     order a > 1 (Canonne, Kamath & Steinke 2020), so the order found need not be the best.
-
-    counts: The releases and how often each was made.
-    delta: The delta at which epsilon is asked for.
     """
     rho = sum(count * concentration(event) for event, count in counts.items())
     return epsilon_from_rho(rho, delta)
 
 
 def epsilon_from_rho(rho: float, delta: float) -> float:
-    """Epsilon at `delta` of rho-zCDP, by the formula of `concentrated_epsilon`.
-
-    rho: The concentration of all releases together.
-    delta: The delta at which epsilon is asked for.
-    """
+    """Epsilon at `delta` of rho-zCDP, by the formula of `concentrated_epsilon`."""
     if not (math.isfinite(rho) and delta > 0):
         return math.inf
 

@@ -76,14 +76,7 @@ def min_noise_multiplier(
     tolerance: float,
     advice: str = "",
 ) -> float:
-    """Find the least noise multiplier at which ``events_of(multiplier)`` keeps the budget.
-
-    events_of: Gives the events of a run with that multiplier; their cost must fall with it.
-    epsilon, delta: The budget.
-    relation: The neighbours.
-    tolerance: Relative width at which the search stops.
-    advice: What to do where no noise is enough; ends the message of the error.
-    """
+    """Find the least noise multiplier at which ``events_of(multiplier)`` keeps the budget."""
 
     def keeps(multiplier: float) -> bool:
         return keeps_budget(events_of(multiplier), epsilon=epsilon, delta=delta, relation=relation)
@@ -118,14 +111,7 @@ def gaussian_mu_beside(
     relation: Relation,
     tolerance: float = 2e-4,
 ) -> float:
-    """Find the mu of all Gaussian releases that keep the budget beside `events`.
-
-    events: Releases of bounded range that are made as well; without any, the whole budget is left.
-    epsilon, delta: The budget.
-    relation: The neighbours.
-    tolerance: Relative width at which the search stops.
-    Returns: A mu that keeps the budget, however it is divided among Gaussian releases.
-    """
+    """Find the mu of all Gaussian releases that keep the budget beside `events`."""
     whole = mu_from_budget(epsilon, delta)
     if not events:
         return whole

@@ -246,11 +246,7 @@ def _selection(event: SelectionEvent | CurveEvent, interval: float) -> Any:
 
 
 def profile_of(event: Event, interval: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return epsilons, multiples of `interval` from 0 on, and bounds on delta there.
-
-    event: A selection, or a subsampled Gaussian release: both directions are bounded at once.
-    interval: The grid; coarser steps of it are taken where the curve is wide.
-    """
+    """Return epsilons, multiples of `interval` from 0 on, and bounds on delta there."""
     width = _range(event) / 2
     step = interval * max(1, math.floor(width / (PROFILE_POINTS * interval)))
     epsilons = np.arange(math.ceil(width / step) + 1) * step

@@ -240,18 +240,7 @@ class CurveEvent(Event):
     kind: ClassVar[str] = "curve"
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours.
-
-        Parameters
-        ----------
-        epsilon : float
-            At least 0.
-
-        Returns
-        -------
-        float
-            Never below the truth, not growing with `epsilon`.
-        """
+        """Return an upper bound on delta at `epsilon` >= 0, for both orders of any neighbours."""
         raise NotImplementedError
 
 
@@ -275,17 +264,6 @@ _KINDS: dict[str, type[Event]] = {
 
 def register_event(kind: type[CurveEvent]) -> type[CurveEvent]:
     """Make a class of events from outside the package known to ledgers and guarantees.
-
-    Parameters
-    ----------
-    kind : type
-        A frozen dataclass derived from `CurveEvent`. A ledger with such events can be read only
-        where the class is registered; elsewhere it is refused, never skipped.
-
-    Returns
-    -------
-    type
-        The same class, so that this can be used as a decorator.
 
     Examples
     --------

@@ -101,23 +101,7 @@ class PrivacyFilter:
         return cls("gaussian" if delta else "pure", epsilon, delta)
 
     def cost(self, events: Iterable[Event]) -> Cost:
-        """Return what some releases cost, never too little.
-
-        Parameters
-        ----------
-        events : iterable of Event
-            The releases of one charge.
-
-        Returns
-        -------
-        Cost
-            The cost, to be added to that of earlier charges.
-
-        Raises
-        ------
-        UnsupportedEventError
-            The measure of this filter does not bound such a release.
-        """
+        """Return what some releases cost, never too little."""
         total = Cost()
         for event, count in flatten(events).items():
             one = {"pure": self._pure, "gaussian": self._gaussian, "renyi": self._renyi}[self.kind](

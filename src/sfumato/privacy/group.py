@@ -134,12 +134,7 @@ def for_persons(guarantee: Guarantee, person_rows: int, delta: float | None = No
 
 
 def group_event(event: Event, size: int) -> Event:
-    """Return the event that a release is for a group of `size` records.
-
-    event: What it is for one record.
-    size: Records of a group.
-    Returns: An event of at least the group's privacy curve.
-    """
+    """Return the event that a release is for a group of `size` records."""
     if size == 1 or isinstance(event, NonPrivateEvent):
         return event
     if isinstance(event, RepeatedEvent):

@@ -133,11 +133,7 @@ class Losses:
 
 @lru_cache(maxsize=64)
 def losses_of(event: Event, interval: float) -> Losses:
-    """Return a measure that bounds one release, on a grid of `interval` or a coarser one.
-
-    event: The release; a Gaussian one has its closed form instead.
-    interval: Distance of the losses, a power of 2.
-    """
+    """Return a measure that bounds one release, on a grid of `interval` or a coarser one."""
     handler = _by_profile if isinstance(event, CurveEvent) else _HANDLERS.get(type(event))
     if handler is None:
         raise UnsupportedEventError(f"No privacy losses are known for a {event.kind!r} event.")

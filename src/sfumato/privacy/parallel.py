@@ -17,12 +17,6 @@ def parallel(*guarantees: Guarantee, condition: str) -> Guarantee:
 
     A record enters the releases about its own set, and the others do not depend on it: epsilon and
     delta are the largest of all.
-
-    *guarantees: Promises of the same unit and relation.
-    condition: Why a record is in one of the sets only; added where there are several.
-    Returns: Conditional, where there are several and all are proved. Its events are those of the
-        set whose noise tells most, if the noise of one set tells more than that of any other in
-        every respect; else it has none, and an attacker's figures are those of the worst noise.
     """
     if not guarantees:
         raise InvalidInputError("Nothing to compose: give at least one guarantee.")

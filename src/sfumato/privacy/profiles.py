@@ -15,13 +15,7 @@ ROUNDING = 1e-14  # more than doubles lose on the way from points to masses
 
 
 def profile_masses(losses: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return losses, masses on them and the mass at infinity whose curve is nowhere below.
-
-    losses (n,): Increasing, the first is 0.
-    deltas (n,): Bounds on delta at these epsilons, in both directions.
-    Returns: All losses ``-l_n, ..., 0, ..., l_n`` that carry mass, their masses, and the mass at
-        infinity.
-    """
+    """Return losses, masses on them and the mass at infinity whose curve is nowhere below."""
     known = np.minimum(np.minimum.accumulate(deltas), 1.0)
     mirrored = 1 - np.exp(-losses[:0:-1]) * (1 - known[:0:-1])
     values = np.concatenate([mirrored, known])

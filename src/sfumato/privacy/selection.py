@@ -34,11 +34,7 @@ NEGLIGIBLE = 1e-2  # share of delta that the cut of K may cost
 
 
 def worst_options(options: tuple[tuple[Event, ...], ...]) -> tuple[tuple[Event, ...], ...]:
-    """Return fewer options that cost as much: of Gaussian ones, the one with the least noise.
-
-    options: The releases of each kind of run.
-    Returns: Options of which one costs at least as much as any that was left out.
-    """
+    """Return fewer options that cost as much: of Gaussian ones, the one with the least noise."""
     others, largest = [], 0.0
     for option in dict.fromkeys(options):
         if _is_gaussian(option):
@@ -61,11 +57,7 @@ def _mu(option: tuple[Event, ...]) -> float:
 
 @lru_cache(maxsize=256)
 def selection_divergence(event: SelectionEvent) -> np.ndarray:
-    """Return the Rényi divergence of the winner at each of `ORDERS`, before K is cut.
-
-    event: The search.
-    Returns: Divergences, never below the truth.
-    """
+    """Return the Rényi divergence of the winner at each of `ORDERS`, before K is cut."""
     runs = [renyi_divergence(option) for option in event.options]
     one = np.max(runs, axis=0)
     if event.runs == "poisson":
@@ -93,11 +85,7 @@ def _deltas(options: tuple[tuple[Event, ...], ...], one: np.ndarray) -> np.ndarr
 
 
 def selection_delta(event: SelectionEvent, epsilon: float) -> float:
-    """Return the least delta proved at `epsilon`, the cut of K included.
-
-    event: The search.
-    epsilon: At least 0.
-    """
+    """Return the least delta proved at `epsilon`, the cut of K included."""
     tail = cut_probability(event)
     if tail and epsilon > MAX_EXPONENT:
         return 1.0
@@ -106,12 +94,7 @@ def selection_delta(event: SelectionEvent, epsilon: float) -> float:
 
 
 def selection_epsilon(event: SelectionEvent, delta: float) -> float:
-    """Return the least epsilon proved at `delta`.
-
-    event: The search.
-    delta: At least 0.
-    Returns: Epsilon; infinite where nothing is proved.
-    """
+    """Return the least epsilon proved at `delta`."""
     tail, divergence = cut_probability(event), selection_divergence(event)
     epsilon = epsilon_from_renyi(divergence, delta)
     for _ in range(50 if tail else 0):  # rising: each step's epsilon pays for a larger cut
@@ -126,12 +109,7 @@ def selection_epsilon(event: SelectionEvent, delta: float) -> float:
 
 
 def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
-    """Return the largest mu of a run at which a search over Gaussian runs keeps the budget.
-
-    event: The law of K; its options are not looked at.
-    epsilon, delta: The budget of the whole search.
-    Returns: Mu of each run.
-    """
+    """Return the largest mu of a run at which a search over Gaussian runs keeps the budget."""
 
     def keeps(mu: float) -> bool:
         asked = replace(event, options=((GaussianEvent(1 / mu),),))
@@ -152,11 +130,7 @@ def selection_mu(event: SelectionEvent, epsilon: float, delta: float) -> float:
 
 
 def with_max_runs(event: SelectionEvent, delta: float, epsilon: float) -> SelectionEvent:
-    """Return the same law, cut where the rest costs a negligible share of delta.
-
-    event: The law of K.
-    delta, epsilon: The budget of the whole search.
-    """
+    """Return the same law, cut where the rest costs a negligible share of delta."""
     allowed = NEGLIGIBLE * delta / (1 + math.exp(min(epsilon, MAX_EXPONENT)))
     tails = run_tails(event, MAX_RUNS, allowed)
     if not tails or tails[-1] >= allowed:
@@ -176,13 +150,7 @@ def cut_probability(event: SelectionEvent) -> float:
 
 
 def run_tails(event: SelectionEvent, most: int, enough: float = 0.0) -> tuple[Decimal, ...]:
-    """Return ``P(K > 1), P(K > 2), ...``, exact to forty digits.
-
-    event: The law of K, not yet cut.
-    most: How many are returned at most.
-    enough: The first one below ends them.
-    Returns: None where the mean is beyond what is offered.
-    """
+    """Return ``P(K > 1), P(K > 2), ...``, exact to forty digits."""
     if event.mean_runs > MAX_RUNS:
         return ()
     return _tails(event.runs, float(event.mean_runs), float(event.shape), most, enough)

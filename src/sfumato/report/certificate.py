@@ -63,31 +63,7 @@ def certificate_of(
     data_key: bytes | None = None,
     guarantee: Guarantee | None = None,
 ) -> dict[str, Any]:
-    """Gather the content of a certificate; it is not signed yet.
-
-    Parameters
-    ----------
-    file : path-like
-        A model, or a fabricated table.
-    budget : DatasetBudget, optional
-        The budget that paid; its head and figures are part of the certificate.
-    purpose, by : str, optional
-        What the file is for and who asked; by default as in the last charge of the budget that
-        holds the events of the file.
-    data : path-like, optional
-        The file of records, for a fingerprint under `data_key`.
-    data_key : bytes, optional
-        The owner's secret, 32 bytes at least. A fingerprint without a key would tell neighbours
-        apart and is not offered.
-    guarantee : Guarantee, optional
-        For a file of another program: its promise, whose events a charge of `budget` paid for. The
-        certificate then holds only if that program drew the noise as charged.
-
-    Returns
-    -------
-    dict
-        Plain JSON values, for `signed`.
-    """
+    """Gather the content of a certificate; it is not signed yet."""
     by_another_program = guarantee is not None
     if guarantee is None:
         promise = promise_in(file)
@@ -197,12 +173,7 @@ def code_fingerprint() -> str:
 
 
 def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[str, str]:
-    """Return the HMAC of a file of records under the owner's key.
-
-    data: The file.
-    key: The secret.
-    Returns: The algorithm and the value.
-    """
+    """Return the HMAC of a file of records under the owner's key."""
     if key is None or len(key) < MIN_KEY:
         raise InvalidInputError(
             f"'data_key' must be a secret of at least {MIN_KEY} bytes: a fingerprint without "
@@ -216,18 +187,7 @@ def data_fingerprint(data: str | os.PathLike[str], key: bytes | None) -> dict[st
 
 
 def new_key(path: str | os.PathLike[str]) -> str:
-    """Make a key for signatures: the secret in one file, the public part beside it.
-
-    Parameters
-    ----------
-    path : path-like
-        The file of the secret key, which must not exist; the public key goes to ``path + ".pub"``.
-
-    Returns
-    -------
-    str
-        The public key, as certificates name it.
-    """
+    """Make a key for signatures: the secret in one file, the public part beside it."""
     ed25519, serialization = _library()
     secret = ed25519.Ed25519PrivateKey.generate()
     raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
@@ -250,20 +210,7 @@ def new_key(path: str | os.PathLike[str]) -> str:
 
 
 def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[str, Any]:
-    """Sign the content of a certificate.
-
-    Parameters
-    ----------
-    certificate : mapping
-        What `certificate_of` gave.
-    key : path-like
-        The secret key, a PEM file; see `new_key`.
-
-    Returns
-    -------
-    dict
-        The certificate with its signature.
-    """
+    """Sign the content of a certificate."""
     ed25519, serialization = _library()
     try:
         secret = serialization.load_pem_private_key(Path(key).read_bytes(), password=None)
@@ -284,34 +231,12 @@ def signed(certificate: Mapping[str, Any], key: str | os.PathLike[str]) -> dict[
 
 
 def written(certificate: Mapping[str, Any]) -> str:
-    """Return the one text of a certificate.
-
-    Parameters
-    ----------
-    certificate : mapping
-        A signed certificate.
-
-    Returns
-    -------
-    str
-        Its canonical JSON.
-    """
+    """Return the one text of a certificate."""
     return _canonical(certificate).decode()
 
 
 def read_certificate(text: str | bytes) -> dict[str, Any]:
-    """Read a certificate and check its form; its signature is checked by `verified`.
-
-    Parameters
-    ----------
-    text : str or bytes
-        The content of the file.
-
-    Returns
-    -------
-    dict
-        The certificate.
-    """
+    """Read a certificate and check its form; its signature is checked by `verified`."""
     data = text.encode() if isinstance(text, str) else text
     try:
         found = json.loads(data)
@@ -335,28 +260,7 @@ def verified(
     public_key: str | None = None,
     file: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Check a certificate: its form, its signature, who signed, and the file it speaks of.
-
-    Parameters
-    ----------
-    text : str or bytes
-        The certificate.
-    public_key : str, optional
-        The key of the signer whom you trust; without it the signature shows that nothing was
-        changed since somebody signed.
-    file : path-like, optional
-        The file that it shall speak of.
-
-    Returns
-    -------
-    dict
-        The certificate.
-
-    Raises
-    ------
-    CertificateError
-        If anything is not valid.
-    """
+    """Check a certificate: its form, its signature, who signed, and the file it speaks of."""
     ed25519, _ = _library()
     found = read_certificate(text)
     signature = found["signature"]
@@ -421,12 +325,7 @@ def _library() -> tuple[Any, Any]:
 
 
 def subject_of(file: str | os.PathLike[str], *, by_another_program: bool = False) -> dict[str, str]:
-    """Name a file and its content, without a certificate that it may carry.
-
-    file: A model, or a fabricated table.
-    by_another_program: Whether another program made the file; then all its bytes count.
-    Returns: The name, the kind, and the SHA-256 of the content.
-    """
+    """Name a file and its content, without a certificate that it may carry."""
     path = Path(file)
     if by_another_program:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -460,11 +359,7 @@ def _of_table(path: Path) -> str:
 
 
 def promise_in(file: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return class, guarantee and bounds that a file states.
-
-    file: A model, or a fabricated table.
-    Returns: Plain JSON values.
-    """
+    """Return class, guarantee and bounds that a file states."""
     path = Path(file)
     if not path.is_file():
         raise InvalidInputError(f"There is no file '{path}'.")
@@ -494,15 +389,7 @@ def _table_record(path: Path) -> dict[str, Any]:
 
 
 def embed(certificate: str, file: str | os.PathLike[str]) -> None:
-    """Put a certificate into a file; its content stays the same.
-
-    Parameters
-    ----------
-    certificate : str
-        The text of a signed certificate of that file.
-    file : path-like
-        A model, or a fabricated table of Parquet or Feather.
-    """
+    """Put a certificate into a file; its content stays the same."""
     path = Path(file)
     if path.suffix.lower() in FORMATS:
         record = {**_table_record(path), KEY: certificate}
@@ -521,18 +408,7 @@ def embed(certificate: str, file: str | os.PathLike[str]) -> None:
 
 
 def embedded_in(file: str | os.PathLike[str]) -> str | None:
-    """Return the text of the certificate that a file carries.
-
-    Parameters
-    ----------
-    file : path-like
-        A model, or a fabricated table.
-
-    Returns
-    -------
-    str or None
-        The certificate, unchecked.
-    """
+    """Return the text of the certificate that a file carries."""
     path = Path(file)
     if path.suffix.lower() in FORMATS:
         found = _table_record(path).get(KEY)

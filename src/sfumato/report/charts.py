@@ -192,10 +192,7 @@ def paired_bars(
     names: tuple[str, str],
     key: str,
 ) -> str:
-    """Draw two shares a label: the first filled, the second as an outline above it.
-
-    first, second: Shares, or counts of which the shares are drawn.
-    """
+    """Draw two shares a label: the first filled, the second as an outline above it."""
     first, second = ([each / (sum(side) or 1.0) for each in side] for side in (first, second))
     highest = max(*first, *second, 1e-300)
     step = (RIGHT - LEFT) / len(labels)
@@ -250,10 +247,7 @@ def square_matrix(
 
 
 def roc_curves(curves: Sequence[Roc], *, key: str, decades: int | None = None) -> str:
-    """Draw true against false positive rates; the diagonal is what guessing gives.
-
-    decades: Of logarithmic axes; by default they are linear.
-    """
+    """Draw true against false positive rates; the diagonal is what guessing gives."""
     left, top, side = 44.0, 20.0, 280.0
     bottom = top + side
 

@@ -287,10 +287,7 @@ PARTY_HEADS = ("Party", "Rows", "Sums", "Megabytes sent", "Epsilon paid", "Seen 
 
 
 def parties_of(federation: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
-    """Return what the coordinator of a federation could see, and a line for each party.
-
-    federation: What `Federation.to_dict` gives, or the file ``federation.json`` holds.
-    """
+    """Return what the coordinator of a federation could see, and a line for each party."""
     try:
         trust, colluding = str(federation["trust"]), int(federation["colluding"])
         epsilon = federation["total"]["epsilon"]

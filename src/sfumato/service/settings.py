@@ -101,10 +101,7 @@ class Settings:
         return self.database or str(self.state / "service.db")
 
     def table(self, relative: str) -> Path:
-        """Return a file of the data folder; anything outside of it is refused.
-
-        relative: A path inside the data folder.
-        """
+        """Return a file of the data folder; anything outside of it is refused."""
         root = Path(self.data).resolve()
         try:
             path = (root / relative).resolve()
@@ -124,10 +121,7 @@ def _make_key(path: Path) -> None:
 
 
 def forbid_reading(folder: Path) -> None:
-    """Refuse, in this process and for good, that Python opens a file of the data folder.
-
-    folder: The data folder.
-    """
+    """Refuse, in this process and for good, that Python opens a file of the data folder."""
     root = str(Path(folder).resolve())
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:

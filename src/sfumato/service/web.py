@@ -32,10 +32,7 @@ TAGS = {
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Make the app of a service; nothing is done before.
-
-    settings: Of the service.
-    """
+    """Make the app of a service; nothing is done before."""
     import sfumato
 
     app = FastAPI(

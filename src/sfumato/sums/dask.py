@@ -35,11 +35,7 @@ class DelayedParts(ListedParts):
     library = "pandas"
 
     def map(self, task: Task) -> Iterator[Any]:
-        """Apply a task to every part, where Dask puts it.
-
-        task: See `Partitions.map`.
-        Yields: What the task gave.
-        """
+        """Apply a task to every part, where Dask puts it."""
         client = _client()
         calls = [dask.delayed(_applied, pure=False)(task, *each) for each in enumerate(self._parts)]
         if client is None:

@@ -39,11 +39,7 @@ class RemoteRecords(Records):
 
 
 def is_row_dataset(X: object) -> bool:
-    """Return whether `X` are records of rows; tables must be read by an estimator first.
-
-    X: Anything.
-    Returns: False for what are no records, too.
-    """
+    """Return whether `X` are records of rows; tables must be read by an estimator first."""
     if isinstance(X, RemoteRecords):
         return isinstance(X.columns, int)
     return isinstance(X, Records)

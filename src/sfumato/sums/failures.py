@@ -10,10 +10,7 @@ from sfumato.exceptions import EngineError, SfumatoError
 
 @contextmanager
 def reported(engine: str) -> Iterator[None]:
-    """Raise an `EngineError` for whatever an engine raises; our own messages hold no cell.
-
-    engine: Its name.
-    """
+    """Raise an `EngineError` for whatever an engine raises; our own messages hold no cell."""
     try:
         yield
     except EngineError:

@@ -209,14 +209,7 @@ class ResidualSum(Statistic):
 
 
 def shrunk(slopes: Array, joined: PerPersonClip, products: Any, rows: Array, size: int) -> Array:
-    """Scale the slopes of each person by her own factor, and cut them to the grid again.
-
-    slopes (n, n_scores): Clipped slopes.
-    joined: The joint bound.
-    products (ndarray or None): See `PerPersonClip.shrinkage`.
-    rows (n, width): The rows, those of a person side by side.
-    size: Rows of each person.
-    """
+    """Scale the slopes of each person by her own factor, and cut them to the grid again."""
     factors = joined.shrinkage(products, rows, slopes, size)
     return truncate_to_grid(slopes * np.repeat(factors, size)[:, None], ROW_BITS)
 
@@ -229,13 +222,7 @@ def _shrinkage(squares: Array, max_gradient_norm: float) -> Array:
 
 
 def coarse_bits(loss: Loss, max_gradient_norm: float) -> int:
-    """Return the bits of a grid so coarse that slopes on it are few whole numbers.
-
-    loss: The loss of a row.
-    max_gradient_norm: Largest length of the slopes of a row.
-    Returns: Rounding to it moves slopes by at most 1/256 of their largest length, all scores
-        together.
-    """
+    """Return the bits of a grid so coarse that slopes on it are few whole numbers."""
     steps = COARSE * math.sqrt(loss.n_scores) / max_gradient_norm
     return min(ROW_BITS, math.ceil(math.log2(steps)))
 

@@ -72,10 +72,7 @@ def are_inside(rows: Array, width: int) -> Array:
 
 @np.errstate(all="ignore")  # a warning would tell of a row
 def cut_inside(rows: Array, bits: int, width: int) -> Array:
-    """Cut rows to multiples of ``2**-bits``; those outside the unit ball become zero.
-
-    width: Numbers of a row that the ball is about; those beside them may be any.
-    """
+    """Cut rows to multiples of ``2**-bits``; those outside the unit ball become zero."""
     on_grid = truncate_to_grid(rows, bits)
     inside = are_inside(on_grid, width)
     xp = namespace_of(on_grid)
@@ -85,12 +82,7 @@ def cut_inside(rows: Array, bits: int, width: int) -> Array:
 
 
 def double_rounding(size: int, largest: float) -> float:
-    """Norm by which exact sums of two neighbours can move apart as they become doubles.
-
-    size: Numbers in the sum.
-    largest: Public bound on their magnitude; up to ``2**17`` every multiple of `QUANTUM` is a
-        double.
-    """
+    """Norm by which exact sums of two neighbours can move apart as they become doubles."""
     spacing = 2.0 ** (math.frexp(largest)[1] - 53)
     return math.sqrt(size) * spacing if spacing > QUANTUM else 0.0
 

@@ -27,11 +27,7 @@ Hashes = NDArray[np.uint64]
 
 
 def row_hashes(rows: Any, codes: NDArray[np.intp]) -> Hashes:
-    """Return a keyed hash of what each row holds, and of its class; each row by itself.
-
-    rows: (n, width).
-    codes (n,): Their classes.
-    """
+    """Return a keyed hash of what each row holds, and of its class; each row by itself."""
     total = _mixed(codes.astype(np.uint64) + np.uint64(KEY))
     with np.errstate(over="ignore"):
         for j in range(rows.shape[1]):
@@ -49,8 +45,6 @@ def person_codes(groups: Any) -> Codes:
     column. None, NaN, empty text and what cannot be hashed is no ID, nor is a number in floating
     point from 2**53 on: there, several whole numbers are one. No cell raises. Whole numbers stay
     whole beside a missing one.
-
-    groups (n,): IDs.
     """
     cells = id_cells(groups)
     if cells.dtype.kind in "iu" and len(cells) and _are_dense(cells):
@@ -73,10 +67,7 @@ def person_codes(groups: Any) -> Codes:
 
 
 def person_digests(groups: Any) -> NDArray[np.void]:
-    """Return 16 bytes for each ID, equal for equal IDs wherever they lie; zeros without one.
-
-    groups (n,): IDs.
-    """
+    """Return 16 bytes for each ID, equal for equal IDs wherever they lie; zeros without one."""
     cells = id_cells(groups)
     if cells.dtype.kind in "ib":
         words = np.empty((len(cells), 2), dtype=np.int64)
@@ -89,18 +80,6 @@ def person_digests(groups: Any) -> NDArray[np.void]:
 
 def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
     """Return the partition of each row, the same for all rows of a person: a plan for clusters.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n,)
-        IDs.
-    n_partitions : int
-        Partitions. Rows without an ID all go to one of them; they are dropped there.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Numbers of partitions, from 0.
 
     Notes
     -----
@@ -125,10 +104,7 @@ def partition_of(groups: Any, n_partitions: int) -> NDArray[np.intp]:
 
 
 def id_cells(groups: Any) -> NDArray[Any]:
-    """Return a column of IDs as an array, whole numbers beside a missing one as objects.
-
-    groups (n,): IDs, of any library.
-    """
+    """Return a column of IDs as an array, whole numbers beside a missing one as objects."""
     cells = as_cells(_as_given(groups))
     if cells.dtype.kind in TIME_KINDS:
         cells = _times(cells)

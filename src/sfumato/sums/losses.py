@@ -49,11 +49,7 @@ class Loss(ABC):
         return 1 if self.n_classes == 2 else self.n_classes
 
     def targets(self, codes: Any, reference: Array) -> Array:
-        """Return +1 for the class of a row and -1 for the others, shape (n, n_scores).
-
-        codes (ndarray of int): Class codes.
-        reference: Its library, device and type are used.
-        """
+        """Return +1 for the class of a row and -1 for the others, shape (n, n_scores)."""
         xp = namespace_of(reference)
         first = 0 if self.n_scores > 1 else 1
         classes = xp.arange(first, self.n_classes, device=reference.device)
@@ -69,11 +65,7 @@ class Loss(ABC):
         """Derivative of each row's loss by its scores; each row is treated alone."""
 
     def slopes_of(self, scores: Array, codes: Any) -> Array:
-        """Return `slopes` of rows whose classes are known by their codes.
-
-        scores: (n, n_scores).
-        codes (ndarray of int): Class codes.
-        """
+        """Return `slopes` of rows whose classes are known by their codes."""
         return self.slopes(scores, self.targets(codes, scores))
 
     @abstractmethod

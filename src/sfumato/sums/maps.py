@@ -371,9 +371,6 @@ def exact_product(rows: Array, weights: Array, longest: float) -> NDArray[np.flo
 
     Weights are written with two digits, so coarse that all products and partial sums fit a double;
     about 40 bits of the longest are left.
-
-    rows (n, width): Multiples of ``2**-FINE_BITS``, of length `longest` at most.
-    weights (n_scores, width): Public numbers; those beyond 1e100 count as that.
     """
     bits = MANTISSA - 1 - FINE_BITS - math.frexp(longest)[1]
     left, digits = np.clip(weights, -1e100, 1e100), []

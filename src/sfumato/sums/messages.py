@@ -35,13 +35,7 @@ class SecretMessage(bytes):
 
 
 def sealed(total: SecretSum | PersonSum, *, task: str, part: int) -> SecretMessage:
-    """Write down the sum over one part.
-
-    total: The sum.
-    task: The public name of the pass.
-    part: The number of the part.
-    Returns: What travels.
-    """
+    """Write down the sum over one part."""
     of_persons = isinstance(total, PersonSum)
     sums = total._by_size if isinstance(total, PersonSum) else {1: total}
     header = {
@@ -66,15 +60,7 @@ def _parts(total: SecretSum) -> list[Any]:
 def opened(
     message: Any, statistic: Statistic, *, task: str, n_parts: int
 ) -> tuple[int, SecretSum | PersonSum]:
-    """Read a message and check it against what was asked for.
-
-    message (bytes): What a worker has sent.
-    statistic: What was to be added up.
-    task: The public name of the pass.
-    n_parts: Parts of the records.
-    Returns part: The number of the part.
-    Returns total: The sum over it.
-    """
+    """Read a message and check it against what was asked for."""
     try:
         header, body = _divided(bytes(message))
         part, shape = int(header["part"]), tuple(map(int, header["shape"]))

@@ -42,14 +42,7 @@ class RowNoise(Protocol):
 def release_rows(
     records: Records, noise: RowNoise, receipt: Receipt, n_classes: int
 ) -> tuple[Rows, Codes]:
-    """Release every row with noise that `receipt` has paid for.
-
-    records: In memory or in parts.
-    noise: What is added.
-    receipt: Proof of the charge.
-    n_classes: Public number of classes; a worker that answers with others is refused.
-    Returns: In the order of the rows, part by part.
-    """
+    """Release every row with noise that `receipt` has paid for."""
     if not isinstance(records, PartitionedRecords):
         rows, codes = records._in_place()
         return noise.released(rows, codes, receipt)

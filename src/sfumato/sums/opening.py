@@ -60,13 +60,7 @@ def _is_dask_array(X: object) -> bool:
 
 
 def all_missing_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
-    """Return one made-up record of which nothing is known: what is public can be read off it.
-
-    columns: Names of columns, or their number.
-    schema (pyarrow.Schema, optional): Types that they are stored with; one that cannot be read is
-        then an error of this record, before anything is paid for.
-    Returns (table or tuple): A batch of one record.
-    """
+    """Return one made-up record of which nothing is known: what is public can be read off it."""
     if isinstance(columns, int):
         return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
     types = ["null" if schema is None else schema.field(name).type for name in columns]

@@ -68,45 +68,14 @@ class Partitions(ABC):
 
     @abstractmethod
     def map(self, task: Task) -> Iterator[Any]:
-        """Return ``task(number, batches)`` for every part, in any order.
-
-        Parameters
-        ----------
-        task : callable
-            Takes the number of a part, from 0, and an iterable of its batches: tables, or tuples
-            of arrays. It can be pickled. It may be run again, or twice.
-
-        Yields
-        ------
-        object
-            What the task gave, once for each part at least.
-        """
+        """Return ``task(number, batches)`` for every part, in any order."""
 
     def declared(self, types: Mapping[str, str], text: Any = None) -> Partitions:  # noqa: ARG002
-        """Return the same parts with no more than these columns, read as their public types.
-
-        Parameters
-        ----------
-        types : mapping of str to str
-            Arrow's names of types, by column.
-        text : TextFormat, optional
-            How text is written.
-
-        Returns
-        -------
-        Partitions
-            The parts; by default as they are, since cells are read as declared afterwards too.
-        """
+        """Return the same parts with no more than these columns, read as their public types."""
         return self
 
     def undeclared(self) -> Partitions:
-        """Return the same parts with the types that they are stored with.
-
-        Returns
-        -------
-        Partitions
-            The parts. Text, whose types would have to be guessed from cells, is refused.
-        """
+        """Return the same parts with the types that they are stored with."""
         return self
 
     def _require(self, names: Iterable[str]) -> None:
@@ -117,36 +86,14 @@ class Partitions(ABC):
             raise InvalidInputError(f"The table has no column {missing[0]!r}.")
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
-        """Return the rows in parts that hold all rows of a person; an engine that cannot refuses.
-
-        Parameters
-        ----------
-        ids_of : callable
-            Returns the IDs of a batch.
-
-        Returns
-        -------
-        Partitions
-            The same rows, moved among the parts.
-        """
+        """Return the rows in parts that hold all rows of a person; an engine that cannot refuses."""
         raise UnsupportedModeError(
             f"{type(self).__name__} cannot bring the rows of a person together, so unit 'person' "
             "is not offered here. Nothing was charged. Read a table from files, or give an array."
         )
 
     def cache(self, task: Task) -> Partitions:
-        """Return the parts as `task` makes them, kept where they lie; by default made on each pass.
-
-        Parameters
-        ----------
-        task : callable
-            As for `map`; it gives the batches of the new part.
-
-        Returns
-        -------
-        Partitions
-            The new parts.
-        """
+        """Return the parts as `task` makes them, kept where they lie; by default made on each pass."""
         return _MadeOnEachPass(self, task)
 
 
@@ -381,13 +328,7 @@ class PartitionedRecords(Records):
     def release(
         self, statistic: Statistic, mechanism: Any, receipt: Receipt
     ) -> NDArray[np.float64]:
-        """Add up a statistic and release it with the noise that `receipt` has paid for.
-
-        statistic: What is added up.
-        mechanism (Mechanism): Whose noise is added.
-        receipt: Proof of the charge.
-        Returns: The noisy sum.
-        """
+        """Add up a statistic and release it with the noise that `receipt` has paid for."""
         if self.is_remote:
             receipt.only_if(ALIKE)
         try:
@@ -403,17 +344,11 @@ class PartitionedRecords(Records):
         )
 
     def cache(self) -> Records:
-        """Return the records with their maps computed once and kept where they lie.
-
-        Returns: The same records, on the grid of sums.
-        """
+        """Return the records with their maps computed once and kept where they lie."""
         return self._kept_as(in_singles=False)
 
     def cache_float32(self) -> Records:
-        """Do the same on the grid of `Float32Rows`.
-
-        Returns: The same records, their rows cut to multiples of ``2**-SINGLE_BITS``.
-        """
+        """Do the same on the grid of `Float32Rows`."""
         return self._kept_as(in_singles=True)
 
     def _kept_as(self, *, in_singles: bool) -> Records:

@@ -59,11 +59,6 @@ class PersonUnit:
 
         An average of terms lies between them, so two averages are no further apart than two terms.
         A sum of at most k terms is k times an average of terms and zeros.
-
-        statistic: What is added up.
-        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        max_rows: The public number of rows that are added up, or a public bound on it.
-        norm ({1, 2, "part"}): See `Statistic.sensitivity`.
         """
         relation = Relation(relation)
         joined = statistic.joined_sensitivity(relation, self) if norm == 2 else None
@@ -93,11 +88,7 @@ class PerPersonClip:
 
     @classmethod
     def usual(cls, unit: PersonUnit | None, longest: float) -> Self | None:
-        """Bound k terms of length `longest` as if they were orthogonal; None for one row.
-
-        unit: None where rows are the unit.
-        longest: Largest length of the term of a row.
-        """
+        """Bound k terms of length `longest` as if they were orthogonal; None for one row."""
         if unit is None or unit.rows == 1:
             return None
         root = math.sqrt(unit.rows)
@@ -109,12 +100,6 @@ class PerPersonClip:
         """By what the terms ``g aᵀ`` of each person are multiplied, so that she keeps the bound.
 
         ``|sum_i g_i a_iᵀ|² = sum_ij (g_i.g_j)(a_i.a_j)``. Each person by herself.
-
-        products (n_persons, size, size): ``a_i.a_j``; computed from `rows` where they are not
-            known.
-        rows (n, width): a, of length 1 at most.
-        slopes (n, n_scores): g, those of a person side by side.
-        size: Rows of each person.
         """
         apart = slopes.reshape(-1, size, slopes.shape[1])
         if products is None and slopes.shape[1] < size:
@@ -129,10 +114,7 @@ class PerPersonClip:
         return np.asarray(limit / np.sqrt(np.maximum(squares, limit**2)))
 
     def length(self, n_scores: int) -> float:
-        """Largest length of a term after its slopes were cut to the grid.
-
-        n_scores: Slopes of a row.
-        """
+        """Largest length of a term after its slopes were cut to the grid."""
         cuts = 1 if self.unit.averages else self.unit.rows  # [T6] each row's slopes are cut
         return self.bound + cuts * math.sqrt(n_scores) * 2.0**-ROW_BITS
 
@@ -246,13 +228,7 @@ class UnsortedPersons:
 def by_size(
     rows: Any, codes: NDArray[np.intp], sizes: Sizes | int, unit: PersonUnit
 ) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
-    """Yield the rows that are kept, apart by how many rows their persons have where that matters.
-
-    rows: (n, width).
-    codes (n,): Their classes.
-    sizes (n,): Kept rows of each row's person, 0 where it is dropped; or of all their persons.
-    unit: A sum asks nobody how many rows she has.
-    """
+    """Yield the rows that are kept, apart by how many rows their persons have where that matters."""
     if isinstance(sizes, int):
         yield rows, codes, sizes
         return
@@ -289,12 +265,7 @@ class GroupedPersons:
 def choose(
     codes: Codes, hashes: Callable[[NDArray[np.intp]], Hashes], unit: PersonUnit
 ) -> UnsortedPersons:
-    """Choose the rows of each person that are kept.
-
-    codes (n,): The number of each row's person, -1 where no ID is given.
-    hashes: Gives the hash of the content of the rows at some places.
-    unit: How many rows are kept.
-    """
+    """Choose the rows of each person that are kept."""
     some_missing = len(codes) > 0 and int(codes.min()) < 0
     owners = codes + 1 if some_missing else codes
     counts = np.bincount(owners, minlength=1)
@@ -332,36 +303,20 @@ def _are_kept(
 def select_person_rows(
     rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
 ) -> UnsortedPersons:
-    """Choose the rows of persons that are kept, of an array.
-
-    rows: (n, width).
-    codes (n,): Their classes.
-    groups (n,): IDs of persons.
-    unit: How many rows are kept.
-    """
+    """Choose the rows of persons that are kept, of an array."""
     return _chosen(rows, codes, groups, unit)[0]
 
 
 def group_person_rows(
     rows: Any, codes: NDArray[np.intp], groups: Any, unit: PersonUnit
 ) -> GroupedPersons:
-    """Do the same and put those of each person side by side; persons with equally many together.
-
-    rows: (n, width).
-    codes (n,): Their classes.
-    groups (n,): IDs of persons.
-    unit: How many rows are kept.
-    """
+    """Do the same and put those of each person side by side; persons with equally many together."""
     found, owners = _chosen(rows, codes, groups, unit)
     return group_rows(owners, found)
 
 
 def group_rows(owners: Codes, found: UnsortedPersons) -> GroupedPersons:
-    """Put kept rows in the order of their persons, those with equally many together.
-
-    owners (n,): The number of each row's person.
-    found: Which rows are kept.
-    """
+    """Put kept rows in the order of their persons, those with equally many together."""
     places = np.flatnonzero(found.sizes)
     places = places[np.argsort(owners[places], kind="stable")]
     places = places[np.argsort(found.sizes[places], kind="stable")]

@@ -370,11 +370,7 @@ class Records(ABC):
         fetched: Callable[[Array], Array],
         size: int | None = None,
     ) -> Array:
-        """Add up a block; a term that is not finite, or longer than declared, is zero.
-
-        fetched: Brings a sum to the host, or leaves it where the rows are.
-        size: Rows of each person, where hers are bounded together.
-        """
+        """Add up a block; a term that is not finite, or longer than declared, is zero."""
         rows = _readable(rows, statistic)
         if statistic.in_ball > self._in_ball:
             inside = are_inside(rows, statistic.in_ball)

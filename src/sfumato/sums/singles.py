@@ -50,11 +50,7 @@ class Float32Rows:
 
     @classmethod
     def of(cls, rows: Doubles) -> Self:
-        """Hold rows that are cut to the grid.
-
-        rows (n, width): Rows of the unit ball, multiples of ``2**-SINGLE_BITS``.
-        Returns: The same numbers.
-        """
+        """Hold rows that are cut to the grid."""
         squares = np.add.reduceat(rows * rows, range(0, len(rows), PART)) if len(rows) else rows[:0]
         longest = np.sqrt(squares.max(axis=0, initial=0.0)) * (1 + ROUNDING_MARGIN)
         return cls(rows.astype(np.float32), longest)
@@ -64,18 +60,11 @@ class Float32Rows:
         return self.of(self.doubles()[part])
 
     def doubles(self) -> Doubles:
-        """Return the rows in double precision.
-
-        Returns (n, width): The same numbers.
-        """
+        """Return the rows in double precision."""
         return self.rows.astype(np.float64)
 
     def person_products(self, size: int) -> Singles:
-        """``a_i.a_j`` of the rows of each person, exactly; kept for the next call.
-
-        size: Rows of each person, side by side.
-        Returns (n_persons, size, size): The products.
-        """
+        """``a_i.a_j`` of the rows of each person, exactly; kept for the next call."""
         kept: dict[int, Singles] = self.__dict__.setdefault("_products", {})
         if size not in kept:
             apart = self.rows.reshape(-1, size, self.rows.shape[1])
@@ -86,9 +75,6 @@ class Float32Rows:
         """``rows @ weights.T``, exactly.
 
         A partial sum is at most ``|row| |w|`` by Cauchy and Schwarz, hence 2**24 steps.
-
-        weights: Public weights on the grid of scores.
-        Returns (n, n_scores): The scores, column after column in memory.
         """
         n_rows, width = self.rows.shape
         n_scores = weights.columns.shape[1]
@@ -108,10 +94,6 @@ class Float32Rows:
         the products of digits and a column is at most the length of the digits of one score times
         that of the column. Columns for which that passes 2**24 steps are multiplied in double
         precision.
-
-        slopes (n, n_scores): Multiples of ``2**-bits`` below 2.
-        bits: At most 24.
-        Returns (n_scores, width): The sums.
         """
         counts = slopes.T * 2.0**bits  # whole numbers, in two digits if they are large
         if np.abs(counts).max(initial=0.0) <= MAX_DIGIT:
@@ -205,12 +187,7 @@ class RowsOnDisk:
             self._file.close()
 
     def held(self, block: Any) -> Any:
-        """Return a block as it is, or with its rows in the file where memory is short.
-
-        block (SingleRows or array): Rows in memory; those on another device stay there.
-        Returns (SingleRows or array): The same numbers.
-        Raises OSError: If the disk is full.
-        """
+        """Return a block as it is, or with its rows in the file where memory is short."""
         if not isinstance(block, Float32Rows):
             return block
         self._n_bytes += block.rows.nbytes

@@ -46,11 +46,7 @@ class SparkParts(Partitions):
         return list(map(str, self._frame.columns))
 
     def map(self, task: Task) -> Iterator[Any]:
-        """Apply a task to every partition, where Spark puts it.
-
-        task: See `Partitions.map`.
-        Yields: What the task gave, as bytes.
-        """
+        """Apply a task to every partition, where Spark puts it."""
         with reported("Spark"):
             rows = self._frame.mapInArrow(_Applied(task, self._opening), SCHEMA).collect()
         for row in rows:

@@ -42,20 +42,12 @@ class LocalParts(ListedParts):
     is_remote: ClassVar[bool] = False
 
     def map(self, task: Task) -> Iterator[Any]:
-        """Apply a task to one part after the other.
-
-        task: See `Partitions.map`.
-        Yields: What the task gave.
-        """
+        """Apply a task to one part after the other."""
         for number, part in enumerate(self._parts):
             yield task(number, part())
 
     def cache(self, task: Task) -> Partitions:
-        """Keep rows in memory while it lasts, and the others in a file that nobody else can open.
-
-        task: Gives the blocks that are kept.
-        Returns: The blocks.
-        """
+        """Keep rows in memory while it lasts, and the others in a file that nobody else can open."""
         kept = LocalParts([], self._columns)
         kept.progress = self.progress
         limit = KEPT_SHARE * free_memory()
@@ -109,18 +101,7 @@ class FileParts(LocalParts):
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> LocalParts:
-        """Open a file, the files of a folder, or those that a glob names.
-
-        Parameters
-        ----------
-        path : path-like
-            Names of folders such as ``year=2024`` are cells of a column, as Hive writes them.
-
-        Returns
-        -------
-        Partitions
-            The table.
-        """
+        """Open a file, the files of a folder, or those that a glob names."""
         folder = Path(path)
         return FolderParts(folder) if folder.is_dir() else cls(files_named(path))
 
@@ -150,10 +131,7 @@ class FileParts(LocalParts):
 
 
 def files_named(path: str | os.PathLike[str]) -> list[str]:
-    """List the files that a path or a glob names; none at all are an error.
-
-    path: The path or the glob.
-    """
+    """List the files that a path or a glob names; none at all are an error."""
     text = os.fspath(path)
     found = sorted(glob(text, recursive=True)) if GLOB & set(text) else [text]  # noqa: PTH207
     files = [name for name in found if Path(name).is_file()] or found

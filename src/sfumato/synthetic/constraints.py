@@ -47,15 +47,7 @@ class Constraint:
 def parsed(
     texts: Sequence[str], categories: Mapping[str, Sequence[Any] | None]
 ) -> tuple[Constraint, ...]:
-    """Read constraints.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Constraints.
-    categories : mapping of str to sequence or None
-        All columns, with their categories, or None for numbers.
-    """
+    """Read constraints."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise InvalidInputError("'constraints' must be a list of texts such as 'start <= end'.")
     return tuple(_read(text, categories) for text in texts)
@@ -114,17 +106,7 @@ def repaired(
     constraints: Sequence[Constraint],
     ranges: Mapping[str, tuple[float, float]],
 ) -> Values:
-    """Return values that meet the constraints, one constraint after the other.
-
-    Parameters
-    ----------
-    values : dict of str to ndarray
-        Numbers, and places of categories; not changed.
-    constraints : sequence of Constraint
-        What must hold.
-    ranges : mapping of str to (float, float)
-        Range of each column of numbers.
-    """
+    """Return values that meet the constraints, one constraint after the other."""
     found = {name: column.copy() for name, column in values.items()}
     for each in constraints:
         if each.kind == "order":

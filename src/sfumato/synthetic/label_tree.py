@@ -66,13 +66,7 @@ class Coarse:
 
 
 def release_tree(records: Records, plan: TreePlan, receipt: Receipt) -> ReleasedTree:
-    """Draw the releases of a plan.
-
-    records: Places of the records, one number per column (`ColumnCells.places`).
-    plan: What is released.
-    receipt: Proof that all of it was paid for.
-    Returns: The released numbers.
-    """
+    """Draw the releases of a plan."""
     n_columns, n_classes = len(plan.columns), plan.n_classes
     cuts = np.empty((0, 1))
     if plan.cuts is not None:

@@ -82,18 +82,12 @@ class Quality:
         return float(np.mean([each.distance for each in self.pairs])) if self.pairs else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values.
-
-        Returns: All figures.
-        """
+        """Return plain values."""
         mark = SENSITIVE if self.sensitive else FREE
         return {"mark": mark, "one_way": self.one_way, "two_way": self.two_way, **asdict(self)}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a page (.html) or JSON (.json).
-
-        path: The file, written aside and renamed.
-        """
+        """Write a page (.html) or JSON (.json)."""
         forms = {
             ".html": self._page,
             ".json": lambda: json.dumps(self.to_dict(), indent=2) + "\n",
@@ -101,10 +95,7 @@ class Quality:
         write_form(path, forms)
 
     def figures(self) -> list[tuple[str, str]]:
-        """Return the figures in words and numbers.
-
-        Returns: Name and value.
-        """
+        """Return the figures in words and numbers."""
         found = [("fabricated rows", str(self.n_rows)), ("one-way distance", f"{self.one_way:.4f}")]
         if self.noise is not None:
             found.append(("expected error of released columns from noise", f"{self.noise:.4f}"))
@@ -140,13 +131,7 @@ class Quality:
 
 
 def measured_quality(model: Fabricator, made: Any, raw: Any = None) -> Quality:
-    """Measure fabricated rows.
-
-    model: Which made them, fitted to a table with the method "tree".
-    made (table): Fabricated rows, with the target where there is one.
-    raw (table): Raw rows to compare with: then no figure is private. By default what was released.
-    Returns: The figures.
-    """
+    """Measure fabricated rows."""
     table, tree = model.released_tree()
     bounds = table.bounds
     mine = _cells(model, made, tree.cells)

@@ -64,14 +64,7 @@ class Stop:
 def fabricate_rows(
     rows: Array, *, n_components: int, stop: Stop, dtype: str = "float64"
 ) -> Fabricated:
-    """Smooth rows and return the images of the smoothed ones (89).
-
-    rows (N, p): Private rows, in double precision; NumPy or PyTorch.
-    n_components: Subspace dimension n of each pass, capped by the rank.
-    stop: When to stop.
-    dtype ({"float64", "float32"}): "float32" saves more than half of the time; rows agree to about
-        2e-4.
-    """
+    """Smooth rows and return the images of the smoothed ones (89)."""
     for number, step in enumerate(_passes(rows, n_components, dtype), start=1):
         if stop.reached(number, step.error):
             break
@@ -87,14 +80,7 @@ def fabricate_groups(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> list[Fabricated]:
-    """Fabricate each group of rows by itself (Remark 4).
-
-    groups: (N_s, p).
-    stops: One for each group.
-    dtype ({"float32", "float64"}): As in `fabricate_rows`.
-    n_jobs: Workers, see joblib; one on an accelerator.
-    verbose: Show a progress bar.
-    """
+    """Fabricate each group of rows by itself (Remark 4)."""
     workers = 1 if is_accelerated(groups[0]) else n_jobs
     return map_in_parallel(
         partial(_fabricate_one, groups, stops, n_components=n_components, dtype=dtype),

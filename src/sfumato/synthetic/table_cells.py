@@ -81,10 +81,7 @@ class ColumnCells:
         return replace(self, edges=None)
 
     def around_ends(self) -> list[float]:
-        """Edges that give a cell of their own to both ends of the range and to zero.
-
-        Many records may share such a value exactly: zeros, and what was cut off at the ends.
-        """
+        """Edges that give a cell of their own to both ends of the range and to zero."""
         width = self.upper - self.lower
         tiny = 0.5 if self.is_whole else width * NARROW / 2
         ends = [self.lower + 2 * tiny, self.upper - 2 * tiny]
@@ -107,11 +104,7 @@ class ColumnCells:
 def public_columns(
     bounds: TableBounds, bins: Mapping[str, Sequence[float]] | None = None
 ) -> tuple[ColumnCells, ...]:
-    """Return the cells of the columns of a table from what is public about them.
-
-    bounds: Types, ranges and categories, and which columns may be missing.
-    bins: Public edges of the cells of columns of numbers, in the units of the table.
-    """
+    """Return the cells of the columns of a table from what is public about them."""
     asked = dict(bins or {})
     found = []
     for feature in bounds.features:
@@ -190,11 +183,7 @@ class TableCells:
         return cls(tuple(columns), tuple(edges))
 
     def joined(self, masses: Sequence[Array], n_parts: int) -> TableCells:
-        """Join neighbouring cells of columns that are counted finely.
-
-        masses: Released masses of the cells of each column.
-        n_parts: About so many cells of equal mass are left, and those of more mass by themselves.
-        """
+        """Join neighbouring cells of columns that are counted finely."""
         edges = [
             _joined_edges(cuts, mass[: len(cuts) - 1], n_parts)
             if cuts is not None and column.is_fine
@@ -249,9 +238,6 @@ class TableCells:
 
         Numbers follow a monotone cubic through the cumulative masses, which are those of `fine`
         where these cells were joined from finer ones.
-
-        Returns values: Values; whole numbers are whole.
-        Returns missing: Which are missing.
         """
         each, edges = self.columns[column], self.edges[column]
         last = self.sizes[column] - 1 - each.may_be_missing

@@ -240,14 +240,7 @@ class LabelTree:
         given: Mapping[int, int] | None = None,
         given_class: int | None = None,
     ) -> tuple[Codes, Codes]:
-        """Draw cells of all columns, and classes; conditions fix cells of columns or the class.
-
-        n_rows: Rows to draw.
-        generator: Public randomness.
-        given: Cell of some columns.
-        Returns cells (n_rows, n_columns): Numbers of cells.
-        Returns classes (n_rows,): Numbers of classes.
-        """
+        """Draw cells of all columns, and classes; conditions fix cells of columns or the class."""
         tables, weights = self._conditioned(given or {}, given_class)
         sizes = _whole_rows(weights, n_rows, generator)
         classes = np.repeat(np.arange(self.n_classes), sizes)
@@ -274,12 +267,7 @@ class LabelTree:
         *,
         keep_last: bool = True,
     ) -> None:
-        """Draw one column of some rows anew, in place, given all others of their row.
-
-        cells, classes: As `draw` gives them.
-        generator: Public randomness.
-        keep_last: Whether the last cell, that of missing values, may be drawn.
-        """
+        """Draw one column of some rows anew, in place, given all others of their row."""
         mine, here = cells[rows], classes[rows]
         chances = np.ones((len(rows), self.cells.sizes[column]))
         for node, table in zip(self.order, self._given_parents, strict=True):

@@ -44,13 +44,7 @@ SECONDS_BY_SIGNAL = ((10_000.0, 1.0), (400.0, 0.5))
 def is_tree_worthwhile(
     n_rows: int, n_columns: int, n_numbers: int, *, epsilon: float, delta: float
 ) -> bool:
-    """Return whether counts stand out from their noise, or columns are mostly categories.
-
-    n_rows: The public number of rows.
-    n_columns, n_numbers: Columns, and those of numbers among them.
-    epsilon, delta: The budget.
-    Returns: False where Gaussians of the classes serve better.
-    """
+    """Return whether counts stand out from their noise, or columns are mostly categories."""
     if 2 * n_numbers < n_columns or not math.isfinite(epsilon) or n_columns < 2:
         return True
     noise = math.sqrt(2 * (n_columns - 1)) / (mu_from_budget(epsilon, delta) * math.sqrt(0.5))
@@ -62,56 +56,32 @@ def _rows_per_noise(n_rows: int | None, noise: float) -> float:
 
 
 def default_levels(n_rows: int | None, noise: float) -> int:
-    """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns.
-
-    n_rows: The number of rows where it is public.
-    noise: Standard deviation of the noise of a count of a pair of columns.
-    Returns: Levels.
-    """
+    """Choose how often the range of a column is halved: 4 to 32 cells in pairs of columns."""
     signal = _rows_per_noise(n_rows, noise)
     return next((levels for least, levels in LEVELS_BY_SIGNAL if signal >= least), 2)
 
 
 def default_seconds(n_rows: int | None, noise: float, n_columns: int) -> int:
-    """Choose how many columns get a second parent: none where noise would eat what they give.
-
-    n_rows: The number of rows where it is public.
-    noise: Standard deviation of the noise of a count of a pair of columns.
-    Returns: At most the number of columns less two.
-    """
+    """Choose how many columns get a second parent: none where noise would eat what they give."""
     signal = _rows_per_noise(n_rows, noise)
     share = next((share for least, share in SECONDS_BY_SIGNAL if signal >= least), 0.0)
     return max(0, math.ceil(share * (n_columns - 2)))
 
 
 def default_values(n_rows: int | None, noise: float) -> int:
-    """Choose how many whole numbers of a range have a cell each: fewer where noise would win.
-
-    n_rows: The number of rows where it is public.
-    noise: Standard deviation of the noise of a count of a column.
-    Returns: 32 to 128: a value has at least `ROWS_OF_A_VALUE` times its noise on average.
-    """
+    """Choose how many whole numbers of a range have a cell each: fewer where noise would win."""
     most = _rows_per_noise(n_rows, ROWS_OF_A_VALUE * noise)
     return int(min(max(most, MAX_VALUES), MAX_FINE_VALUES))
 
 
 def default_margin_share(n_rows: int | None, noise: float) -> float:
-    """Choose the share of counts of single columns: larger where pairs are mostly noise.
-
-    n_rows: The number of rows where it is public.
-    noise: Standard deviation of the noise of a count of a pair of columns.
-    Returns: A share of the Gaussian part of the budget.
-    """
+    """Choose the share of counts of single columns: larger where pairs are mostly noise."""
     signal = _rows_per_noise(n_rows, noise)
     return MARGIN_SHARE if signal >= NOISY_SIGNAL else NOISY_MARGIN_SHARE
 
 
 def coarse_sizes(sizes: Sequence[int], n_classes: int) -> tuple[int, ...]:
-    """Return the cells of each column with which pairs are compared: fewer for wide tables.
-
-    sizes: Cells of each column.
-    Returns: At most as many.
-    """
+    """Return the cells of each column with which pairs are compared: fewer for wide tables."""
     most = max(sizes)
     while most > 2:
         capped = np.minimum(sizes, most).astype(float)
@@ -155,11 +125,7 @@ class TreePlan:
         epsilon: float,
         delta: float,
     ) -> TreePlan:
-        """Divide the budget.
-
-        records: Only what is public of them is read.
-        epsilon, delta: The budget.
-        """
+        """Divide the budget."""
         n_columns = len(columns)
         n_edges = n_columns - 1
         finite = math.isfinite(epsilon)
@@ -250,11 +216,7 @@ class TreePlan:
 
 
 def counted_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the cells of each column with which pairs are compared by noisy counts: few.
-
-    sizes: Cells of each column.
-    Returns: At most as many.
-    """
+    """Return the cells of each column with which pairs are compared by noisy counts: few."""
     return tuple(min(size, MAX_COUNTED_CELLS) for size in sizes)
 
 

@@ -312,11 +312,7 @@ class Bounds:
 
 
 def check_persons(person_rows: Any, per_person: Any) -> None:
-    """Check what is declared about persons.
-
-    person_rows (int or None): The most rows of a person.
-    per_person (str): How they are added up.
-    """
+    """Check what is declared about persons."""
     if per_person not in WAYS:
         allowed = ", ".join(map(repr, WAYS))
         raise InvalidInputError(f"'per_person' must be one of {allowed}. Got {per_person!r}.")
@@ -336,10 +332,6 @@ def label_places(labels: NDArray[Any], y: ArrayLike) -> NDArray[np.intp]:
     Numbers are compared as doubles, of whatever type an array or a batch of them is. Texts are
     compared as texts, then as numbers if they read as such: one odd label turns an array of
     numbers into one of texts, so the type of `y` decides nothing.
-
-    labels (n_classes,): The set, in ascending order.
-    y (n_samples,): Labels; any value.
-    Returns (n_samples,): Places.
     """
     given = as_cells(y)
     if labels.dtype.kind in REAL_KINDS:

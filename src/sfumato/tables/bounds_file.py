@@ -64,12 +64,7 @@ def write(text: str, path: str | os.PathLike[str]) -> None:
 
 
 def text_of(record: Mapping[str, Any], notes: Mapping[str, str], target_note: str = "") -> str:
-    """Return the text of the file.
-
-    record: Plain values, as `TableBounds.to_record` gives them.
-    notes: A comment for each column.
-    target_note: A comment for the target.
-    """
+    """Return the text of the file."""
     plain = {key: value for key, value in record.items() if not isinstance(value, Mapping)}
     parts = [HEAD, "\n".join([*_pairs(plain), ""])]
     for key, value in record.items():

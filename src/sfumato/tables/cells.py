@@ -38,11 +38,7 @@ Array = NDArray[np.float64]
 
 
 def as_number(cell: Any) -> float:
-    """Return one cell as a double, NaN for what is no number; never raises.
-
-    cell: Anything.
-    Returns: The number, or NaN.
-    """
+    """Return one cell as a double, NaN for what is no number; never raises."""
     try:
         if isinstance(cell, bytes):  # NumPy writes all cells so beside one of bytes
             cell = cell.decode("utf-8", "replace")
@@ -60,20 +56,13 @@ def real_text(text: str) -> str:
     """Return the text of a number that is written as a complex one: of ``(1.5+0j)``, 1.5.
 
     A library writes all numbers of a column so beside one that is complex.
-
-    text: Any text.
-    Returns: The text of the real number, or the text itself.
     """
     found = COMPLEX.fullmatch(text) if text.endswith(("j", "j)")) else None
     return (found[1] or "0") if found else text
 
 
 def as_numbers(cells: Any) -> Array:
-    """Return an array of cells as doubles, each by itself.
-
-    cells (ndarray): Of any type and shape.
-    Returns: Of the same shape; no copy where it has this type already.
-    """
+    """Return an array of cells as doubles, each by itself."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of beyond-double numbers, and of strange objects
         if cells.dtype.kind in REAL_KINDS:
@@ -85,11 +74,7 @@ def as_numbers(cells: Any) -> Array:
 
 
 def as_cells(values: Any) -> NDArray[Any]:
-    """Return a sequence as an array of one cell each; a typed one keeps its type.
-
-    values: A list stays a list of objects: NumPy would turn numbers beside one text into texts.
-    Returns: One-dimensional for a list.
-    """
+    """Return a sequence as an array of one cell each; a typed one keeps its type."""
     if not isinstance(values, list | tuple):
         return _array_of(values)
     cells = np.empty(len(values), dtype=object)
@@ -100,10 +85,7 @@ def as_cells(values: Any) -> NDArray[Any]:
 
 
 def cells_of(column: Any) -> list[Any]:
-    """Return the cells of a column as objects, None for one that Python cannot hold.
-
-    column (column): Of any library.
-    """
+    """Return the cells of a column as objects, None for one that Python cannot hold."""
     try:
         return _listed(column)
     except MemoryError:  # says nothing about a cell
@@ -156,16 +138,7 @@ def on_arrow(column: Any) -> Any:
 
 
 def as_rows(X: Any, n_features: int | None = None) -> Array:
-    """Return records as rows of doubles; no value makes it raise.
-
-    X (array-like or table): Records: an array, a table of pandas, polars or Arrow, or a sequence of
-        sequences.
-    n_features: The public number of features; records of another number are missing. A sequence of
-        sequences without it has as many features as its first record has cells: a fit, which must
-        not depend on a record, asks for an array then.
-    Returns (n_records, n_features): Rows; NaN where a cell is no number. An array of single
-        precision is given as it is.
-    """
+    """Return records as rows of doubles; no value makes it raise."""
     columns = _columns_of(X)
     if columns is not None:
         rows = np.empty((len(X), len(columns)))
@@ -253,15 +226,7 @@ def checked_rows(
     n_features: int | None = None,
     may_be_empty: bool = False,
 ) -> NDArray[np.float64]:
-    """Return rows of doubles, and note or check the number and the names of their features.
-
-    estimator: Whose rows they are.
-    X: Records, see `as_rows`; no value raises.
-    reset: Whether the features are noted, as in `fit`, or checked.
-    n_features: See `as_rows`.
-    may_be_empty: Whether there may be no row at all.
-    Returns (n_samples, n_features): Rows.
-    """
+    """Return rows of doubles, and note or check the number and the names of their features."""
     try:
         if issparse(X):
             check_array(X)  # raises what scikit-learn raises

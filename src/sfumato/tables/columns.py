@@ -76,13 +76,7 @@ def type_of(name: str) -> Any:
 
 
 def as_numbers(column: Any, kind: str, place: str = "The column") -> NDArray[np.float64]:
-    """Return a column of numbers as doubles, a missing one as NaN.
-
-    column (column): Of pandas, polars, Arrow or NumPy.
-    kind ({"b", "i", "u", "f"}): What was declared: truth values, whole numbers, whole numbers from
-        0, numbers.
-    place: How messages name the column.
-    """
+    """Return a column of numbers as doubles, a missing one as NaN."""
     read = read_as(as_column(column), READ_AS[kind], place)
     if kind == "b":
         read = read.cast("uint8")

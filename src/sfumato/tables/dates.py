@@ -42,15 +42,7 @@ def is_date(type_name: str) -> bool:
 def part_of(
     column: Any, part: str, declared: str, format_of: str = "", place: str = "The column"
 ) -> NDArray[np.float64]:
-    """Return one part of each date, NaN where there is none.
-
-    column (column): Of pandas, polars, Arrow or NumPy.
-    part ({"time", "year", "month", "weekday", "hour"}): "time" is in days since 1970; months and
-        days of the week (Monday first) count from 1.
-    declared: Declared type of the column.
-    format_of: How a date is written in text; ISO 8601 without it.
-    place: How messages name the column.
-    """
+    """Return one part of each date, NaN where there is none."""
     compute = arrow("compute")
     if type(column).__module__.partition(".")[0] in TYPED:
         times = _wall_clock(as_column(column), declared, format_of, place)

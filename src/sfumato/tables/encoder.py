@@ -409,10 +409,6 @@ def choose_categories(scores: Array) -> NDArray[np.intp]:
     highest value. Offsets are set so that every category is chosen as often as its scores say on
     average: in turn, the offset of one category is put where its share of rows prefers it to all
     others. One-hot rows need no offsets and come back as they are.
-
-    scores (n_rows, n_categories): About 1 for the category of a row and 0 for the others, with any
-        noise.
-    Returns (n_rows,): Number of the category of each row.
     """
     shares = np.maximum(scores.mean(axis=0), 0.0) if len(scores) else np.zeros(scores.shape[1])
     if not shares.sum() > 0:

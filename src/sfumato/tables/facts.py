@@ -78,11 +78,7 @@ class Feature:
         return lower, upper
 
     def cells(self, column: Any) -> Array:
-        """Read each cell of a column by itself.
-
-        column (column): Of pandas, polars, Arrow or NumPy.
-        Returns (n,): Numbers inside `range`, places of categories; NaN for missing.
-        """
+        """Read each cell of a column by itself."""
         named = f"The column {self.source!r}"
         if self.part:
             found = part_of(column, self.part, self.type, self.format, named)
@@ -156,11 +152,7 @@ class Column:
 
     @classmethod
     def from_record(cls, name: str, record: Any) -> Column:
-        """Check what is declared about a column.
-
-        name: Name of the column.
-        record (mapping): Keys and values as in the file of bounds.
-        """
+        """Check what is declared about a column."""
         place = f"[columns.{name!r}]"
         if not isinstance(record, Mapping):
             raise InvalidInputError(f"{place} must be a table of keys.")
@@ -317,10 +309,7 @@ class Target:
 
     @classmethod
     def from_record(cls, record: Any) -> Target:
-        """Check what is declared about the target.
-
-        record (mapping): Keys and values as in the file of bounds.
-        """
+        """Check what is declared about the target."""
         place = "[target]"
         if not isinstance(record, Mapping):
             raise InvalidInputError(f"{place} must be a table of keys.")

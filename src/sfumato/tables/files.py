@@ -481,23 +481,7 @@ def plain_type(declared: Any) -> str:
 def write_table(
     table: Any, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None
 ) -> Path | None:
-    """Write a table, aside and renamed, in the format that the suffix names.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The rows.
-    path : path-like
-        The file to write.
-    metadata : mapping, optional
-        Plain JSON values that travel with the rows: inside of Parquet and Feather, in a file of
-        its own beside the others.
-
-    Returns
-    -------
-    Path or None
-        The file beside, if one was written.
-    """
+    """Write a table, aside and renamed, in the format that the suffix names."""
     kind = format_of(path)
     if Path(path).suffix.lower() not in FORMATS:
         raise InvalidInputError(f"'{path}' cannot be written; choose .csv or .parquet.")

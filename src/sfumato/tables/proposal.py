@@ -235,15 +235,7 @@ class Description:
 
 
 def describe_table(source: TableFile, target: str | None = None) -> Description:
-    """Go once over a table and propose its bounds.
-
-    Parameters
-    ----------
-    source : TableFile
-        The table.
-    target : str, optional
-        The column of labels.
-    """
+    """Go once over a table and propose its bounds."""
     if target is not None:
         source.require([target])
     seen = {name: ColumnSummary(name, declared) for name, declared in source.columns.items()}

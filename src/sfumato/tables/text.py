@@ -127,12 +127,7 @@ def _is_plain(encoding: Any) -> bool:
 
 
 def sniffed(sample: bytes, encoding: str = "utf-8", **known: Any) -> TextFormat:
-    """Find out how a table is written, from its first lines; for the eyes of its owner.
-
-    sample: Whole lines, the header first.
-    encoding: How its letters are written.
-    **known: Fields of the format that need not be found out.
-    """
+    """Find out how a table is written, from its first lines; for the eyes of its owner."""
     lines = sample.removeprefix(codecs.BOM_UTF8).decode(encoding, "replace").splitlines()
     lines = [line for line in lines if len(line) <= MAX_LINE_LENGTH]
     is_single = sample.count(b"'") > 4 * sample.count(b'"') and _quotes(lines)

@@ -19,20 +19,6 @@ def compare_tables(run: Callable[[Any], Any], table: Any, others: Iterable[Any])
     `run` is called with the table, its releases are recorded, and then with each of the others
     while these releases are played back. Results (models with their saved files, tables with their
     types, texts, bytes), warnings, logs, prints and errors must be equal to the bit.
-
-    Parameters
-    ----------
-    run : callable
-        Takes a table, in memory or on disk, and gives everything that is made of it, as a tuple.
-    table : object
-        What `run` takes.
-    others : iterable of object
-        Its neighbours.
-
-    Raises
-    ------
-    AssertionError
-        Naming what depends on the cells.
     """
     first, tape = _seen(run, table, None)
     require(bool(tape.releases), "Nothing was released through a mechanism.")

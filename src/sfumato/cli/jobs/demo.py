@@ -25,11 +25,7 @@ Task = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArra
 
 
 def demonstrate(budgets: Sequence[float] = BUDGETS) -> Iterator[Report]:
-    """Train at each budget; gives a report after every model, the last one complete.
-
-    budgets: Epsilons to train at.
-    Yields: What is done so far; ``1 + len(budgets) * RUNS`` of them.
-    """
+    """Train at each budget; gives a report after every model, the last one complete."""
     X, y = load_digits(return_X_y=True)
     task: Task = tuple(train_test_split(X / 16.0, y, test_size=0.3, random_state=0, stratify=y))
     ceiling = {"accuracy": _accuracies(task, math.inf, [])[1][-1]}

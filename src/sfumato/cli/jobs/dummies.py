@@ -21,10 +21,6 @@ GOLDEN = 0.6180339887498949  # multiples of it fill an interval evenly, and no g
 def dummy_table(bounds: TableBounds, n_rows: int = 200) -> Any:
     """Make rows that obey the bounds; nothing else is known of them, and no data are read.
 
-    bounds: The public facts.
-    n_rows: How many.
-    Returns (pyarrow.Table): Columns as declared, cells spread evenly over what is possible.
-
     Examples
     --------
     >>> from sfumato.cli.jobs.dummies import dummy_table

@@ -49,14 +49,7 @@ def are_images(path: Path) -> bool:
 
 
 def read_images(path: Path, shape: Sequence[int] | None = None) -> Images:
-    """Read a folder of images, or an ``.npz`` with X and perhaps y.
-
-    path: A folder with one subfolder per label, or (to predict) files alone. Names that begin with
-        a dot are not read. Or a file of arrays: X of shape (n, height, width), (n, height, width,
-        channels) or, with `shape`, (n, pixels): whole numbers from 0 to 255, others from 0 to 1.
-    shape: Height, width and 1 or 3 channels, to which every image of a folder is brought; required
-        for a folder, because sizes found in files would tell about them.
-    """
+    """Read a folder of images, or an ``.npz`` with X and perhaps y."""
     return _from_folder(path, shape) if path.is_dir() else _from_arrays(path, shape)
 
 
@@ -67,13 +60,7 @@ def fit_images(
     image_features: str = "best",
     labels: Sequence[Any] | None = None,
 ) -> PrivateImageClassifier:
-    """Train a private classifier of images.
-
-    images: With labels.
-    promise: Budget, relation and ledger; the unit is "record".
-    image_features ({"best", "scattering", "hog"}): See `PrivateImageClassifier`.
-    labels: The public label set; by default the names of the subfolders.
-    """
+    """Train a private classifier of images."""
     if promise.unit != "record":
         raise InvalidInputError("A model of images protects records: use unit 'record'.")
     if images.y is None:
@@ -102,14 +89,7 @@ def fit_images(
 def predict_images(
     model: PrivateImageClassifier, path: Path, *, probabilities: bool = False
 ) -> Any:
-    """Predict the label of every image.
-
-    model: A fitted model.
-    path: As for `read_images`.
-    probabilities: Add one column per label with its probability.
-    Returns (pyarrow.Table): A column "image" and a column "prediction", and what was asked for
-        besides.
-    """
+    """Predict the label of every image."""
     images = read_images(path, model.image_shape)
     found: dict[str, Any] = {"image": images.names, "prediction": model.predict(images.rows)}
     if probabilities:

@@ -32,11 +32,6 @@ def budget_curve(
 
     The models are fitted anew, charged to no ledger, and thrown away: the figures are for the
     owner of the rows.
-
-    model: A fitted model of a table; its class and parameters are used again.
-    train, test: Rows to learn from, and rows to measure on.
-    progress: Called after each model.
-    Returns curve: Accuracy by epsilon.
     """
     learned, measured = _rows(model, train), _rows(model, test)
     found = {}
@@ -52,11 +47,7 @@ def budget_curve(
 def marginals(
     real: TableFile, fabricated: TableFile, ranges: dict[str, tuple[float, float]] | None = None
 ) -> tuple[Marginal, ...]:
-    """Return the shares of values of each column that both tables have.
-
-    real, fabricated: The two tables.
-    ranges: Range of each column of numbers; by default that of the fabricated rows.
-    """
+    """Return the shares of values of each column that both tables have."""
     common = [name for name in fabricated.columns if name in real.columns]
     if not common:
         raise InvalidInputError("The real and the fabricated table have no column in common.")

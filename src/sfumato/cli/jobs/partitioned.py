@@ -16,11 +16,7 @@ from sfumato.tables.schema import TableBounds
 
 
 def is_in_parts(path: Path, engine: str | None = None) -> bool:
-    """Return whether a table is in many files, or is to be read by an engine.
-
-    path: The table.
-    engine: The engine that was asked for.
-    """
+    """Return whether a table is in many files, or is to be read by an engine."""
     is_glob = bool(GLOB & set(str(path))) and not path.exists()
     return engine is not None or is_glob or path.is_dir() or is_url(path)
 
@@ -29,12 +25,7 @@ def is_in_parts(path: Path, engine: str | None = None) -> bool:
 def opened(
     path: Path, bounds: TableBounds, engine: str | None = None
 ) -> Iterator[TableFile | Partitions]:
-    """Open a table: one file, many of them, here or on a cluster.
-
-    path: A path, a glob, a folder, or the URL of any of them.
-    bounds: The public facts about it.
-    engine: ``dask://host:port``, whose workers can read the files under the same path.
-    """
+    """Open a table: one file, many of them, here or on a cluster."""
     if not is_in_parts(path, engine):
         yield TableFile(path, bounds.types(), bounds.text)
         return

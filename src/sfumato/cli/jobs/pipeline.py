@@ -99,28 +99,7 @@ def fit_table(
     progress: Progress | None = None,
     probabilities: bool = False,
 ) -> Any:
-    """Train a private model on a table.
-
-    Parameters
-    ----------
-    source : TableFile or Partitions
-        The rows: of a file, in batches where it is long and the model can; or in parts.
-    bounds : TableBounds
-        Confirmed public bounds, with the target.
-    promise : PrivacyRequest
-        Budget, unit, relation and ledger.
-    model : str, optional
-        One of `offered_models`; by default the one of `default_model`.
-    target : str, optional
-        The column of labels; must be the one of the bounds.
-    options : mapping, optional
-        Further parameters of the estimator. The model gaussian takes ``single_release=True`` by
-        itself where the number of rows is public and reading them again would cost the most.
-    progress : callable, optional
-        Called with the number of rows of each batch that was read, or with 1 for each part.
-    probabilities : bool, default=False
-        Whether the model must give probabilities; one that does not is refused before the charge.
-    """
+    """Train a private model on a table."""
     bounds.require_confirmed()
     labels = bounds.require_target(target)
     if isinstance(source, TableFile):
@@ -145,14 +124,7 @@ def fit_table(
 
 
 def default_model(bounds: TableBounds, promise: PrivacyRequest, n_rows: int | None = None) -> str:
-    """Choose a model by public facts alone: the target, columns, and rows if public.
-
-    bounds: The public facts about the table.
-    promise: Budget, unit and relation.
-    n_rows: The number of rows, asked only where the relation makes it public.
-    Returns: A regressor for a target with a range; for labels "additive", or "linear" where
-        columns are many for the rows and the budget.
-    """
+    """Choose a model by public facts alone: the target, columns, and rows if public."""
     offered, n_features = offered_models(), len(bounds.features)
     if bounds.target_range is not None:
         return next(name for name in REGRESSORS if name in offered)
@@ -243,27 +215,7 @@ def predict_table(
     keep: tuple[str, ...] = (),
     new_categories: Counter[str] | None = None,
 ) -> Any:
-    """Predict the label of every row of a table; the rows are read batch by batch.
-
-    Parameters
-    ----------
-    model : estimator
-        A classifier, with or without the encoding of a table.
-    source : TableFile
-        The rows; a column of labels is not needed.
-    probabilities : bool, default=False
-        Add one column per label with its probability.
-    keep : tuple of str
-        Columns to copy beside the predictions.
-    new_categories : Counter, optional
-        Is told, by column, how many cells hold a category that was never declared; they count as
-        missing.
-
-    Returns
-    -------
-    pyarrow.Table
-        A column "prediction", and what was asked for besides.
-    """
+    """Predict the label of every row of a table; the rows are read batch by batch."""
     check_is_fitted(model)
     if not hasattr(model, "predict") or (probabilities and not hasattr(model, "predict_proba")):
         wanted = "probabilities" if hasattr(model, "predict") else "predictions"
@@ -294,19 +246,7 @@ def transfer_table(
     target_promise: PrivacyRequest | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Train a classifier for a table with few labels, helped by a private one with many.
-
-    Parameters
-    ----------
-    source, target : TableFile
-        Tables of the same columns. A missing label of the target, or a target without the column
-        of labels, is a row without label.
-    bounds, promise, options
-        As in `fit_table`; the promise is for the rows of the source.
-    target_promise : PrivacyRequest, optional
-        What is asked for the rows of the target, always of unit "record" and the source's
-        relation; without it they are not protected.
-    """
+    """Train a classifier for a table with few labels, helped by a private one with many."""
     bounds.require_confirmed()
     labels = bounds.require_target(None)
     source, target = (each.declared(bounds.types(), bounds.text) for each in (source, target))
@@ -343,24 +283,7 @@ def fabricate_table(
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, Any]:
-    """Make private rows that behave like those of a table, of the same columns and types.
-
-    Parameters
-    ----------
-    source, bounds, promise, target, options, progress
-        As in `fit_table`; without a target in the bounds, rows without labels.
-    n_rows : int, optional
-        Rows to draw; by default as many as were seen.
-    key : str, optional
-        A column of IDs to make anew: 1, 2, ... It is no column of the bounds, or is left out there.
-
-    Returns
-    -------
-    table : pyarrow.Table
-        The fabricated rows.
-    fabricator : Fabricator
-        What made them, with its guarantee.
-    """
+    """Make private rows that behave like those of a table, of the same columns and types."""
     bounds.require_confirmed()
     labels = bounds.target if target is None else bounds.require_target(target)
     if key is not None and key in bounds.types():

@@ -45,25 +45,7 @@ def release_table(
     options: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Any:
-    """Release the density of some columns, or the mean curve of the rows.
-
-    Parameters
-    ----------
-    source : TableFile or Partitions
-        The rows. For a curve, each row holds the values of one curve, a column per point.
-    bounds : TableBounds
-        Confirmed public bounds; the columns must be numbers.
-    promise : PrivacyRequest
-        Budget, unit, relation and ledger.
-    function : {"density", "curve"}
-        What to release.
-    columns : sequence of str
-        Columns to use; by default all that the bounds do not leave out.
-    options : mapping, optional
-        Further parameters of the estimator.
-    progress : callable, optional
-        Is told the number of rows of each batch that was read, or 1 for each part.
-    """
+    """Release the density of some columns, or the mean curve of the rows."""
     chosen = chosen_columns(bounds, columns, function)
     usual = {"points": _points(chosen.columns)} if function == "curve" else _steps(chosen)
     given = {**usual, **(options or {})}
@@ -94,20 +76,7 @@ def chosen_columns(bounds: TableBounds, names: Sequence[str], function: str) -> 
 
 
 def query_table(model: Any, source: TableFile) -> Any:
-    """Answer points of a table by a released function; costs no budget.
-
-    Parameters
-    ----------
-    model : PrivateDensity or PrivateMeanCurve
-        The release.
-    source : TableFile
-        Points: for a density, a table with its columns; for a curve, its first column.
-
-    Returns
-    -------
-    pyarrow.Table
-        The points, with one more column.
-    """
+    """Answer points of a table by a released function; costs no budget."""
     check_is_fitted(model)
     names = _columns_of(model, source)
     source.require(names)

@@ -35,25 +35,7 @@ READ_IN_BATCHES = (PrivateGaussianClassifier, PrivateMoments, PrivatePCA)
 
 
 def fit_in_batches(model: Model, read: Batches, *, n_rows: int, n_features: int) -> Model:
-    """Fit `model` on rows that are read in batches.
-
-    Parameters
-    ----------
-    model : PrivateGaussianClassifier, PrivateMoments or PrivatePCA
-        With bounds; it is fitted in place. Moments are those of the classes if the bounds list
-        labels, of all rows else.
-    read : callable
-        Starts a pass over the same rows and gives batches of rows and labels (which are not looked
-        at where the model needs none), and of IDs where the unit is a person. It is called once
-        for each release of the model (one to four).
-    n_rows, n_features : int
-        Shape of all rows together.
-
-    Returns
-    -------
-    estimator
-        The model.
-    """
+    """Fit `model` on rows that are read in batches."""
     if not isinstance(model, READ_IN_BATCHES):
         names = ", ".join(kind.__name__ for kind in READ_IN_BATCHES)
         raise InvalidInputError(
@@ -88,13 +70,7 @@ def _with_codes(read: Batches, bounds: Bounds | None) -> Iterator[tuple[Any, ...
 
 
 def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
-    """Fit a model on a table in parts, or on a file: a long one is read batch by batch if it can.
-
-    model: With the bounds of the table; it is fitted in place.
-    source: The table.
-    progress: Is told the number of rows of each batch that was read, or 1 for each part.
-    Returns: The model, the same to the bit however the file was read.
-    """
+    """Fit a model on a table in parts, or on a file: a long one is read batch by batch if it can."""
     if isinstance(source, Partitions):
         if progress is not None:
             report = progress
@@ -127,13 +103,7 @@ def _counted(batches: Iterator[Any], progress: Progress | None) -> Iterator[Any]
 
 
 def whole_table(source: TableFile, model: Any, progress: Progress | None = None) -> Any:
-    """Read the columns of a model; no rows at all are an error where their number is public.
-
-    source: The table.
-    model: With its bounds.
-    progress: Is told the number of rows of each batch.
-    Returns (pyarrow.Table): All rows.
-    """
+    """Read the columns of a model; no rows at all are an error where their number is public."""
     names = list(model.bounds.types())
     parts = list(_counted(source.batches(names), progress))
     if parts:

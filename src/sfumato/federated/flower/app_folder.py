@@ -29,11 +29,7 @@ def filled(template: str, **words: Any) -> str:
 
 
 def write_app(folder: str | os.PathLike[str], kind: str) -> Path:
-    """Write the Flower app of a kind of task into a new folder inside `folder`.
-
-    folder: Where to put it.
-    kind ({"hulls", "sums"}): Which app.
-    """
+    """Write the Flower app of a kind of task into a new folder inside `folder`."""
     if kind not in APPS:
         raise InvalidInputError(f"'kind' must be one of {APPS}. Got {kind!r} instead.")
     app = Path(folder) / f"sfumato-{kind}"

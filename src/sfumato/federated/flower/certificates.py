@@ -18,12 +18,7 @@ from cryptography.x509.oid import NameOID
 
 
 def make_server_certificate(folder: Path, hosts: list[str], days: int = 365) -> None:
-    """Write ``ca.crt``, ``server.pem`` and ``server.key``; the authority's key is not kept.
-
-    folder: Where to write.
-    hosts: Names and addresses under which parties reach the coordinator.
-    days: How long the certificates hold.
-    """
+    """Write ``ca.crt``, ``server.pem`` and ``server.key``; the authority's key is not kept."""
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     root = _certificate("Sfumato federation", "Sfumato federation", authority, authority, days, [])
     signed = _certificate(hosts[0], "Sfumato federation", server, authority, days, hosts)

@@ -36,15 +36,7 @@ def write_deployment(
     port: int = 8443,
     certificates: bool = False,
 ) -> Path:
-    """Write the files of a deployment.
-
-    folder: A new folder.
-    task: What is learned.
-    parties: Their names.
-    host: Name or address under which parties reach the coordinator.
-    port: The published port.
-    certificates: Make an authority and the coordinator's certificate as well.
-    """
+    """Write the files of a deployment."""
     top = Path(folder).resolve()
     if top.exists() and any(top.iterdir()):
         raise InvalidInputError(f"The folder '{top}' is not empty; nothing was written.")

@@ -25,16 +25,7 @@ def simulate_with_flower(
     min_parties: int = 1,
     seconds: float = 600.0,
 ) -> dict[str, Any]:
-    """Run a task on Flower's simulation engine and return the summary that the coordinator wrote.
-
-    parties_folder: Files ``party-0.toml``, ``party-1.toml``, ..., see
-        `sfumato.federated.read_party`.
-    task: What is learned.
-    out: Folder for the global model, ``federation.json`` and Flower's log.
-    queries: A ``.npy`` file of query points, for hulls served as distances.
-    min_parties: A round with fewer usable replies fails.
-    seconds: The most that the run may take.
-    """
+    """Run a task on Flower's simulation engine and return the summary that the coordinator wrote."""
     folder = Path(parties_folder).resolve()
     n_parties = len(list(folder.glob("party-*.toml")))
     if n_parties == 0:

@@ -19,13 +19,7 @@ SHARE_BYTES = 66
 
 
 def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
-    """Return the shares at the places 1, 2, ..., `places`.
-
-    secret: 32 bytes.
-    threshold: Shares that are needed.
-    places: Shares that are made.
-    Returns: One share per place.
-    """
+    """Return the shares at the places 1, 2, ..., `places`."""
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= places:
         raise FederationError("A secret has 32 bytes, and no more shares are needed than made.")
     coefficients = [int.from_bytes(secret, "big")]
@@ -34,11 +28,7 @@ def shares_of(secret: bytes, *, threshold: int, places: int) -> list[bytes]:
 
 
 def rebuilt(shares: Mapping[int, bytes], *, threshold: int) -> bytes:
-    """Return the secret of shares by their places.
-
-    shares: At least `threshold` of them; a share more than needed must agree with the others.
-    threshold: Shares that are needed.
-    """
+    """Return the secret of shares by their places."""
     if len(shares) < threshold:
         raise FederationError(f"{len(shares)} shares were given, {threshold} are needed.")
     points = [(place, int.from_bytes(share, "big")) for place, share in sorted(shares.items())]

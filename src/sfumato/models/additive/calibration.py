@@ -56,11 +56,6 @@ def release_calibration(
 
     Robust scores follow the middle of a skewed target; the line brings back its mean. Its slope is
     shrunk by what noise alone would make of it, so that it is 0 where nothing was found.
-
-    records: Cells, and the place of the target beside them.
-    scores: What was released so far.
-    plan: Whose last releases are made.
-    receipt: Proof that they were paid for.
     """
     assert plan.scores is not None  # noqa: S101 - for the type checker
     assert plan.calibration is not None  # noqa: S101 - for the type checker
@@ -88,11 +83,7 @@ def release_calibration(
 
 
 def _looked_at(scores: AdditiveScores, noise: float) -> tuple[float, float]:
-    """Range of the target, as places, in which its mean is looked for: public and released facts.
-
-    scores: With the released median and spread of the target.
-    noise: Deviation of the noise of a mean, for a target from -1 to 1.
-    """
+    """Range of the target, as places, in which its mean is looked for: public and released facts."""
     reach = max(MIN_SPREADS, LEVEL_NOISE / noise if noise else math.inf) * scores.scale
     return max(scores.centre - reach, 0.0), min(scores.centre + reach, 1.0)
 
@@ -105,12 +96,7 @@ def _middle_and_half(octiles: Array) -> tuple[float, float]:
 
 
 def _line(moments: Array, noise: float, steepest: float) -> tuple[float, float, float, float]:
-    """Level and slope of the target over g, the deviation of what is left, doubt of the slope.
-
-    moments (3, 3): Noisy second moments of ``[1, g, target]``.
-    noise: Deviation of the noise on their diagonal.
-    steepest: Largest slope that is believed.
-    """
+    """Level and slope of the target over g, the deviation of what is left, doubt of the slope."""
     n_rows = max(float(moments[0, 0]), 1.0)
     noise = noise / n_rows
     score, target = (float(np.clip(x / n_rows, -1.0, 1.0)) for x in moments[0, 1:])

@@ -36,11 +36,7 @@ class PublicColumns:
 
     @classmethod
     def of(cls, bounds: Bounds | TableBounds, names: tuple[str, ...]) -> Self:
-        """Read them from the bounds of a table, or from a box: all columns are numbers then.
-
-        bounds: What is public.
-        names: Names of the columns of an array; a table has its own.
-        """
+        """Read them from the bounds of a table, or from a box: all columns are numbers then."""
         if isinstance(bounds, TableBounds):
             features = bounds.features
             kinds = tuple(_categories(each) for each in features)
@@ -69,10 +65,7 @@ class PublicColumns:
         return tuple(i for i, each in enumerate(self.categories) if each is None)
 
     def values(self, column: int, places: Array) -> tuple[Any, ...]:
-        """Return places of a column of numbers in the units of the table; of dates, the days.
-
-        places: From 0 to 1 in its public range.
-        """
+        """Return places of a column of numbers in the units of the table; of dates, the days."""
         low, high = self.lower[column], self.upper[column]
         numbers = low + places * (high - low)
         unit = self.units[column] if self.units else ""
@@ -90,9 +83,6 @@ class PublicColumns:
         """Return each number as its place in the public range, from 0 to 1, each cell by itself.
 
         A category stays its number. What is missing, infinite or no category is NaN.
-
-        cells (n, n_columns): Numbers, and numbers of categories.
-        Returns (n, n_columns): The places.
         """
         found = np.where(np.isfinite(cells), cells, np.nan)
         for i, categories in enumerate(self.categories):

@@ -210,19 +210,7 @@ def explained(
     coverage: float,
     doubt: float = 0.0,
 ) -> Explanation:
-    """Make the curves from released numbers.
-
-    slices: Where the hats of each column stand.
-    knots (n_numeric, n_knots): Places of the knots.
-    coef (n_scores, n_hats): Weights of the hats.
-    factor (n_hats, n_hats): B, where ``B Bᵀ`` bounds the covariance of the noise in a row of
-        `coef`.
-    means (n_hats,): Means of the hats.
-    scores: Names of the scores.
-    coverage: Of the band of a column.
-    doubt: Relative deviation of a noisy factor of all curves.
-    Returns: The curves, the most important first.
-    """
+    """Make the curves from released numbers."""
     numeric = iter(knots)
     curves = []
     for i, part in enumerate(slices):
@@ -265,17 +253,7 @@ def explained_pairs(
     coverage: float,
     doubt: float = 0.0,
 ) -> tuple[PairTerm, ...]:
-    """Return what pairs add, from released numbers.
-
-    names: Of the columns.
-    pairs (n_pairs, 2): Places of the columns.
-    coef (n_scores, n_pairs): Weights of the products.
-    noise (n_pairs, n_noise): Factor of the covariance of their noise.
-    means, deviations (n_pairs,): Of the products, over the records.
-    coverage: Of the bands of all pairs together.
-    doubt: Relative deviation of a noisy factor of all weights.
-    Returns: The most important first.
-    """
+    """Return what pairs add, from released numbers."""
     times = float(norm.ppf(1 - (1 - coverage) / (2 * max(1, len(pairs)))))
     terms = []
     for i, (a, b) in enumerate(pairs.tolist()):

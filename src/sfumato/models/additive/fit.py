@@ -103,16 +103,7 @@ def fit_scores(
     score_noise: float,
     curvature: float,
 ) -> AdditiveScores:
-    """Learn private additive scores.
-
-    records: Cells, and beside them what the loss needs.
-    plan: What is released.
-    gradient: Gives the statistic of a step from weights and the released counts.
-    receipt: Proof that it was paid for.
-    n_scores: Scores of a row.
-    score_noise: By how much noise alone moves the score of a row of length 1, which gives the step.
-    curvature: Largest second derivative of the loss of a row; it bounds the step.
-    """
+    """Learn private additive scores."""
     has_target = records.width > len(plan.columns)
     counted = _counted(records, plan, receipt)
     knots, centre, scale = _knots(records, plan, counted, receipt)

@@ -71,13 +71,7 @@ class PlaceCounts(Statistic):
         return math.sqrt(len(self.columns) * self._in_a_column(relation))
 
     def sensitivity(self, relation: str | Relation, max_rows: int, norm: int | str = 2) -> float:
-        """Return the distance of neighbours; one part is one column, which moves by 2 or 1.
-
-        relation ({"replace_one", "add_or_remove_one"}): The neighbours.
-        max_rows: The public number of records, or a public bound on it.
-        norm ({1, 2, "part"}): The sum of magnitudes, the Euclidean norm, or the sum over one
-            column.
-        """
+        """Return the distance of neighbours; one part is one column, which moves by 2 or 1."""
         if norm == "part":
             return self._in_a_column(Relation(relation))
         return super().sensitivity(relation, max_rows, norm)
@@ -135,13 +129,7 @@ FAN_OUT, LEVELS = 17, 3  # 17³ nodes for the cells of the grid
 
 
 def cuts_by_counts(nodes: Array, n_levels: int) -> Array:
-    """Cut columns into parts of about equal counts by released counts of a `PlaceTree`.
-
-    nodes (n_columns, n_nodes): Released counts.
-    n_levels: Each column is cut into ``2**n_levels`` parts.
-    Returns (n_columns, 2**n_levels - 1): First cells above the cuts, ascending; NaN where two cuts
-        fall together.
-    """
+    """Cut columns into parts of about equal counts by released counts of a `PlaceTree`."""
     n_cells = len(EDGES) + 1
     below = np.cumsum(_agreeing(nodes)[:, :n_cells], axis=1)
     below = np.maximum(np.maximum.accumulate(below, axis=1), 0.0)
@@ -173,16 +161,7 @@ def release_cuts(
     n_levels: int,
     receipt: Receipt,
 ) -> Array:
-    """Cut columns into ``2**n_levels`` parts of about equal counts.
-
-    records: Rows of places.
-    columns: The columns of numbers.
-    mechanism: Whose cuts are made, or whose noise is on the counts that are cut.
-    n_levels: How often each column is halved.
-    receipt: Proof that they were paid for.
-    Returns (n_columns, 2**n_levels - 1): First cells above the cuts, ascending; NaN for what was
-        not cut.
-    """
+    """Cut columns into ``2**n_levels`` parts of about equal counts."""
     if isinstance(mechanism, QuantileMechanism):
         return records.release(PlaceCounts(columns), mechanism, receipt)  # [N4] the only release
     # [N5] where no one has exact counts: noisy ones, which are cut by whoever sees them
@@ -196,24 +175,12 @@ def release_knots(
     n_levels: int,
     receipt: Receipt,
 ) -> Array:
-    """Release the knots of columns.
-
-    records: Rows of places.
-    columns: The columns of numbers.
-    mechanism: See `release_cuts`.
-    n_levels: How often each column is halved.
-    receipt: Proof that they were paid for.
-    Returns (n_columns, 2**n_levels + 1): Ascending places from 0 to 1.
-    """
+    """Release the knots of columns."""
     return knots_at(release_cuts(records, columns, mechanism, n_levels, receipt))
 
 
 def knots_at(cuts: Array) -> Array:
-    """Return the knots of released cuts; a part that was not cut is divided evenly.
-
-    cuts (n_columns, 2**n_levels - 1): First cells above the cuts, or NaN.
-    Returns (n_columns, 2**n_levels + 1): Ascending places from 0 to 1.
-    """
+    """Return the knots of released cuts; a part that was not cut is divided evenly."""
     known = ~np.isnan(cuts)
     places = np.full(cuts.shape, np.nan)
     places[known] = EDGES[cuts[known].astype(int) - 1]
@@ -231,10 +198,6 @@ def public_knots(columns: PublicColumns, n_levels: int) -> Array:
 
     They are even in a column that may have negative numbers. Else they are squares of even places:
     most numbers of a long tail lie far below its public end.
-
-    columns: The columns, of which those of numbers have knots.
-    n_levels: How often each range is halved.
-    Returns (n_numeric, 2**n_levels + 1): Ascending places from 0 to 1.
     """
     even = np.linspace(0.0, 1.0, 2**n_levels + 1)
     rows = [even if columns.lower[i] < 0 else even**2 for i in columns.numeric]

@@ -75,15 +75,7 @@ class HatSums(Statistic):
 
 
 def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Array]:
-    """Return the number of each hat, from -1 to 1, and the strength of each column.
-
-    hats: The encoding.
-    sums (n_classes, width): Released sums of the hats of each class.
-    noise: Deviation of their noise.
-    Returns orders (width,): Of a column of numbers, the place among its knots; of categories, their
-        order by the share of the class, or the mixture of classes, in which they differ most.
-    Returns strengths (n_columns,): How much classes differ along each column.
-    """
+    """Return the number of each hat, from -1 to 1, and the strength of each column."""
     orders, strengths = np.empty(hats.width), np.empty(len(hats.columns))
     for i, part in enumerate(hats.slices):
         counts = np.maximum(sums[:, part], 0.0)
@@ -105,10 +97,7 @@ def column_orders(hats: HatRows, sums: Array, noise: float) -> tuple[Array, Arra
 
 
 def _column_places(hats: HatRows, orders: Array, rows: AnyArray) -> AnyArray:
-    """Return the sum of the orders of each column, weighted by its hats; each row by itself.
-
-    Hats have 26 bits and orders 18, and two hats of a column are not 0: sums are exact.
-    """
+    """Return the sum of the orders of each column, weighted by its hats; each row by itself."""
     numbers = truncate_to_grid(np.clip(orders, -1.0, 1.0), ROW_BITS)
     return np.column_stack([rows[:, part] @ numbers[part] for part in hats.slices])
 
@@ -191,12 +180,7 @@ def pair_tables(n_columns: int, n_classes: int) -> CountTables | SideMeans:
 
 
 def clear_means(means: Array, noise: float) -> Array:
-    """Return by how many deviations two sides change the mean together, beyond each alone.
-
-    means (n_pairs, 2, 2, 2): Released numbers and sums.
-    noise: Deviation of their noise.
-    Returns (n_pairs,): Deviations, of sampling and of noise.
-    """
+    """Return by how many deviations two sides change the mean together, beyond each alone."""
     counts = np.maximum(means[..., 0], 1.0 + noise)
     mean = np.clip(means[..., 1] / counts, -1.0, 1.0)
     apart = np.abs((SIGNS * mean).sum(axis=(1, 2)))
@@ -205,12 +189,7 @@ def clear_means(means: Array, noise: float) -> Array:
 
 
 def clear_odds(tables: list[Array], noise: float) -> Array:
-    """Return by how many deviations two sides change the odds of a class together.
-
-    tables (2, 2, n_classes): Released counts of each pair.
-    noise: Deviation of their noise.
-    Returns (n_pairs,): Deviations, of sampling and of noise, of the class in which they are most.
-    """
+    """Return by how many deviations two sides change the odds of a class together."""
     clear = []
     for counts in tables:
         inside = np.maximum(counts, 1.0 + noise)
@@ -226,12 +205,7 @@ def clear_odds(tables: list[Array], noise: float) -> Array:
 
 
 def kept_pairs(columns: tuple[int, ...], clear: Array) -> NDArray[np.intp]:
-    """Keep the clearest pairs.
-
-    columns: Places of the columns.
-    clear (n_pairs,): Deviations of each pair.
-    Returns (n_kept, 2): Places of the columns of each pair.
-    """
+    """Keep the clearest pairs."""
     order = np.argsort(-clear, kind="stable")[:MAX_PAIRS]
     kept = [k for k in order if clear[k] > CLEAR]
     listed = list(combinations(columns, 2))

@@ -134,19 +134,7 @@ class AdditivePlan:
         epsilon: float,
         delta: float,
     ) -> Self:
-        """Divide the budget.
-
-        records: Only what is public of them is read.
-        gradient: The sum that is released in each step, at any weights.
-        shares: How the budget is divided.
-        cut: Places of the columns whose quantiles are released, perhaps of the target too.
-        knots: Where knots lie.
-        pairs: Whether pairs of columns are looked at.
-        n_classes: Classes, 1 for a regression.
-        n_steps: Gradients.
-        last_look: What is released last: scores beside targets or labels.
-        epsilon, delta: The budget.
-        """
+        """Divide the budget."""
         quantiles = _quantiles(records, cut, shares.knots, knots.n_levels, epsilon, delta)
         scored = (0,) if shares.scores else ()
         scores = _quantiles(records, scored, shares.scores, SCORE_LEVELS, epsilon, delta)

@@ -79,13 +79,6 @@ def release_probabilities(
 
     Where all records seem to have the first label by these counts, a warning says so: labels that
     are not in the public set are the first one.
-
-    records: Cells, with their labels.
-    scores: What was released so far.
-    plan: Whose last release is made.
-    receipt: Proof that it was paid for.
-    class_weights: By which classes were weighted; probabilities are those of weighted records.
-    Returns: ``factor * score + shift``; the shift is 0 for more than two classes.
     """
     assert plan.calibration is not None  # noqa: S101 - for the type checker
     statistic = score_table(plan.n_classes)
@@ -118,12 +111,7 @@ def _warn_if_one_label(table: Array, noise: float) -> None:
 
 
 def _line(right: Array, wrong: Array, noise: float, *, shifted: bool) -> tuple[float, float]:
-    """The most likely factor and shift for the counts of each bin, drawn towards the usual ones.
-
-    right, wrong (n_bins,): Counts of the class, and of the other.
-    noise: Deviation of their noise.
-    shifted: Whether a shift is looked for.
-    """
+    """The most likely factor and shift for the counts of each bin, drawn towards the usual ones."""
     both = right + wrong
     # A bin of n records with noise of variance v says as much as n²/(n + v) records would.
     weight = np.where(both > SEEN * noise, both / (np.abs(both) + noise**2 + 1e-12), 0.0)

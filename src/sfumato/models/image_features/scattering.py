@@ -227,10 +227,7 @@ def _waves(size: int, dtype: str, back: bool) -> NDArray[Any]:
 
 
 def _averaged(maps: Array, averages: tuple[NDArray[Any], NDArray[Any]]) -> Array:
-    """``D m Rᵀ`` for each map m, as ``(n, maps, cells)``: averages down and to the right.
-
-    Each map is a product of its own: its bits do not depend on the maps beside it.
-    """
+    """``D m Rᵀ`` for each map m, as ``(n, maps, cells)``: averages down and to the right."""
     xp, (down, right) = namespace_of(maps), (like(maps, matrix) for matrix in averages)
     averaged = xp.matmul(down, xp.matmul(maps, right))
     return xp.reshape(averaged, (*maps.shape[:2], -1))
@@ -332,12 +329,7 @@ def _envelope(
 
 
 def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
-    """Return features of length 1, projected to `n_kept` numbers where that is asked for.
-
-    features (n, m): Features; each row is treated alone.
-    n_kept: At most m; None keeps them as they are.
-    seed: Public seed, see `projected`.
-    """
+    """Return features of length 1, projected to `n_kept` numbers where that is asked for."""
     if n_kept is None:
         return unit_length(features)
     width = int(features.shape[1])
@@ -349,12 +341,7 @@ def shortened(features: Array, n_kept: int | None, seed: int) -> Array:
 
 
 def projected(rows: Array, n_kept: int, seed: int) -> Array:
-    """Return `n_kept` numbers per row, whose squares add up to those of the row on average.
-
-    rows (n, m): Rows; each is treated alone.
-    n_kept: At most m.
-    seed: Public seed of signs and places.
-    """
+    """Return `n_kept` numbers per row, whose squares add up to those of the row on average."""
     xp, width = namespace_of(rows), int(rows.shape[1])
     if is_accelerated(rows):  # as a product: see `_transformed`
         return rows @ _kept_waves(xp, rows.device, rows.dtype, (width, n_kept, seed))

@@ -48,11 +48,7 @@ class LinearBudget:
         return not (has_votes and self.relation is Relation.REPLACE_ONE)
 
     def sensitivity(self, statistic: Statistic, n_rows: int) -> float:
-        """How far one record, or one person, moves the sum of a statistic.
-
-        statistic: What is added up.
-        n_rows: The public number of rows, or a public bound on it.
-        """
+        """How far one record, or one person, moves the sum of a statistic."""
         if self.person is not None:
             return self.person.sensitivity(statistic, self.relation, n_rows)
         return statistic.sensitivity(self.relation, n_rows)
@@ -60,22 +56,14 @@ class LinearBudget:
     def gradient(
         self, max_gradient_norm: float, weights: NDArray[np.float64], slope_bits: int = ROW_BITS
     ) -> GradientSum:
-        """Return the sum of gradients at some weights, bounded by row and by person.
-
-        max_gradient_norm: Length to which slopes of a row are scaled back.
-        weights (n_scores, m): Public weights.
-        slope_bits: Slopes are rounded to multiples of ``2**-slope_bits``.
-        """
+        """Return the sum of gradients at some weights, bounded by row and by person."""
         joined = PerPersonClip.usual(self.person, max_gradient_norm)
         return GradientSum(
             self.loss, max_gradient_norm, weights, joined=joined, slope_bits=slope_bits
         )
 
     def second_moment(self, n_rows: int = MAX_ROWS_SECRET_N) -> GaussianMechanism | None:
-        """Return the release of the second moment, or None without it.
-
-        n_rows: The public number of rows, or a public bound on it.
-        """
+        """Return the release of the second moment, or None without it."""
         if not self.projection_share:
             return None
         moved = self.sensitivity(SecondMoment(self.n_features), max(n_rows, MAX_ROWS_SECRET_N))
@@ -96,12 +84,7 @@ class LinearBudget:
     def gradients(
         self, max_gradient_norm: float, n_steps: int, size: int, n_rows: int = MAX_ROWS_SECRET_N
     ) -> GaussianMechanism:
-        """Return the release of one gradient of `n_steps`.
-
-        max_gradient_norm: Length to which slopes of a row are scaled back.
-        size: Numbers in W.
-        n_rows: The public number of rows, or a public bound on it.
-        """
+        """Return the release of one gradient of `n_steps`."""
         counted = COUNT_SHARE if self.counts else 0.0
         mu = self._mu((1 - self.projection_share - counted) / n_steps)
         weights = np.zeros((self.loss.n_scores, size // self.loss.n_scores))

@@ -62,14 +62,7 @@ class Descent:
         largest: float,
         momentum: float = MOMENTUM,
     ) -> Self:
-        """Return the step by a public rule: noise moves the score of a unit row by `score_noise`.
-
-        n_steps: The number of gradients.
-        noise: Deviation of the noise on a mean gradient.
-        score_noise: How far noise alone moves a score.
-        largest: The largest step, where there is hardly any noise.
-        momentum: Share of the last move that is made again.
-        """
+        """Return the step by a public rule: noise moves the score of a unit row by `score_noise`."""
         total = math.sqrt(n_steps) * noise
         rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
         return cls(n_steps, rate, momentum, AVERAGED)
@@ -112,14 +105,7 @@ class LinearPlan:
     def of(
         cls, budget: LinearBudget, settings: LinearSettings, n_rows: int, *, is_secret: bool
     ) -> Self:
-        """Divide the budget between the releases.
-
-        budget: What the releases depend on.
-        settings: The public settings.
-        n_rows: The public number of rows, or the public bound on it.
-        is_secret: Whether the number of rows is secret; a descent then releases the sizes of
-            classes.
-        """
+        """Divide the budget between the releases."""
         size = budget.loss.n_scores * (settings.n_components + settings.intercept)
         first = budget.second_moment(n_rows)
         gradients = budget.gradients(settings.max_gradient_norm, settings.n_steps, size, n_rows)
@@ -136,11 +122,7 @@ class LinearPlan:
         return [each for each in (self.first, self.counter, self.last) if each is not None]
 
     def prefetch_noise(self, n_features: int) -> AbstractContextManager[None]:
-        """Draw the noise of a descent in other threads, from the charge on.
-
-        n_features: Numbers of a row before a projection.
-        Returns: Inside, releases take what is drawn.
-        """
+        """Draw the noise of a descent in other threads, from the charge on."""
         width = self.settings.n_components + self.settings.intercept
         mechanism: Any = self.last.mechanism
         gradients = Releases(mechanism, (self.loss.n_scores, width), self.settings.n_steps)
@@ -158,14 +140,7 @@ class LinearPlan:
 def release_projection(
     records: Records, plan: LinearPlan, receipt: Receipt, device: Array = None
 ) -> Array:
-    """Release the second moment if one is asked for, and return the projection by it.
-
-    records: Rows of the unit ball.
-    plan: What is released.
-    receipt: Proof that it was paid for.
-    device: Rows on an accelerator, where the projection is found and stays then.
-    Returns (n_features, n_components): The projection, where one is asked for.
-    """
+    """Release the second moment if one is asked for, and return the projection by it."""
     if plan.first is None:
         return None
     stays = is_accelerated(device) and plan.settings.whiten and records.person is None
@@ -178,25 +153,14 @@ def release_projection(
 
 
 def fit_weights(records: Records, plan: LinearPlan, receipt: Receipt) -> Weights:
-    """Learn private weights.
-
-    records: Rows of the classifier, see `LinearPlan.row_map`.
-    plan: What is released.
-    receipt: Proof that it was paid for.
-    Returns (n_scores, n_columns): W.
-    """
+    """Learn private weights."""
     # Rows of length 1 lose nothing by a coarser grid, others might.
     kept = records.cache_float32() if plan.settings.whiten else records.cache()
     return _by_noisy_descent(kept, plan, receipt)
 
 
 def split_weights(weights: Weights, *, intercept: bool) -> tuple[Weights, Weights]:
-    """Return the weights of a row and those of its constant, which are zeros without one.
-
-    weights (n_scores, n_columns): As `fit_weights` gives them.
-    intercept: Whether the last column belongs to a constant.
-    Returns: Coefficients and intercepts.
-    """
+    """Return the weights of a row and those of its constant, which are zeros without one."""
     if not intercept:
         return weights, np.zeros(len(weights))
     return np.ascontiguousarray(weights[:, :-1]), weights[:, -1].copy()
@@ -208,12 +172,7 @@ def descend(
     n_rows: float,
     plan: Descent,
 ) -> Weights:
-    """Descend from zero along released gradients; return the average of the last weights.
-
-    noisy_gradient: Gives the noisy sum of gradients at public weights; called `n_steps` times.
-    shape: Shape of the weights.
-    n_rows: The public, or released, number of rows.
-    """
+    """Descend from zero along released gradients; return the average of the last weights."""
     weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     first_averaged = int(plan.n_steps * (1 - plan.averaged))
     for step in range(plan.n_steps):

@@ -291,11 +291,7 @@ class PrivateImageClassifier(ClassifierMixin, BaseEstimator):
 
 
 def best_features(shape: tuple[int, ...]) -> Parts:
-    """Return the kinds of features "best" and their weights, whose squares add up to 1.
-
-    shape: Height, width and channels.
-    Returns: The kinds in their order.
-    """
+    """Return the kinds of features "best" and their weights, whose squares add up to 1."""
     n_scattered = min(SCATTERED[0], ScatteringFeatures(shape).count(shape))
     kinds = [
         (ScatteringFeatures(shape, mirror="average", n_projected=n_scattered), SCATTERED[1]),

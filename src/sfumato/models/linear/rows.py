@@ -28,14 +28,7 @@ MIN_RADIUS = 2.0**-20
 
 
 def whitening_projection(moment: Array, n_components: int, noise: float) -> Array:
-    """``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1.
-
-    moment (m, m): Released second moment; on an accelerator the eigenvectors are found there.
-    n_components: Eigenvectors kept, those of the largest eigenvalues.
-    noise: Standard deviation s of the noise on its diagonal; noise alone has eigenvalues up to ``s
-        √(2m)``.
-    Returns (m, n_components): The projection, of the array library of the moment.
-    """
+    """``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1."""
     values, vectors = _eigenvectors(moment, n_components)
     values = np.maximum(values, 0.0)
     floor = FLOOR * noise * math.sqrt(2 * moment.shape[0]) + MIN_FLOOR * (values[0] or 1.0)
@@ -46,14 +39,7 @@ def whitening_projection(moment: Array, n_components: int, noise: float) -> Arra
 def whitened_rows(
     moment: NDArray[np.float64], noise: float, n_rows: float, default_square: float
 ) -> tuple[LinearRows, float]:
-    """Return the map to whitened rows with a constant, divided by their typical length.
-
-    moment (m, m): Released second moment of the rows.
-    noise: Standard deviation of the noise on its diagonal.
-    n_rows: The public, or released, number of rows.
-    default_square: Mean squared length of a row.
-    Returns: The map, and about the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows a.
-    """
+    """Return the map to whitened rows with a constant, divided by their typical length."""
     projection = whitening_projection(moment, len(moment), noise)
     spectrum = _whitened_spectrum(moment, projection, noise, n_rows, default_square)
     radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)

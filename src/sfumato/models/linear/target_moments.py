@@ -66,11 +66,7 @@ class TargetMoments:
 
     @classmethod
     def of(cls, moments: Array, noise: float) -> Self:
-        """Read them off released sums.
-
-        moments (d + 2, d + 2): Noisy sums.
-        noise: Deviation of the noise on their diagonal.
-        """
+        """Read them off released sums."""
         order = len(moments) - 2
         n_rows = max(float(moments[order, order]), 1.0)
         mean = np.clip(moments[order, :order] / n_rows, -1.0, 1.0)
@@ -118,9 +114,6 @@ class TargetMoments:
 
         A robust line follows the middle of a skewed target. What noise alone would make of a
         correction is taken away from it.
-
-        coef (d,): Weights.
-        level: What is added to their score.
         """
         length = float(coef @ coef)
         own = max(float(coef @ self.covariance @ coef), self.noise * length, 1e-12)
@@ -131,10 +124,7 @@ class TargetMoments:
         return coef, level + _clear(lift, self.noise * math.sqrt((1 + float(coef @ coef)) / 2))
 
     def line(self, coef: Array) -> tuple[float, float]:
-        """Return the level beside weights, and the spread of what they leave.
-
-        coef (d,): Weights.
-        """
+        """Return the level beside weights, and the spread of what they leave."""
         left = self.variance - float(coef @ (2 * self.joint - self.covariance @ coef))
         return self.target - float(coef @ self.mean), self._deviation(left)
 
@@ -153,9 +143,6 @@ def ridge_weights(values: Array, joint: Array, noise: float) -> Array:
     The risk of weights w is ``w.Ew - 2 w.c`` up to a constant. That of noisy E and c is too small
     by what w owes to the noise of c, ``noise² sum 1/(E + ridge)``, and by up to ``radius |w|²`` for
     the noise of E, half of which is charged.
-
-    values, joint (d,): Eigenvalues, and the covariance of the target along their axes.
-    noise: Deviation of the noise on the diagonal, per record.
     """
     radius = noise * math.sqrt(2 * len(values))
     found: list[tuple[float, Array]] = []

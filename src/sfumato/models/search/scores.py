@@ -47,12 +47,7 @@ class ScoreSum(Statistic):
 
 
 def scorer_for(estimator: Any, scoring: RowScorer | None) -> RowScorer:
-    """Return the function that scores each row: that given, or one for the kind of estimator.
-
-    estimator: What is searched for.
-    scoring: ``scoring(model, X, y)`` gives a number in [0, 1] per row, of that row and the model
-        alone.
-    """
+    """Return the function that scores each row: that given, or one for the kind of estimator."""
     if scoring is not None:
         if not callable(scoring):
             raise InvalidInputError(
@@ -77,12 +72,7 @@ def row_scores(scorer: RowScorer, model: Any, X: Any, y: Any) -> NDArray[np.floa
 
 
 def score_records(column: NDArray[np.float64], private: PrivateEstimator, X: Any) -> ArrayRecords:
-    """Return scores as records of the unit and relation that the estimator promises.
-
-    column (n, 1): A score per row.
-    private: Whose promise is kept.
-    X (array-like or table): The rows, with a column of IDs where persons are the unit.
-    """
+    """Return scores as records of the unit and relation that the estimator promises."""
     unit, name = private.person_unit, getattr(private.bounds, "person", None)
     if unit is None:
         return ArrayRecords(column, relation=private.relation)

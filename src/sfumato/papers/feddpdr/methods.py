@@ -93,8 +93,6 @@ def strict_federation(
 
     Both releases of a party are calibrated together, so that they cost its epsilon and no more.
     Moments and weights count in proportion to rows, whose numbers are public.
-
-    estimator: With components; the budget of a party.
     """
     model: Any = estimator.set_params(whiten=False)
     shares = np.array([len(y) for _, y in parties]) / sum(len(y) for _, y in parties)
@@ -125,9 +123,6 @@ def printed_federation(
 
     ``U = (1/N) sum_i w_i U_i`` and ``b = (1/N) sum_i w_i b_i`` with ``w_i = n_i / n``; each half of
     epsilon pays for one phase. That signs and rotations of the U_i are arbitrary is as printed.
-
-    estimator: With components; the budget of a party.
-    raw: Rows longer than 1.
     """
     sizes = np.array([len(y) for _, y in parties], dtype=np.float64)
     weights = sizes / sizes.sum() / len(parties)
