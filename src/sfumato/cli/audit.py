@@ -55,6 +55,8 @@ def audit(
 
     The bound needs no data. What is measured on members is a diagnostic on raw rows and not for
     release. The exit code is 3 if the guarantee of the model is refuted.
+
+    Example: sfumato audit model.sfumato --members train.csv --non-members test.csv -o audit.html
     """
     with plain_errors():
         if output is not None:

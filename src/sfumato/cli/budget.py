@@ -39,7 +39,10 @@ def create(
     relation: Annotated[Relation, typer.Option(help="The neighbours.")] = Relation.REPLACE_ONE,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Set the budget of a data set, once and for all."""
+    """Set the budget of a data set, once and for all.
+
+    Example: sfumato budget create budget.db patients --epsilon 4 --delta 1e-5
+    """
     with plain_errors():
         budget = Ledger(ledger).create(
             name, epsilon=epsilon, delta=delta, unit=unit, relation=relation
@@ -62,7 +65,10 @@ def show(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the budget of each data set: total, spent, left, and number of charges."""
+    """Print the budget of each data set: total, spent, left, and number of charges.
+
+    Example: sfumato budget show budget.db
+    """
     with plain_errors():
         opened = Ledger(ledger)
         names = opened.datasets() if name is None else [name]
@@ -89,7 +95,10 @@ def verify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the chain of every data set and print the heads, which you should record elsewhere."""
+    """Check the chain of every data set and print the heads, which you should record elsewhere.
+
+    Example: sfumato budget verify budget.db --head patients=6f1c
+    """
     with plain_errors():
         result = Ledger(ledger).verify(_noted(head or []))
     if as_json:

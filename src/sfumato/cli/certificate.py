@@ -51,7 +51,10 @@ def certificate(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Sign what a model or a fabricated table guarantees, for others to check."""
+    """Sign what a model or a fabricated table guarantees, for others to check.
+
+    Example: sfumato certificate model.sfumato --key key.pem --new-key -o certificate.json
+    """
     with plain_errors():
         if output is None and not inside:
             raise InvalidInputError("Give '--output', or '--embed' to put it into the file.")
@@ -90,7 +93,10 @@ def verify(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check that a certificate is unchanged, signed and about this very file. Exit code 3 if not."""
+    """Check that a certificate is unchanged, signed and about this very file. Exit code 3 if not.
+
+    Example: sfumato verify certificate.json --of model.sfumato --key key.pem.pub
+    """
     with plain_errors():
         if not file.is_file():
             raise InvalidInputError(f"There is no file '{file}'.")

@@ -39,6 +39,8 @@ def confirm(
 
     A person types yes, or what is known instead. Adjacent columns with the same bounds are asked
     about once. Nothing is written before the last answer; quit, or Ctrl-C, changes nothing.
+
+    Example: sfumato confirm bounds.toml --by "A. Meier"
     """
     with plain_errors():
         found = TableBounds.read(bounds)

@@ -24,7 +24,10 @@ datasets_app = typer.Typer(
 
 @datasets_app.command("list")
 def list_datasets(as_json: Json = False) -> None:
-    """List the data sets and where each would come from."""
+    """List the data sets and where each would come from.
+
+    Example: sfumato datasets list
+    """
     origins = available()
     if as_json:
         printed_json(
@@ -52,7 +55,10 @@ def fetch(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a data set as a table."""
+    """Write a data set as a table.
+
+    Example: sfumato datasets fetch breast-cancer -o patients.csv --holdout new.csv
+    """
     with plain_errors():
         for path in filter(None, (output, holdout)):
             ready_to_write(path, *FORMATS)

@@ -22,7 +22,10 @@ def demo(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Train a private classifier on embedded digits at several budgets and write a report."""
+    """Train a private classifier on embedded digits at several budgets and write a report.
+
+    Example: sfumato demo -o digits.html
+    """
     console = Console()
     with plain_errors():
         ready_to_write(output, ".html", ".json")

@@ -35,6 +35,8 @@ def describe(
 
     What is shown comes from the rows and is not private. The bounds file is a proposal: replace
     each value with what is known without the data; `sfumato confirm` asks about each column.
+
+    Example: sfumato describe patients.csv --target diagnosis -o bounds.toml
     """
     with plain_errors():
         if output is not None:

@@ -54,6 +54,8 @@ def doctor(
     """Check versions, random numbers, file locks, databases, disk and GPU of this machine.
 
     The exit code is 2 if something is wrong. Only some commands need what is listed as absent.
+
+    Example: sfumato doctor
     """
     with plain_errors():
         found = [*_versions(), _entropy(), *_of_folder(folder), _disk(folder), _gpu()]

@@ -42,6 +42,8 @@ def explain(
     """Show what an additive model has learned: each column's curve, band and importance.
 
     Only released numbers are read, so this costs no budget.
+
+    Example: sfumato explain model.sfumato -o curves.png
     """
     with plain_errors():
         if output is not None:

@@ -27,7 +27,10 @@ def guarantee(
     ],
     as_json: Json = False,
 ) -> None:
-    """Print what a model or a fabricated table guarantees; no array is loaded."""
+    """Print what a model or a fabricated table guarantees; no array is loaded.
+
+    Example: sfumato guarantee model.sfumato
+    """
     with plain_errors():
         found = promised_by(file)
     if as_json:

@@ -36,7 +36,10 @@ def plan(
     relation: options.NeighbourRelation = Relation.REPLACE_ONE,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a budget costs and how much noise it means; no record is read."""
+    """Show what a budget costs and how much noise it means; no record is read.
+
+    Example: sfumato plan --rows 5000 --bounds bounds.toml --epsilon 1
+    """
     with plain_errors():
         ranges = {} if bounds is None else _ranges(TableBounds.read(bounds))
         n_columns = len(ranges) or columns

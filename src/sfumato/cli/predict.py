@@ -46,6 +46,8 @@ def predict(
     Any model file of Sfumato will do. A model that was trained on arrays takes the columns in
     their order; an image model takes a folder of images or an .npz with X. Predictions cost no
     budget.
+
+    Example: sfumato predict model.sfumato new.csv -o predictions.csv --keep id
     """
     with plain_errors():
         ready_to_write(output, *FORMATS)

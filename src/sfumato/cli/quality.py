@@ -36,7 +36,10 @@ def quality(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Compare fabricated rows with what was released, at no cost, or with raw rows."""
+    """Compare fabricated rows with what was released, at no cost, or with raw rows.
+
+    Example: sfumato quality fabricator.sfumato private.csv -o quality.html
+    """
     with plain_errors():
         if output is not None:
             ready_to_write(output, ".html", ".json")

@@ -27,7 +27,10 @@ def query(
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write.")],
     as_json: Json = False,
 ) -> None:
-    """Evaluate a released density or curve at any number of points, at no cost."""
+    """Evaluate a released density or curve at any number of points, at no cost.
+
+    Example: sfumato query density.sfumato --points points.csv -o answers.csv
+    """
     with plain_errors():
         ready_to_write(output, *FORMATS)
         source = TableFile(points)

@@ -63,6 +63,8 @@ def report(
     """Write a report on models and fabricated tables: what was promised, spent and achieved.
 
     Without --sensitive, nothing in it was measured on raw rows, and you may pass it on.
+
+    Example: sfumato report model.sfumato private.parquet --ledger budget.db -o report.html
     """
     with plain_errors():
         ready_to_write(output, ".html", ".json")

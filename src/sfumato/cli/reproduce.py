@@ -58,7 +58,10 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict."""
+    """Re-run a table or figure of a paper: printed figures, ours as printed and proved, a verdict.
+
+    Example: sfumato reproduce kahm --table 5 --quick
+    """
     with plain_errors():
         if paper is None or listed:
             _list(paper or ALL, as_json=as_json)

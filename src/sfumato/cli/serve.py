@@ -59,6 +59,8 @@ def serve(
     """Serve data sets to analysts under one budget, through an API and web pages.
 
     The first start prints a link with which the first officer signs in, once.
+
+    Example: sfumato serve tables/ --state office/
     """
     with plain_errors():
         _require_packages()

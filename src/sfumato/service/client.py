@@ -72,16 +72,39 @@ class Client:
         )
 
     def me(self) -> dict[str, Any]:
-        """Return name, role and scope of the token."""
+        """Return name, role and scope of the token.
+
+        Returns
+        -------
+        dict
+            ``name``, ``role``, ``scope``.
+        """
         found: dict[str, Any] = self.call("GET", "/me")
         return found
 
     def datasets(self) -> list[str]:
-        """List the data sets that the person may see."""
+        """List the data sets that the person may see.
+
+        Returns
+        -------
+        list of str
+            Their names.
+        """
         return [one["name"] for one in self.call("GET", "/datasets")]
 
     def dataset(self, name: str) -> RemoteDataset:
-        """Return one data set."""
+        """Return one data set.
+
+        Parameters
+        ----------
+        name : str
+            Its name.
+
+        Returns
+        -------
+        RemoteDataset
+            To be asked.
+        """
         return RemoteDataset(self, self.call("GET", f"/datasets/{name}")["name"])
 
     def call(
@@ -94,7 +117,26 @@ class Client:
         raw: bool = False,
         **query: Any,
     ) -> Any:
-        """Call one route of the API."""
+        """Call one route of the API.
+
+        Parameters
+        ----------
+        method, path : str
+            As on the page of the API.
+        body : mapping, optional
+            Sent as JSON.
+        headers : mapping, optional
+            Further headers.
+        raw : bool, default=False
+            Whether to give bytes instead of the values of JSON.
+        **query
+            The query.
+
+        Returns
+        -------
+        object
+            What the service answers.
+        """
         import httpx
 
         asked = {key: value for key, value in query.items() if value is not None}
@@ -129,38 +171,103 @@ class RemoteDataset:
         self.name = name
 
     def about(self) -> dict[str, Any]:
-        """Return schema, public facts, budget and quota."""
+        """Return schema, public facts, budget and quota.
+
+        Returns
+        -------
+        dict
+            As the API says.
+        """
         found: dict[str, Any] = self.client.call("GET", f"/datasets/{self.name}")
         return found
 
     def plan(self, epsilon: float, delta: float | None = None, kind: str = "fit") -> dict[str, Any]:
-        """Return what a request would cost and leave; nothing is read or charged."""
+        """Return what a request would cost and leave; nothing is read or charged.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            What would be asked.
+        kind : str, default="fit"
+            For what; a "search" costs more than one release.
+
+        Returns
+        -------
+        dict
+            ``fits``, ``needs_approval``, and what is left ``after`` it.
+        """
         found: dict[str, Any] = self.client.call(
             "GET", f"/datasets/{self.name}/plan", epsilon=epsilon, delta=delta, kind=kind
         )
         return found
 
     def dummy_rows(self, n_rows: int = 200) -> Any:
-        """Return rows made from the bounds alone, to try code out."""
+        """Return rows made from the bounds alone, to try code out.
+
+        Parameters
+        ----------
+        n_rows : int, default=200
+            How many.
+
+        Returns
+        -------
+        pyarrow.Table
+            Rows of nobody.
+        """
         from pyarrow import csv
 
         path = f"/datasets/{self.name}/dummy"
         return csv.read_csv(io.BytesIO(self.client.call("GET", path, raw=True, rows=n_rows)))
 
     def submit(self, asked: Mapping[str, Any], *, key: str | None = None) -> RemoteJob:
-        """Ask for a release."""
+        """Ask for a release.
+
+        Parameters
+        ----------
+        asked : mapping
+            The body of the request, as the API says.
+        key : str, optional
+            A text that makes a retry harmless; by default a new one.
+
+        Returns
+        -------
+        RemoteJob
+            To wait for.
+        """
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         path = f"/datasets/{self.name}/jobs"
         job = self.client.call("POST", path, asked, headers=headers)
         return RemoteJob(self.client, job["id"])
 
     def fit(self, estimator: Any, *, purpose: str, wait: bool = True) -> Any:
-        """Fit an estimator where the rows are, and return it fitted."""
+        """Fit an estimator where the rows are, and return it fitted.
+
+        Parameters
+        ----------
+        estimator : estimator
+            One of Sfumato's, or a `PrivateSearchCV` of one. Its epsilon, delta and settings are
+            sent; bounds, unit and relation are those of the data set.
+        purpose : str
+            What the model is for.
+        wait : bool, default=True
+            Whether to wait for the model, or to give the job.
+
+        Returns
+        -------
+        estimator or RemoteJob
+            The fitted model, or its job.
+        """
         job = self.submit(_asked(estimator, purpose))
         return job.model() if wait else job
 
     def releases(self) -> list[dict[str, Any]]:
-        """List what was released of this data set."""
+        """List what was released of this data set.
+
+        Returns
+        -------
+        list of dict
+            The releases.
+        """
         found: list[dict[str, Any]] = self.client.call("GET", "/releases", dataset=self.name)
         return found
 
@@ -181,7 +288,13 @@ class RemoteJob:
         self.id = identity
 
     def status(self) -> dict[str, Any]:
-        """Return the job as it is now."""
+        """Return the job as it is now.
+
+        Returns
+        -------
+        dict
+            Its ``state`` and, where it has ended, the ``reason``.
+        """
         found: dict[str, Any] = self.client.call("GET", f"/jobs/{self.id}")
         return found
 
@@ -190,7 +303,23 @@ class RemoteJob:
         self.client.call("POST", f"/jobs/{self.id}/cancel")
 
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait for the release."""
+        """Wait for the release.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            The most seconds to wait.
+
+        Returns
+        -------
+        dict
+            The release.
+
+        Raises
+        ------
+        JobError
+            The job ended without one.
+        """
         start, pause = time.monotonic(), FIRST_PAUSE
         while (job := self.status())["state"] in ("waiting", "queued", "running"):
             if timeout is not None and time.monotonic() - start > timeout:
@@ -204,12 +333,34 @@ class RemoteJob:
         return found
 
     def file(self, name: str) -> bytes:
-        """Return one file of the release."""
+        """Return one file of the release.
+
+        Parameters
+        ----------
+        name : str
+            As the release lists it.
+
+        Returns
+        -------
+        bytes
+            Its content.
+        """
         found: bytes = self.client.call("GET", f"/releases/{self.id}/files/{name}", raw=True)
         return found
 
     def model(self, timeout: float | None = None) -> Any:
-        """Wait, and return the fitted model."""
+        """Wait, and return the fitted model.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            The most seconds to wait.
+
+        Returns
+        -------
+        estimator
+            As `sfumato.load` gives it.
+        """
         self.wait(timeout)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.sfumato"
@@ -217,7 +368,18 @@ class RemoteJob:
             return load(path)
 
     def table(self, timeout: float | None = None) -> Any:
-        """Wait, and return the fabricated rows, or a function on its grid."""
+        """Wait, and return the fabricated rows, or a function on its grid.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            The most seconds to wait.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table of the release.
+        """
         from pyarrow import parquet
 
         files = self.wait(timeout)["files"]
@@ -227,13 +389,30 @@ class RemoteJob:
         return parquet.read_table(io.BytesIO(self.file(name)))
 
     def ask(self, points: Sequence[Sequence[float]]) -> list[float]:
-        """Ask a released density or curve at points; costs nothing."""
+        """Ask a released density or curve at points; costs nothing.
+
+        Parameters
+        ----------
+        points : sequence of sequence of float
+            A number per axis.
+
+        Returns
+        -------
+        list of float
+            The values.
+        """
         told = self.client.call("POST", f"/releases/{self.id}/ask", {"points": points})
         values: list[float] = told["values"]
         return values
 
     def guarantee(self) -> Guarantee:
-        """Return the guarantee of the release."""
+        """Return the guarantee of the release.
+
+        Returns
+        -------
+        Guarantee
+            What is promised.
+        """
         return Guarantee.from_dict(json.loads(self.file("guarantee.json")))
 
 

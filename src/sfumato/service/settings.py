@@ -101,7 +101,10 @@ class Settings:
         return self.database or str(self.state / "service.db")
 
     def table(self, relative: str) -> Path:
-        """Return a file of the data folder; anything outside of it is refused."""
+        """Return a file of the data folder; anything outside of it is refused.
+
+        relative: A path inside the data folder.
+        """
         root = Path(self.data).resolve()
         try:
             path = (root / relative).resolve()
@@ -121,7 +124,10 @@ def _make_key(path: Path) -> None:
 
 
 def forbid_reading(folder: Path) -> None:
-    """Refuse, in this process and for good, that Python opens a file of the data folder."""
+    """Refuse, in this process and for good, that Python opens a file of the data folder.
+
+    folder: The data folder.
+    """
     root = str(Path(folder).resolve())
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:

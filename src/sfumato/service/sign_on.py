@@ -51,7 +51,11 @@ class SignOn:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> SignOn:
-        """Read the settings of a provider; roles are checked."""
+        """Read the settings of a provider; roles are checked.
+
+        record: Keys ``issuer``, ``client_id``, ``client_secret``, ``roles``, ``claim``,
+            ``name_claim``.
+        """
         known = {"issuer", "client_id", "client_secret", "roles", "claim", "name_claim"}
         missing = {"issuer", "client_id", "client_secret", "roles"} - set(record)
         unknown = set(record) - known
@@ -64,7 +68,11 @@ class SignOn:
         return cls(**dict(record))
 
     def begin(self, back: str) -> tuple[str, str]:
-        """Return the address at the provider to which a browser is sent, and its state."""
+        """Return the address at the provider to which a browser is sent, and its state.
+
+        back: The address of this service to which it comes back.
+        Returns: Good once; the browser must bring the state back in a cookie as well.
+        """
         state, verifier, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         with self._lock:
             moment = time.monotonic()
@@ -86,7 +94,13 @@ class SignOn:
         return f"{self._described()['authorization_endpoint']}?{urlencode(asked)}", state
 
     def finish(self, store: Store, state: str, code: str, back: str) -> str:
-        """Change a code for the person, who is added or given her role of today."""
+        """Change a code for the person, who is added or given her role of today.
+
+        store: Of the service.
+        state, code: As they came back.
+        back: As it was sent.
+        Returns: Her name.
+        """
         import jwt
 
         with self._lock:

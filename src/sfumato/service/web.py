@@ -32,7 +32,10 @@ TAGS = {
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Make the app of a service; nothing is done before."""
+    """Make the app of a service; nothing is done before.
+
+    settings: Of the service.
+    """
     import sfumato
 
     app = FastAPI(

@@ -70,7 +70,7 @@ def _with_codes(read: Batches, bounds: Bounds | None) -> Iterator[tuple[Any, ...
 
 
 def fit_rows(model: Any, source: TableFile | Partitions, progress: Progress | None = None) -> Any:
-    """Fit a model on a table in parts, or on a file: a long one is read batch by batch if it can."""
+    """Fit a model on a table in parts, or on a file: a long one is read in batches if it can."""
     if isinstance(source, Partitions):
         if progress is not None:
             report = progress
