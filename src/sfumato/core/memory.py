@@ -33,7 +33,7 @@ def require_memory(n_numbers: float, what: str) -> None:
 
 
 def fits_in_memory(n_bytes: float) -> bool:
-    """Return whether so much may be kept to save time; the answer changes no number and no error."""
+    """Return whether this much may be kept to save time; it changes no number and no error."""
     return n_bytes <= free_memory() / 2
 
 

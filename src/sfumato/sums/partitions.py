@@ -86,14 +86,14 @@ class Partitions(ABC):
             raise InvalidInputError(f"The table has no column {missing[0]!r}.")
 
     def by_person(self, ids_of: Callable[[Any], Any]) -> Partitions:  # noqa: ARG002
-        """Return the rows in parts that hold all rows of a person; an engine that cannot refuses."""
+        """Return parts that hold all rows of a person; an engine that cannot do so refuses."""
         raise UnsupportedModeError(
             f"{type(self).__name__} cannot bring the rows of a person together, so unit 'person' "
             "is not offered here. Nothing was charged. Read a table from files, or give an array."
         )
 
     def cache(self, task: Task) -> Partitions:
-        """Return the parts as `task` makes them, kept where they lie; by default made on each pass."""
+        """Return the parts as `task` makes them, cached; by default made on each pass."""
         return _MadeOnEachPass(self, task)
 
 

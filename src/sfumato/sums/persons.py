@@ -228,7 +228,7 @@ class UnsortedPersons:
 def by_size(
     rows: Any, codes: NDArray[np.intp], sizes: Sizes | int, unit: PersonUnit
 ) -> Iterator[tuple[Any, NDArray[np.intp], int]]:
-    """Yield the rows that are kept, apart by how many rows their persons have where that matters."""
+    """Yield the rows that are kept, by the number of rows of their persons where it matters."""
     if isinstance(sizes, int):
         yield rows, codes, sizes
         return

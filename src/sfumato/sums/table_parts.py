@@ -47,7 +47,7 @@ class LocalParts(ListedParts):
             yield task(number, part())
 
     def cache(self, task: Task) -> Partitions:
-        """Keep rows in memory while it lasts, and the others in a file that nobody else can open."""
+        """Keep rows in memory while it lasts, the others in a file that nobody else can open."""
         kept = LocalParts([], self._columns)
         kept.progress = self.progress
         limit = KEPT_SHARE * free_memory()

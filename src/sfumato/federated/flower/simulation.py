@@ -25,7 +25,7 @@ def simulate_with_flower(
     min_parties: int = 1,
     seconds: float = 600.0,
 ) -> dict[str, Any]:
-    """Run a task on Flower's simulation engine and return the summary that the coordinator wrote."""
+    """Run a task on Flower's simulation engine and return the coordinator's summary."""
     folder = Path(parties_folder).resolve()
     n_parties = len(list(folder.glob("party-*.toml")))
     if n_parties == 0:

@@ -83,7 +83,7 @@ def release_calibration(
 
 
 def _looked_at(scores: AdditiveScores, noise: float) -> tuple[float, float]:
-    """Range of the target, as places, in which its mean is looked for: public and released facts."""
+    """Return the range of the target, as places, in which its mean is searched for."""
     reach = max(MIN_SPREADS, LEVEL_NOISE / noise if noise else math.inf) * scores.scale
     return max(scores.centre - reach, 0.0), min(scores.centre + reach, 1.0)
 

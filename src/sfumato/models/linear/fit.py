@@ -62,7 +62,7 @@ class Descent:
         largest: float,
         momentum: float = MOMENTUM,
     ) -> Self:
-        """Return the step by a public rule: noise moves the score of a unit row by `score_noise`."""
+        """Return the step at which noise moves the score of a unit row by `score_noise`."""
         total = math.sqrt(n_steps) * noise
         rate = min(score_noise * (1 - momentum) / total, largest) if total else largest
         return cls(n_steps, rate, momentum, AVERAGED)

@@ -51,7 +51,7 @@ class PrintedBudget:
 
 
 def printed_budget(epsilon: float, n_rows: int, lam: float, huber_width: float) -> PrintedBudget:
-    """``epsilon - log(1 + 2c/(n lam) + c²/(n lam)²)``, or half of epsilon with more regularising."""
+    """``epsilon - log(1 + 2c/(n lam) + c²/(n lam)²)``, or epsilon/2 with more regularisation."""
     c = 1 / (2 * huber_width)
     left = epsilon - 2 * math.log1p(c / (n_rows * lam))
     if left > 0:
