@@ -179,7 +179,7 @@ class PartySums:
     def _check_sum(
         self, request: Request, asked: Mapping[str, Any], given: Mapping[str, Any]
     ) -> tuple[BatchReader | None, int]:
-        """Refuse a sum by public facts alone; return how rows are read, and their number at most."""
+        """Refuse a sum by public facts alone; return how rows are read, and their maximum."""
         if _agreed(given) != self._begun(request).fact("agreed"):  # [Y10] what was paid for
             raise FederationError(f"The task '{request.task}' was begun on other terms.")
         bounds, relation, reader = asked["bounds"], asked["relation"], _reader(asked)
