@@ -256,17 +256,18 @@ class PrivateObjectiveClassifier(PrivateClassifier):
         first, last = public.components(), public.objective()
         if first is not None:
             first.for_size(n_features**2)
-        budget.pay(*(each.event() for each in (first, last) if each))  # then everything is drawn
+        releases = [each.event() for each in (first, last) if each]
+        receipt = budget.pay(*releases)  # then everything is drawn
 
         inside = IntoUnitBall(self.row_bounds, n_features)
         self.projection_ = None
         if first is not None:
             records = budget.records.mapped(inside)
-            moment = records.release(SecondMoment(n_features), first, budget.receipt)
+            moment = records.release(SecondMoment(n_features), first, receipt)
             self.projection_ = top_eigenvectors(moment, kept)[1]
         mapped = self._row_map(n_features)(inside(rows))
         objective = LinearObjective(loss, mapped, loss.targets(codes, mapped))
-        weights = last.release(objective, ledger=budget.receipt)  # no row is read from here on
+        weights = last.release(objective, ledger=receipt)  # no row is read from here on
         self.coef_, self.intercept_ = split_weights(weights, intercept=bool(self.fit_intercept))
         self.guarantee_ = budget.guarantee()
         return self

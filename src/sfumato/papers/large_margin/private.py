@@ -180,11 +180,12 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         first, last = public.components(), public.objective()  # [L2] D, kappa, m
         if first is not None:
             first.for_size(n_features**2)
-        budget.pay(*(each.event() for each in (first, last) if each))  # [L3] charge, then draw
+        releases = [each.event() for each in (first, last) if each]
+        receipt = budget.pay(*releases)  # [L3] charge, then draw
         basis = None
         if first is not None:  # [L4] first release
             units = budget.records.mapped(IntoUnitBall(self.row_bounds, n_features))
-            moment = units.release(SecondMoment(n_features), first, budget.receipt)
+            moment = units.release(SecondMoment(n_features), first, receipt)
             basis = top_eigenvectors(moment, kept)[1]
         weights = np.full(order, math.sqrt(ROW_SHARE) * ROOM)
         weights[-1] = math.sqrt(1 - ROW_SHARE) * ROOM
@@ -194,7 +195,7 @@ class PrivateLargeMarginGaussianClassifier(EllipsoidAnswers, ClassifierMixin, Pr
         objective = PerturbableSum(  # [L5] secret: rows of length 1, one loss per record
             mapped.cache(MAX_CACHED * rows.nbytes), codes, len(self.classes_), loss
         )
-        released = last.release(objective, ledger=budget.receipt)  # [L6] second release
+        released = last.release(objective, ledger=receipt)  # [L6] second release
 
         matrices = shifted_into_cone(to_matrices(released))  # [L7] post-processing
         self.matrices_ = matrices * np.outer(weights, weights)
