@@ -31,7 +31,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from benchmarks.odd_tables import write_csv, write_jsonl, write_sqlite, write_workbook
-from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES
+from benchmarks.odd_types import DUCKDB, OBJECTS, TYPES, WIDE
 from benchmarks.recording import write
 from sfumato import Bounds, TableBounds, TableEncoder
 from sfumato.sums.identities import person_codes, person_digests
@@ -224,6 +224,9 @@ OF_OBJECTS: dict[str, Callable[[Column, Path], Ways]] = {
     "polars, objects": lambda cells, _: in_memory(
         pl.DataFrame({"c": pl.Series(list(cells), dtype=pl.Object)})
     ),
+    "polars, lazy, objects": lambda cells, _: by_query(
+        pl.DataFrame({"c": pl.Series(list(cells), dtype=pl.Object)}).lazy()
+    ),
     "NumPy": lambda cells, _: by_cells(_array(cells)),
     "lists": lambda cells, _: in_rows([[cell, 0.5] for cell in cells]),
     **{name: _text_file(name) for name in FORMATS},
@@ -233,12 +236,20 @@ OF_OBJECTS: dict[str, Callable[[Column, Path], Ways]] = {
 }
 
 
+def _wide(cells: Column) -> pl.DataFrame:
+    return pl.DataFrame({"c": pl.Series(list(cells), dtype=pl.Int128)})
+
+
 def _asked_of_duckdb(literals: Column, name: str) -> Ways:
     rows = ", ".join(f"({place}, ({cell})::{name})" for place, cell in enumerate(literals))
     return by_query(duckdb.sql(f"SELECT c FROM (VALUES {rows}) AS t(place, c) ORDER BY place"))
 
 
-KINDS = (*TYPED, *OF_OBJECTS, "DuckDB, its own types")
+OF_WIDE_NUMBERS = {
+    "polars, 128 bits": lambda cells, _: in_memory(_wide(cells)),
+    "polars, lazy, 128 bits": lambda cells, _: by_query(_wide(cells).lazy()),
+}
+KINDS = (*TYPED, *OF_OBJECTS, *OF_WIDE_NUMBERS, "DuckDB, its own types")
 
 
 # Tables and their neighbours --------------------------------------------------------------------
@@ -272,6 +283,8 @@ def cells_for(kind: str, chance: random.Random) -> tuple[str, Column, Column, Ca
     """Return the name of a type, its plain and odd cells, and what makes a table of a column."""
     if kind in OF_OBJECTS:
         return "objects", *_holdable(kind), OF_OBJECTS[kind]
+    if kind in OF_WIDE_NUMBERS:
+        return "Int128", *WIDE, OF_WIDE_NUMBERS[kind]
     if kind not in TYPED:
         name = chance.choice([*DUCKDB])
         return name, *DUCKDB[name], lambda literals, _: _asked_of_duckdb(literals, name)

@@ -36,16 +36,18 @@ from benchmarks.odd_tables import (
     with_line,
 )
 from benchmarks.recording import write
-from sfumato import Fabricator
+from sfumato import Fabricator, PrivateMoments
 from sfumato.audit.testing.tables import compare_tables
 from sfumato.cli.jobs.pipeline import PrivacyRequest, all_labelled_rows, fabricate_table, fit_table
 from sfumato.cli.jobs.publishing import release_table
 from sfumato.cli.main import app
+from sfumato.sums.table_parts import LocalParts
 from sfumato.tables import TableEncoder
 from sfumato.tables.files import TableFile
 
 NEIGHBOURS = 10  # of each table
 FEATURES = [column.name for column in BOUNDS.used]
+OF_PERSONS = BOUNDS.with_person("id", 3)
 Array = NDArray[Any]
 RELATIONS = ("replace_one", "add_or_remove_one")
 
@@ -97,6 +99,23 @@ def in_memory(chance: random.Random, folder: Path) -> None:  # noqa: ARG001 - as
     tables = [(place, FRAMES[kind](table)) for place, table in odd]
     compare_tables(run, FRAMES[kind](given), (table for _, table in tables))
     require_other_rows(encoded, FRAMES[kind](given), tables)
+
+
+def of_persons(chance: random.Random, folder: Path) -> None:  # noqa: ARG001 - as the other ways
+    """Fit persons of some rows each, in frames and in batches of them."""
+    kind, base = chance.choice([*FRAMES]), _base(chance)
+    base["id"] = [place % 7 for place in range(len(base["id"]))]
+    in_parts = chance.random() < 0.5
+
+    def run(table: Any) -> tuple[Any, ...]:
+        parts = LocalParts([lambda: [table]], [*base]) if in_parts else table
+        model = PrivateMoments(
+            delta=1e-5, unit="person", relation="add_or_remove_one", bounds=OF_PERSONS
+        )
+        return (model.fit(parts, "label"),)
+
+    odd = [_with_odd_cell(base, chance) for _ in range(NEIGHBOURS)]
+    compare_tables(run, FRAMES[kind](base), (FRAMES[kind](table) for _, table in odd))
 
 
 def require_other_rows(
@@ -165,7 +184,12 @@ def by_command(chance: random.Random, folder: Path) -> None:
         compare_tables(run, first, (make for _, make in others))
 
 
-WAYS = {"frames": in_memory, "files": from_file, "command line": by_command}
+WAYS = {
+    "frames": in_memory,
+    "persons": of_persons,
+    "files": from_file,
+    "command line": by_command,
+}
 
 
 def _base(chance: random.Random) -> dict[str, list[Any]]:

@@ -236,6 +236,8 @@ OBJECTS: tuple[list[Any], list[Any]] = (
     ],
 )
 
+WIDE = [0, 1, 2, 100, None], [2**127 - 1, -(2**127), 2**64, 2**53, None]  # of 128 bits
+
 # Cells of DuckDB, as they are written in SQL, by their type.
 DUCKDB: dict[str, tuple[list[str], list[str]]] = {
     name: ([*plain, "NULL"], [*odd, "NULL"])

@@ -18,7 +18,7 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.sums.failures import reported
 from sfumato.sums.identities import partition_of
 from sfumato.sums.partitions import KeptBlock, ListedParts, Partitions, Task
-from sfumato.tables.columns import arrow
+from sfumato.tables.columns import arrow, as_column
 from sfumato.tables.files import TableFile
 from sfumato.tables.frames import library_of
 
@@ -221,7 +221,7 @@ class QueryParts(LocalParts):
         """Types of the columns, which the query tells without its rows."""
         with reported("Polars" if self.library == "polars" else "DuckDB"):
             if self.library == "polars":
-                return self._query.collect_schema().to_frame().to_arrow().schema
+                return _arrow_of(self._query.collect_schema().to_frame()).schema
             return self._query.limit(0).to_arrow_table().schema
 
     def _batches(self) -> Iterator[Any]:
@@ -233,12 +233,16 @@ class QueryParts(LocalParts):
         table = arrow().Table
         if self.library == "polars":
             for frame in self._query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
-                yield from (
-                    table.from_batches([batch]) for batch in frame.to_arrow().to_batches(BATCH_ROWS)
-                )
+                batches = _arrow_of(frame).to_batches(BATCH_ROWS)
+                yield from (table.from_batches([batch]) for batch in batches)
             return
         for batch in self._query.to_arrow_reader(BATCH_ROWS):
             yield table.from_batches([batch])
+
+
+def _arrow_of(frame: Any) -> Any:
+    """Return a frame of polars as a table of Arrow, also of types that Arrow lacks."""
+    return arrow().table({name: as_column(frame[name]) for name in frame.columns})
 
 
 # Rows that are written aside ------------------------------------------------------------------
@@ -328,7 +332,7 @@ def _n_bytes(batch: Any) -> int:
 
 
 def _taken(batch: Any, places: Any) -> Any:
-    return batch.take(places) if hasattr(batch, "take") else batch.iloc[places]
+    return batch.take(places) if hasattr(batch, "take") else batch[places]  # of polars
 
 
 def _cells_of_folders(path: Path) -> dict[str, str]:

@@ -32,6 +32,7 @@ from sfumato.exceptions import InvalidInputError, InvalidTypeError
 TRUTHS = {"true": 1, "false": 0}
 REAL_KINDS = "biuf"  # of NumPy types whose cells are all numbers
 COMPLEX = re.compile(r"\((.+)[+-]0j\)|0j")
+NOT_ON_ARROW = ("Object", "Int128", "UInt128")  # of polars
 TIME_KINDS = "mM"  # of dates and times: one cell can change the unit of a whole column
 
 Array = NDArray[np.float64]
@@ -126,8 +127,8 @@ def on_arrow(column: Any) -> Any:
     Of a dictionary NumPy would take a missing cell for the last value that is known.
     """
     dtype = getattr(column, "dtype", None)
-    if hasattr(column, "to_arrow") and str(dtype) != "Object":  # of polars
-        column = column.to_arrow()
+    if hasattr(column, "to_arrow"):  # of polars, but for types that Arrow lacks
+        column = column if str(dtype) in NOT_ON_ARROW else column.to_arrow()
     elif hasattr(dtype, "pyarrow_dtype"):  # of pandas
         column = getattr(column, "array", column).__arrow_array__()
     kind: Any = getattr(column, "type", None)
