@@ -183,7 +183,7 @@ def test_text_needs_declared_types(sources: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: PrivateDensity(bounds=DENSITY, method="process", delta=1e-5), "rows in memory"),
+        (lambda: PrivateDensity(bounds=DENSITY, method="process", delta=1e-5), "in memory"),
     ],
 )
 def test_what_needs_all_rows_says_so(

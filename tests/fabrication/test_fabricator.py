@@ -124,7 +124,7 @@ def test_the_number_of_rows_is_kept_only_where_it_is_public(digits: Data) -> Non
 @pytest.mark.parametrize("parameters", ENGINES)
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_one_row_constant_columns_and_missing_numbers(parameters: dict[str, Any]) -> None:
-    one = a_fabricator(**parameters).fit_fabricate([[0.3, 0.4]], [3])
+    one = a_fabricator(**parameters).fit_fabricate(np.array([[0.3, 0.4]]), [3])
     assert one[0].shape == (1, 2)
     X = np.full((12, 3), 0.5)
     X[0] = np.nan

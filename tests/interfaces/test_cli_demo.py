@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sfumato import demo
+from sfumato.cli.jobs import demo
 from sfumato.cli.main import app
 
 

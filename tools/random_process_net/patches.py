@@ -33,7 +33,7 @@ SHORTEST = 0.5  # of a whitened patch: nearly flat ones are no filters
 
 
 def filters(n_filters: int, seed: int) -> Tensor:
-    """Return filters as rows, colour by colour, each of them row by row."""
+    """Give filters as rows, colour by colour, each of them row by row."""
     draws = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(N_IMAGES // 256):
