@@ -64,5 +64,5 @@ def all_missing_record(columns: Sequence[str] | int, schema: Any = None) -> Any:
     if isinstance(columns, int):
         return np.full((1, columns), np.nan), np.full(1, np.nan), np.full(1, np.nan)
     types = ["null" if schema is None else schema.field(name).type for name in columns]
-    missing = [arrow().array([None], kind) for kind in types]
+    missing = [arrow().nulls(1, kind) for kind in types]
     return arrow().table(dict(zip(columns, missing, strict=True)))

@@ -110,8 +110,9 @@ def _cell(column: Any, place: int) -> Any:
 
 def _array_of(column: Any) -> NDArray[Any]:
     """Return a column as NumPy does; as objects where it cannot, because of one cell or a type."""
+    column = on_arrow(column)
     try:
-        return np.asarray(on_arrow(column))
+        return np.asarray(column)
     except MemoryError:
         raise
     except Exception:

@@ -69,6 +69,7 @@ def _wall_clock(column: Any, declared: str, format_of: str, place: str) -> Any:
         return _of_texts(column, format_of)
     if types.is_timestamp(stored) and stored.tz is not None:
         zone = getattr(type_of(declared), "tz", None) or stored.tz
+        _zone(zone)  # refuses what is none
         column = compute.local_timestamp(column.cast(arrow().timestamp(stored.unit, tz=zone)))
     elif not (types.is_timestamp(stored) or types.is_date(stored)):
         # One cell can make doubles of all whole numbers, so which numbers they are is not said.

@@ -165,7 +165,7 @@ class TableFile:
                 return self._store.count_rows()
             if self._is_read_by_lines:
                 return count_lines(self.path, header=self.format == "csv")
-            return sum(len(batch) for batch in self._arrow_batches(self.schema.names[:1]))
+            return sum(len(batch) for batch in self._arrow_batches([]))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield the rows in tables of at most some ten thousand rows, read one at a time."""
@@ -183,14 +183,18 @@ class TableFile:
             return arrow().concat_tables(tables)
         if may_be_empty:
             names = self.schema.names if columns is None else columns
-            return self._typed(self.schema.empty_table().select(list(names)))
+            return self._no_rows(names)
         raise InvalidInputError(f"The table '{self.path}' has no rows.")
 
     def require_readable(self, columns: Sequence[str]) -> None:
         """Refuse a table that lacks a column, or stores it as what cannot be read as declared."""
         self.require(columns)
         if not self._is_read_by_lines:
-            self._typed(self.schema.empty_table().select(list(columns)))
+            self._no_rows(columns)
+
+    def _no_rows(self, names: Sequence[str]) -> Any:
+        nothing = {name: arrow().nulls(0, self.schema.field(name).type) for name in names}
+        return self._typed(arrow().table(nothing))
 
     def metadata(self) -> dict[str, Any] | None:
         """Return what `write_table` stored along with the rows, if it did."""
