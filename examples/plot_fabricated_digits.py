@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sfumato import Bounds
+from sfumato.papers.kahm import EntryFabricator
 from sfumato.synthetic.fabricator import Fabricator
 
 X, y = load_digits(return_X_y=True)
@@ -26,11 +27,10 @@ print(central.guarantee_)
 # Entry level: single pixels are protected
 # ----------------------------------------
 noisy, smooth = (
-    Fabricator(5, epsilon=4.0, unit="entry", n_smoothing=m, bounds=bounds, random_state=0)
-    for m in (1, 2)
+    EntryFabricator(5, epsilon=4.0, n_smoothing=m, bounds=bounds, random_state=0) for m in (1, 2)
 )
-once, _ = noisy.fit_fabricate(X, y)
-twice, _ = smooth.fit_fabricate(X, y)
+once, _ = noisy.fit(X, y).fabricate()
+twice, _ = smooth.fit(X, y).fabricate()
 print(smooth.guarantee_)
 
 

@@ -15,6 +15,7 @@ from sklearn.datasets import load_sample_images
 from sfumato import Bounds, Fabricator
 from sfumato.audit import reidentification
 from sfumato.mechanisms import EntryMechanism
+from sfumato.papers.kahm import EntryFabricator
 
 SIDE = 48
 
@@ -34,11 +35,11 @@ bounds = Bounds(lower=0.0, upper=1.0)
 # whole piece.
 
 noise = EntryMechanism.calibrate(entry_bound=1.0, epsilon=1.0)
-smoothed = Fabricator(unit="entry", epsilon=1.0, bounds=bounds, random_state=0)
+smoothed = EntryFabricator(epsilon=1.0, bounds=bounds, random_state=0)
 record = Fabricator(epsilon=1.0, delta=1e-5, n_components=10, bounds=bounds, random_state=0)
 releases = {
     "noise on every pixel\n(entry)": noise.release(rows, ledger=None),
-    "fabricated from it\n(entry)": smoothed.fit_fabricate(rows),
+    "fabricated from it\n(entry)": smoothed.fit(rows).fabricate(),
     "drawn from private moments\n(record)": record.fit_fabricate(rows),
 }
 found = {name: reidentification(rows, made) for name, made in releases.items()}
