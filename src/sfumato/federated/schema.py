@@ -491,8 +491,6 @@ _SHARED: dict[str, Kind] = {
     "hull_components": _SIZE,
     "n_layers": _SIZE,
     "branch_size": _maybe(_SIZE),
-    "partition": _maybe(_word("kmeans", "random")),
-    "n_smoothing": _maybe(_whole(0, 2**10)),
     "epsilon": _number(0.0, 1e9),
     "delta": _number(0.0, 1.0),
     "bounds": _maybe(_bounds),
@@ -500,11 +498,15 @@ _SHARED: dict[str, Kind] = {
     "random_state": _maybe(_whole(0, 2**32 - 1)),
 }
 HULLS: dict[str, dict[str, Kind]] = {
-    "EntryHullClassifier": {**_SHARED, "entry_bound": _maybe(_REAL)},
+    "EntryHullClassifier": {
+        **_SHARED,
+        "entry_bound": _maybe(_REAL),
+        "partition": _maybe(_word("kmeans", "random")),
+        "n_smoothing": _maybe(_whole(0, 2**10)),
+    },
     "PrivateAffineHullClassifier": {
         **_SHARED,
         "n_components": _SIZE,
-        "method": _word("moments", "local"),
         "gaussians_per_class": _maybe(_SIZE),
         "samples_per_gaussian": _maybe(_SIZE),
         "relation": _word(*map(str, Relation)),

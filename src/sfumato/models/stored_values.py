@@ -26,8 +26,9 @@ _MAX_INTEGER_BITS = 4096  # bits; JSON readers refuse far longer ones
 _HANDLES = ("ledger", "target_ledger")  # open handles, not settings: stored as None
 # Of files of 0.2.0; dropped where the class no longer takes them.
 RETIRED = {
-    *("algorithm", "entry_bound", "gaussians_per_class", "method", "n_components"),
-    *("regularization", "relation", "samples_per_gaussian", "unit"),
+    *("algorithm", "branch_size", "device", "entry_bound", "gaussians_per_class"),
+    *("hull_components", "method", "n_components", "n_jobs", "n_smoothing", "partition"),
+    *("regularization", "relation", "samples_per_gaussian", "unit", "verbose"),
 }
 _STATE_OF_SCIKIT_LEARN = ("_sklearn_output_config",)  # what `set_output` chose
 

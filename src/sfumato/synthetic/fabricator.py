@@ -19,25 +19,16 @@ from sfumato.core.constraints import (
     optional,
     refuse,
     seed,
-    whole,
 )
 from sfumato.exceptions import InvalidInputError, UnsupportedModeError
 from sfumato.models.additive.knots import EDGES
 from sfumato.models.gaussians import CentredGaussians
-from sfumato.models.hull_search import PARTITIONS
 from sfumato.privacy.guarantee import Unit
 from sfumato.sums.elsewhere import is_row_dataset
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
-from sfumato.synthetic.engines import (
-    METHODS,
-    BranchedRows,
-    PrivateRowsEstimator,
-    cut_rows,
-    unpartition,
-)
+from sfumato.synthetic.engines import PrivateRowsEstimator
 from sfumato.synthetic.label_tree import release_tree
-from sfumato.synthetic.smoothing import MAX_PASSES
 from sfumato.synthetic.stored import (
     stored_bins,
     stored_names,
@@ -47,12 +38,11 @@ from sfumato.synthetic.tree_masses import LabelTree, ReleasedTree
 from sfumato.synthetic.tree_plan import TreePlan, is_tree_worthwhile
 from sfumato.synthetic.tree_rows import DeclaredTable
 from sfumato.tables.bounds import Bounds
-from sfumato.tables.cells import check_count, checked_column
+from sfumato.tables.cells import check_choice, check_count, checked_column
 from sfumato.tables.frames import LIBRARIES, is_out_of_core, is_table, library_of
 from sfumato.tables.schema import TableBounds
 
-BRANCH_OF_DRAWN_ROWS = 1000
-OF_PERSONS = ("tree", "moments")  # methods that add up records
+METHODS = ("tree", "moments")
 
 
 LABEL = "label"  # in conditions
@@ -73,8 +63,6 @@ class Fabricator(PrivateRowsEstimator):
     ----------
     n_components : int, default=50
         Private directions in which the Gaussians live; capped at the number of features.
-    hull_components : int, default=20
-        Subspace dimension n of the hulls that smooth noisy rows (method "local").
     method : {"tree", "moments", "local"}, optional
         "tree" releases tables of counts along a tree of the columns of a table
         and draws rows from them; "moments" draws rows from private Gaussians of the classes;
@@ -85,12 +73,6 @@ class Fabricator(PrivateRowsEstimator):
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
-    branch_size : int, optional
-        Rows that are smoothed together; by default 3000, or 1000 where rows are drawn.
-    partition : {"kmeans", "random"}, optional
-        How private rows are divided into branches; by default at random.
-    n_smoothing : int, optional
-        Passes M of the smoother, 0 for none; by default 2, and none for rows drawn from Gaussians.
     bins : dict of str to sequence of float, optional
         Method "tree": public edges of the cells of columns of numbers; by default the edges are
         released.
@@ -108,12 +90,6 @@ class Fabricator(PrivateRowsEstimator):
         taken and tables are given back.
     ledger : DatasetBudget, optional
         The budget that pays; see `sfumato.Ledger`.
-    device : str, optional
-        A PyTorch device such as "cuda" on which rows are smoothed; NumPy otherwise.
-    n_jobs : int, optional
-        Workers for branches, see joblib.
-    verbose : bool, default=False
-        Show a progress bar.
     random_state : int, RandomState or None, default=None
         Public randomness: partition, and rows drawn from Gaussians. Never the noise.
 
@@ -131,9 +107,6 @@ class Fabricator(PrivateRowsEstimator):
         the "classes" they belong to, and the "centre", "basis" and "radius" of their coordinates.
         Others: the
         fabricated "rows", with the "codes" of their labels.
-    n_smoothing_ : ndarray of shape (n_branches,)
-        Passes of the smoother for each branch. Drawn rows are smoothed when they are drawn, each
-        branch by `n_smoothing` passes at most, so for them it is set by `fabricate` and `sample`.
     library_ : {"pandas", "polars", "pyarrow"} or None
         Whose table was given, and is given back.
     guarantee_ : Guarantee
@@ -172,38 +145,26 @@ class Fabricator(PrivateRowsEstimator):
     ((1797, 64), True)
     """
 
-    # The time of a pass grows with the square of the branch, its use beyond this hardly.
-    max_branch: ClassVar[int] = 3000
-    offered_methods: ClassVar[tuple[str, ...]] = ("tree", *METHODS)
-
     offered_units: ClassVar[tuple[Unit, ...]] = (Unit.RECORD, Unit.PERSON)
     stored_form: ClassVar[Form] = {
         "unit": one_of("record", "entry", "person"),  # "entry" in files of 0.2.0
-        "method": optional(one_of("tree", *METHODS)),
-        "method_": optional(one_of("tree", *METHODS)),
+        "method": optional(one_of(*METHODS, "local")),  # and "local"
+        "method_": optional(one_of(*METHODS, "local")),
         "bins": optional(stored_bins),
         "constraints": stored_names,
         "random_state": seed(),
         "library_": optional(one_of(*LIBRARIES)),
         "classes_": optional(labels("c")),
-        "n_smoothing_": optional(integers(None)),
+        "n_smoothing_": optional(integers(None)),  # as this
         "released_": stored_release,
-        "n_smoothing": optional(whole(most=MAX_PASSES)),
-        "hull_components": whole(least=1),
-        "partition": optional(one_of(*PARTITIONS)),
-        "branch_size": optional(whole(least=1)),
     }
 
     def __init__(
         self,
         n_components: int = 50,
         *,
-        hull_components: int = 20,
         method: str | None = None,
         gaussians_per_class: int | None = None,
-        branch_size: int | None = None,
-        partition: str | None = None,
-        n_smoothing: int | None = None,
         bins: Mapping[str, Sequence[float]] | None = None,
         constraints: Sequence[str] = (),
         epsilon: float = 1.0,
@@ -212,18 +173,11 @@ class Fabricator(PrivateRowsEstimator):
         relation: str = "replace_one",
         bounds: Bounds | TableBounds | None = None,
         ledger: Any = None,
-        device: str | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_components = n_components
-        self.hull_components = hull_components
         self.method = method
         self.gaussians_per_class = gaussians_per_class
-        self.branch_size = branch_size
-        self.partition = partition
-        self.n_smoothing = n_smoothing
         self.bins = bins
         self.constraints = constraints
         self.epsilon = epsilon
@@ -232,9 +186,6 @@ class Fabricator(PrivateRowsEstimator):
         self.relation = relation
         self.bounds = bounds
         self.ledger = ledger
-        self.device = device
-        self.n_jobs = n_jobs
-        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
@@ -256,12 +207,9 @@ class Fabricator(PrivateRowsEstimator):
         """
         self.__dict__.pop("method_", None)  # of an earlier fit
         bounds = self._validate_privacy_params()
+        if self.method is not None:
+            check_choice("method", self.method, METHODS)
         method = self._chosen_method(X)
-        if self.person_unit is not None and method not in OF_PERSONS:
-            raise UnsupportedModeError(
-                f"Method {method!r} publishes a row for each row and protects records: with "
-                f"unit='person' use one of {', '.join(map(repr, OF_PERSONS))}."
-            )
         is_frame = (is_table(X) or is_out_of_core(X)) and isinstance(self.bounds, TableBounds)
         self.library_ = (library_of(X) if is_table(X) else "pyarrow") if is_frame else None
         self.__dict__.pop("classes_", None)  # of an earlier fit with labels
@@ -270,19 +218,12 @@ class Fabricator(PrivateRowsEstimator):
             records, labels = self._read(self._labelled_places, X, y, groups)
             self._note_labels(labels)
             self._release_tree(records)  # [W1] to [W6]
-        elif self._draws_rows:
+        else:
             records, labels = self._given(X, y, groups, bounds)
             self._note_labels(labels)
             scale = IntoUnitCube(bounds, records.width)
             released = self._release_gaussians(scale, records, self._n_classes)  # [F1] to [F3]
             self.released_ = {**released.to_record(), "n_rows": records.public_rows}
-        else:
-            records, labels = self._records_for_noise(self._rows_and_codes, X, y, groups)
-            self._note_labels(labels)
-            scale = IntoUnitCube(bounds, records.width)
-            private, codes = self._release_rows(scale, records, self._n_classes)  # [F4] to [F6]
-            fabricated = unpartition(private, self._fabricated(private, self._passes))
-            self.released_ = {"rows": scale.to_rows(fabricated), "codes": codes}
         return self
 
     def _given(
@@ -305,8 +246,8 @@ class Fabricator(PrivateRowsEstimator):
         Parameters
         ----------
         n_rows : int, optional
-            A declared number of rows, in shares of the released ones; with the methods "tree" and
-            "moments" only. By default the public number, or the released one.
+            A declared number of rows, in shares of the released ones. By default the public
+            number, or the released one.
 
         Returns
         -------
@@ -320,9 +261,7 @@ class Fabricator(PrivateRowsEstimator):
             check_count("n_rows", n_rows)
         if self._method == "tree":
             return self._draw_tree(n_rows, {})
-        if "rows" in self.released_:
-            if n_rows is not None:
-                raise UnsupportedModeError("'n_rows' is for the methods 'tree' and 'moments'.")
+        if "rows" in self.released_:  # of a file of 0.2.0
             return self._answer(self.released_["rows"].copy(), self.released_["codes"])
         counts = self.released_["counts"]
         usual = self.released_["n_rows"] or int(np.rint(counts.sum()))
@@ -355,7 +294,7 @@ class Fabricator(PrivateRowsEstimator):
         Parameters
         ----------
         n_rows : int
-            Number of rows; with the methods "tree" and "moments" only.
+            Number of rows.
         given : mapping of str to object, optional
             Values of some columns of a table that all rows are to have, and under the name of the
             target (or "label") their label. The method "tree" meets them exactly; "moments" draws
@@ -371,10 +310,7 @@ class Fabricator(PrivateRowsEstimator):
         if self._method == "tree":
             return self._draw_tree(n_rows, given or {})
         if "rows" in self.released_:
-            raise UnsupportedModeError(
-                "Only the methods 'tree' and 'moments' can draw more rows; this one has made one "
-                "row for each row it has seen: call fabricate()."
-            )
+            raise UnsupportedModeError("A row was made for each row: call fabricate().")
         released, fixed = self._conditioned(given or {})
         counts = released.gaussians.counts
         generator = check_random_state(self.random_state)
@@ -538,7 +474,6 @@ class Fabricator(PrivateRowsEstimator):
         for number in np.unique(numbers):
             mine = numbers == number
             drawn[mine] = released.sample(int(number), int(mine.sum()), generator)
-        drawn = self._smoothed(drawn, numbers)
         scaled = released.to_rows(drawn)
         rows = IntoUnitCube(self.row_bounds, scaled.shape[1]).to_rows(scaled)
         if isinstance(self.bounds, TableBounds):
@@ -547,19 +482,6 @@ class Fabricator(PrivateRowsEstimator):
         if fixed is not None:
             rows[:, fixed[0]] = fixed[1]
         return self._answer(rows, released.classes[numbers])
-
-    def _smoothed(
-        self, drawn: NDArray[np.float64], numbers: NDArray[np.intp]
-    ) -> NDArray[np.float64]:
-        if not self._passes:
-            return drawn
-        # Coordinates of mean square about 1, the scale for which hulls are made.
-        unit = np.sqrt(drawn.shape[1])
-        size, partition = self.branch_size or BRANCH_OF_DRAWN_ROWS, self.partition or "random"
-        cut = cut_rows(drawn, numbers, size, partition, self.random_state)
-        private = BranchedRows(drawn * unit, *cut)
-        smoothed = unpartition(private, self._fabricated(private, self._passes))
-        return np.asarray(smoothed / unit)
 
     def _answer(self, rows: NDArray[np.float64], codes: NDArray[np.intp]) -> Any:
         table: Any = rows

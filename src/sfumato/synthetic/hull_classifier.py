@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,19 +13,20 @@ from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from sfumato.core.arrays import cast, like, namespace_of
-from sfumato.core.constraints import Form, integers, known_bounds, labels, model_of
-from sfumato.exceptions import InvalidInputError, UnsupportedModeError
+from sfumato.core.arrays import Array, cast, like, namespace_of
+from sfumato.core.constraints import Form, integers, known_bounds, labels, model_of, optional
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
 from sfumato.models.gaussians import CentredGaussians
-from sfumato.models.hull_search import Branch, fit_branches
+from sfumato.models.hull_search import Branch, RowGroups, fit_branches
 from sfumato.models.hulls import AffineHullClassifier, WideAffineHull
 from sfumato.models.rows import PRECISIONS
 from sfumato.privacy.composition import compose
 from sfumato.sums.maps import IntoUnitCube
 from sfumato.sums.records import Records
-from sfumato.synthetic.engines import BranchedRows, PrivateRowsEstimator
+from sfumato.synthetic.engines import PrivateRowsEstimator
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.cells import check_choice, check_count, checked_column
+from sfumato.tables.frames import is_out_of_core
 from sfumato.tables.schema import TableBounds
 
 BRANCH_OF_DRAWN_ROWS = 1000
@@ -44,9 +48,6 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Subspace dimension n of the hulls; capped by the rank of each branch.
     n_layers : int, default=5
         Number of layers L; one is often as accurate and five times as fast.
-    method : {"moments", "local"}, default="moments"
-        "moments" draws rows from private Gaussians of the classes; "local" puts noise on every
-        single row, which needs no trusted curator and costs most of the accuracy.
     gaussians_per_class : {1, 2, 4}, optional
         Gaussians that make up a class; by default as many as epsilon, the number of rows (where it
         is public), of labels and of `n_components` allow.
@@ -55,19 +56,13 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Gaussians, so that they are 80,000 together, but never below 4 per direction. The work
         grows with their number squared.
     branch_size : int, optional
-        Rows per branch; by default 6000, or about 1000 where they are drawn.
-    partition : {"kmeans", "random"}, optional
-        How private rows are divided into branches; by default at random.
-    n_smoothing : int, optional
-        Passes M of the smoother that private rows go through before hulls are fitted (Definition
-        15); 0 fits the hulls on private rows as they are (Definition 12). By default 2, and none
-        for rows drawn from Gaussians.
+        Rows per branch; by default about 1000.
     epsilon, delta : float, default=1.0, 1e-6
         The budget of the whole fit. ``epsilon=inf`` adds no noise and gives no privacy.
     unit : {"record"}, default="record"
         What is protected: a whole row with its label.
     relation : {"replace_one", "add_or_remove_one"}, default="replace_one"
-        The neighbours; "add_or_remove_one" for the method "moments" only.
+        The neighbours.
     bounds : Bounds
         Public bounds of the rows and the label set; required.
     ledger : DatasetBudget, optional
@@ -81,7 +76,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
     verbose : bool, default=False
         Show progress bars while fitting.
     random_state : int, RandomState or None, default=None
-        Public randomness: partition, and rows drawn from Gaussians. Never the noise.
+        Public randomness: rows drawn from Gaussians. Never the noise.
 
     Attributes
     ----------
@@ -89,16 +84,14 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         The labels that have hulls, sorted.
     classifier_ : AffineHullClassifier
         The hulls, in the coordinates of the unit cube for a box and of the rows else.
-    n_smoothing_ : ndarray of shape (n_branches,)
-        Passes that each branch was smoothed; 0 for none.
     guarantee_ : Guarantee
         The privacy guarantee of the fit.
 
     Privacy
     -------
     Unit and relation : record with its label, replace_one or add_or_remove_one.
-    Released : three or four noisy sums, or every row and label with noise. Clusters, smoothing
-        and hulls see released values only.
+    Released : three or four noisy sums. Rows are drawn from released Gaussians, and hulls are
+        fitted to them.
     Sensitivity : 2, √2, 1.25·√2 and 1.25·√2 (replace) in the unit ball.
     Guarantee : (epsilon, delta) for the record.
     Assumptions and numerics : bounds and label set are public; sums are exact, noise is
@@ -127,7 +120,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         "bounds": known_bounds,
         "classes_": labels("c"),
         "classifier_": model_of("AffineHullClassifier", n_features_in_="d", classes_="c"),
-        "n_smoothing_": integers(None),
+        "n_smoothing_": optional(integers(None)),  # of rows that were smoothed
     }
 
     def __init__(
@@ -136,12 +129,9 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         *,
         hull_components: int = 20,
         n_layers: int = 5,
-        method: str = "moments",
         gaussians_per_class: int | None = None,
         samples_per_gaussian: int | None = None,
         branch_size: int | None = None,
-        partition: str | None = None,
-        n_smoothing: int | None = None,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         unit: str = "record",
@@ -157,12 +147,9 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         self.n_components = n_components
         self.hull_components = hull_components
         self.n_layers = n_layers
-        self.method = method
         self.gaussians_per_class = gaussians_per_class
         self.samples_per_gaussian = samples_per_gaussian
         self.branch_size = branch_size
-        self.partition = partition
-        self.n_smoothing = n_smoothing
         self.epsilon = epsilon
         self.delta = delta
         self.unit = unit
@@ -181,7 +168,7 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or Records
-            Rows; records bring their labels along, for method "moments".
+            Rows; records bring their labels along.
         y : array-like of shape (n_samples,)
             Labels.
 
@@ -198,18 +185,13 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
                 "The label set has only one class; a classifier needs at least two."
             )
         scale = IntoUnitCube(bounds, records.width)
-
-        released = None
-        if self._draws_rows:
-            released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
-            private = self._drawn(released)  # [H2] post-processing from here on
-        else:
-            private, _ = self._release_rows(scale, records, len(labels))
-        groups = self._fabricated(private, self._passes)
+        released = self._release_gaussians(scale, records, len(labels))  # [H1] the releases
+        private = self._drawn(released)  # [H2] post-processing from here on
         shared = {**parameters, "n_jobs": self.n_jobs, "verbose": self.verbose}
-        branches = fit_branches(groups, **shared)
-        if released is not None:
-            branches = [_lifted(branch, released) for branch in branches]
+        branches = [
+            _lifted(branch, released)
+            for branch in fit_branches(private.groups(self.device), **shared)
+        ]
         self.classes_ = labels[np.unique(private.classes)]
         self.classifier_ = hulls_of_branches(
             branches, private, self.classes_, self.n_features_in_, **shared
@@ -218,13 +200,14 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
 
     def _given(self, X: Any, y: Any, bounds: Bounds) -> tuple[Records, NDArray[Any]]:
         """Return records, in memory or elsewhere, and the label set."""
-        if not isinstance(X, Records):
-            return self._records_for_noise(self._rows_and_codes, X, y, None)
-        if not self._draws_rows:
-            raise UnsupportedModeError(
-                "Records that are only added up cannot give private rows: use method='moments'."
+        if isinstance(X, Records):
+            return self._records(X, None, bounds)
+        if is_out_of_core(X) and y is not None and self.row_bounds.labels is None:
+            raise MissingBoundsError(
+                "Records that are not in memory need their labels listed in the bounds."
             )
-        return self._records(X, None, bounds)
+        records, labels = self._read(self._rows_and_codes, X, y, None)
+        return records, labels
 
     def _rows_and_codes(
         self, X: Any, y: Any
@@ -335,13 +318,15 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         merged.n_features_in_ = self.n_features_in_
         merged.classifier_ = self.classifier_.merge(*(party.classifier_ for party in others))
         merged.classes_ = merged.classifier_.classes_
-        merged.n_smoothing_ = np.concatenate([party.n_smoothing_ for party in parties])
         merged.guarantee_ = compose(*(party.guarantee_ for party in parties))
         return merged
 
     def _hull_parameters(self) -> dict[str, Any]:
-        if self.samples_per_gaussian is not None:
-            check_count("samples_per_gaussian", self.samples_per_gaussian)
+        for name in ("samples_per_gaussian", "branch_size"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if self.device is not None:
+            _require_device(self.device)
         return {
             "n_components": check_count("hull_components", self.hull_components),
             "n_layers": check_count("n_layers", self.n_layers),
@@ -370,6 +355,27 @@ class PrivateAffineHullClassifier(ClassifierMixin, PrivateRowsEstimator):
         rows = self._check_rows(X, reset=False)
         queries = IntoUnitCube(self.row_bounds, rows.shape[1]).scaled(rows)
         return np.asarray(getattr(self.classifier_, method)(queries, **options))
+
+
+@dataclass(frozen=True)
+class BranchedRows:
+    """Rows cut into branches, each of one class.
+
+    rows (n_rows, n_features): Private rows.
+    places: Which rows make each branch.
+    classes: Class code of each branch.
+    """
+
+    rows: NDArray[np.float64]
+    places: list[NDArray[np.intp]]
+    classes: list[int]
+
+    def groups(self, device: str | None) -> Sequence[Array]:
+        """Return the rows of each branch, on an accelerator if one is named."""
+        if device is None:
+            return RowGroups(self.rows, self.places)
+        torch = import_module("torch")
+        return RowGroups(torch.as_tensor(self.rows, device=device), self.places)
 
 
 def hulls_of_branches(
@@ -415,3 +421,13 @@ def _lifted(branch: Branch, released: CentredGaussians) -> Branch:
         "deviations": branch["deviations"] * unit,
         "coefficients": xp.concat([image * unit, sums], axis=-1),
     }
+
+
+def _require_device(device: str) -> None:
+    """Refuse a device that PyTorch does not have here, before anything is charged."""
+    try:
+        import_module("torch").empty(0, device=device)
+    except (ImportError, RuntimeError, AssertionError, TypeError):
+        raise InvalidInputError(
+            f"'device' must be one that PyTorch has on this machine, or None. Got {device!r}."
+        ) from None

@@ -7,31 +7,33 @@ from public numbers.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from sfumato.core.arrays import to_numpy
 from sfumato.core.constraints import refuse
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.hull_search import fit_branches
+from sfumato.models.hull_search import PARTITIONS, fit_branches, partition_rows, places_of
 from sfumato.papers.entry_level import EntryEstimator
+from sfumato.papers.kahm.smoothing import Stop, fabricate_groups
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.synthetic.engines import (
-    MAX_BRANCH,
+from sfumato.synthetic.hull_classifier import (
     BranchedRows,
-    PrivateRowsEstimator,
-    cut_rows,
-    smoothed_branches,
-    unpartition,
+    PrivateAffineHullClassifier,
+    hulls_of_branches,
 )
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, hulls_of_branches
-from sfumato.synthetic.smoothing import Stop
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import check_choice, check_count
 
 Codes = NDArray[np.intp]
 DEFAULT_BRANCH = 1000  # Remark 4
+MAX_BRANCH = 6000  # its kernel matrix takes 288 MB
 # Variance that a principal direction of a class is expected to have where entries range over
 # [0, 1]. Chosen once on held-out rows of a public image set, and fixed since.
 EXPECTED_VARIANCE = 0.15
@@ -58,18 +60,66 @@ def plan_branches(
     return math.ceil(min(max(needed, DEFAULT_BRANCH), largest)), "random", 2
 
 
-class _EntryRows(EntryEstimator, PrivateRowsEstimator):
+def cut_rows(
+    rows: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    branch_size: int,
+    partition: str,
+    random_state: Any,
+) -> tuple[list[NDArray[np.intp]], list[int]]:
+    """Cut the rows of each class that has any into branches: their places and their class."""
+    generator = check_random_state(random_state)
+    places: list[NDArray[np.intp]] = []
+    classes: list[int] = []
+    for code in np.unique(codes):
+        (members,) = np.nonzero(codes == code)
+        numbers = partition_rows(
+            rows[members],
+            branch_size=branch_size,
+            partition=partition,
+            random_state=generator,
+        )
+        parts = [members[inside] for inside in places_of(numbers)]
+        places += parts
+        classes += [int(code)] * len(parts)
+    return places, classes
+
+
+def unpartition(private: BranchedRows, groups: Sequence[Any]) -> NDArray[np.float64]:
+    """Put rows of branches back to the places of the rows that they stand for."""
+    rows = np.empty(private.rows.shape)
+    for place, group in zip(private.places, groups, strict=True):
+        rows[place] = to_numpy(group)
+    return rows
+
+
+class _EntryRows(EntryEstimator):
     """What both systems share: private rows, cut into branches and smoothed by hulls."""
 
-    # Of methods that protect records, and of no use here.
-    method = "moments"
-    gaussians_per_class = None
+    max_branch: ClassVar[int] = MAX_BRANCH
+    gaussians_per_class = None  # of hulls that protect records
     samples_per_gaussian: int | None = None
+
+    hull_components: int
+    branch_size: int | None
+    partition: str | None
+    n_smoothing: int | None
+    device: str | None
+    n_jobs: int | None
+    verbose: bool
+    random_state: Any
+    guarantee_: Guarantee
 
     def _release(
         self, X: ArrayLike, y: ArrayLike | None
     ) -> tuple[BranchedRows, list[Stop] | None, Codes, NDArray[Any] | None]:
         """Return noisy rows in branches, where the smoothing of each stops, and the labels."""
+        if self.partition is not None:
+            check_choice("partition", self.partition, PARTITIONS)
+        check_count("hull_components", self.hull_components)
+        for name in ("branch_size", "n_smoothing"):
+            if getattr(self, name):
+                check_count(name, getattr(self, name))
         scale, entries, codes, labels = self._read_entries(X, y)
         mechanism = self._noise(scale, entries)
         variance = mechanism.variance() * float(np.mean(scale.units**-2))
@@ -85,15 +135,19 @@ class _EntryRows(EntryEstimator, PrivateRowsEstimator):
 
     def _smoothed(self, private: BranchedRows, stops: list[Stop] | None) -> Any:
         """Smooth each branch by its own hull; note the passes in `n_smoothing_`."""
-        groups, self.n_smoothing_ = smoothed_branches(
-            private,
-            stops,
+        groups = private.groups(self.device)
+        if stops is None:
+            self.n_smoothing_ = np.zeros(len(groups), dtype=np.intp)
+            return groups
+        made = fabricate_groups(
+            groups,
             n_components=self.hull_components,
-            device=self.device,
+            stops=stops,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
         )
-        return groups
+        self.n_smoothing_ = np.array([each.n_passes for each in made], dtype=np.intp)
+        return [each.rows for each in made]
 
 
 class EntryFabricator(_EntryRows):
@@ -149,7 +203,9 @@ class EntryFabricator(_EntryRows):
     sfumato.Fabricator : Rows that protect whole records.
     """
 
-    max_branch = 3000  # the time of a pass grows with its square, the use beyond this hardly
+    max_branch: ClassVar[int] = (
+        3000  # the time of a pass grows with its square, the use beyond this hardly
+    )
 
     def __init__(
         self,

@@ -22,11 +22,12 @@ from sfumato.papers.kahm.entries import (
     EntryFabricator,
     EntryHullClassifier,
     _EntryRows,
+    cut_rows,
 )
+from sfumato.papers.kahm.smoothing import MAX_PASSES, Stop, modelling_error
 from sfumato.privacy.events import NonPrivateEvent
 from sfumato.privacy.guarantee import Status
-from sfumato.synthetic.engines import BranchedRows, cut_rows
-from sfumato.synthetic.smoothing import MAX_PASSES, Stop, modelling_error
+from sfumato.synthetic.hull_classifier import BranchedRows
 from sfumato.tables.bounds import Bounds
 
 
