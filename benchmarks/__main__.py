@@ -37,7 +37,7 @@ BENCHMARKS = {
     "hull-rivals-digits": (["bench_hulls_rivals", "digits"], False, False, None),
     "hull-rivals-mnist": (["bench_hulls_rivals", "mnist"], True, False, None),
     "hull-gpu": (["bench_hulls_gpu"], True, True, None),
-    "fabrication": (["bench_fabrication", "record", "learners", "local"], True, False, None),
+    "fabrication": (["bench_fabrication", "record", "learners"], True, False, None),
     "fabrication-speed": (["bench_fabrication", "speed"], True, False, None),
     "fabrication-entry": (["bench_fabrication", "entry", "--device", "cuda"], True, True, None),
     "fabricated-tables": (["bench_fabricated_tables"], True, False, "1"),

@@ -4,7 +4,6 @@ entry     Table 5: Definitions 12 and 15, as printed and strict, noise on every 
 record    the record engine: hulls on rows drawn from private Gaussians, pixels and gradients
 learners  scikit-learn's forest (20,000 rows) and support vectors (6,000 rows) on what
           `Fabricator` makes of all rows
-local     noise on every row, the weak engine; 10,000 rows, since all of it is noise anyway
 speed     60,000 x 784 fabricated: seconds and memory
 
 ``--device cuda`` fits and evaluates hulls with PyTorch there; ``--runs``, ``--epsilon`` and
@@ -35,7 +34,6 @@ from sfumato.synthetic.fabricator import Fabricator
 from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier
 
 DELTA = 1e-5
-LOCAL_ROWS = 10_000
 UNIT = Bounds(norm=1.0, labels=range(10))
 EPSILONS = (1, 2, 4, 8, 16)
 
@@ -105,20 +103,6 @@ def record(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     return numbers
 
 
-def local(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    X, y, X_test, y_test = data
-    mapped = unit_rows(X[:LOCAL_ROWS]), y[:LOCAL_ROWS], unit_rows(X_test), y_test
-    make = partial(PrivateAffineHullClassifier, method="local", delta=DELTA, bounds=UNIT)
-    return [
-        {
-            "epsilon": epsilon,
-            "rows": len(mapped[0]),
-            **scored(partial(make, epsilon=epsilon), mapped, options),
-        }
-        for epsilon in options.epsilon or (4, 10)
-    ]
-
-
 def learners(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     X, y, X_test, y_test = data
     X, X_test = unit_rows(X), unit_rows(X_test)
@@ -151,9 +135,11 @@ def speed(data: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
 def fabricate_once(
     X: np.ndarray, y: np.ndarray, unit: str, epsilon: float, options: argparse.Namespace
 ) -> dict[str, Any]:
-    kind: Any = Fabricator if unit == "record" else EntryFabricator
-    make = partial(kind, delta=DELTA, bounds=PIXELS, verbose=True)
-    fabricator = make(epsilon=epsilon, device=options.device, n_jobs=options.n_jobs)
+    fabricator: Any = Fabricator(epsilon=epsilon, delta=DELTA, bounds=PIXELS)
+    if unit == "entry":
+        fabricator = EntryFabricator(
+            epsilon=epsilon, bounds=PIXELS, device=options.device, n_jobs=options.n_jobs
+        )
     _, seconds = timed(lambda: fabricator.fit(X, y).fabricate())
     return {"unit": unit, "epsilon": epsilon, **seconds, "peak_gib": peak_gib()}
 
@@ -174,11 +160,9 @@ def scored(make: Any, data: Any, options: argparse.Namespace) -> dict[str, Any]:
         accuracies.append(model.score(X_test, y_test))
         seconds.append(time["wall_s"])
         print(make.args, make.keywords, run, round(accuracies[-1], 4), time, flush=True)
-    passes = np.unique(model.n_smoothing_).tolist()
     return {
         **summary(accuracies),
         "fit_wall_s": round(float(np.mean(seconds)), 2),
-        "passes": passes,
     }
 
 
@@ -217,7 +201,7 @@ def _histograms(X: np.ndarray, cell: int, bins: int) -> np.ndarray:
     return found.reshape(len(images), -1)
 
 
-PARTS = {"entry": entry, "record": record, "learners": learners, "local": local, "speed": speed}
+PARTS = {"entry": entry, "record": record, "learners": learners, "speed": speed}
 
 if __name__ == "__main__":
     main()

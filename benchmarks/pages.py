@@ -62,7 +62,6 @@ CHAPTERS: dict[str, tuple[str, dict[str, str]]] = {
             "fabrication_entry": "private hulls, the paper's Table 5",
             "fabrication_record": "private hulls, whole records",
             "fabrication_learners": "learners on fabricated rows",
-            "fabrication_local": "the local engine",
             "fabrication_speed": "60,000 x 784",
             "fabrication_data": "private hulls beside others, four sets",
         },

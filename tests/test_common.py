@@ -303,11 +303,10 @@ def two_classes(case: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.nda
     return case[0], (case[1] > 0).astype(int)
 
 
-HULLS = {"hull_components": 5, "epsilon": 2.0, "delta": 1e-5, "n_components": 8, "random_state": 0}
+DRAWN = {"epsilon": 2.0, "delta": 1e-5, "n_components": 8, "random_state": 0}
+HULLS = {"hull_components": 5, **DRAWN}
 CUBE = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 CUBE_OF_TWO = Bounds(lower=0.0, upper=1.0, labels=[0, 1])
-# Releases one row for each row.
-LOCAL = {"method": "local", "bounds": Bounds(norm=2.0, labels=[0, 1, 2]), **HULLS}
 # A heavy ridge keeps the loss linear in all scores: a turned label then moves the machine by all
 # of its sensitivity.
 RIDGE = {"regularization": 1.0, "bandwidth": 0.4, "delta": 1e-5}
@@ -500,13 +499,12 @@ CASES: dict[str, list[PrivateCase]] = {
         for relation in ("replace_one", "add_or_remove_one")
     ],
     "Fabricator": [
-        PrivateCase(Fabricator(**LOCAL), *blobs_case()),
-        PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **HULLS), *digits_case()),
+        PrivateCase(Fabricator(bounds=Bounds(norm=8.0, labels=[0, 1, 2]), **DRAWN), *digits_case()),
         PrivateCase(
             Fabricator(
                 relation="add_or_remove_one",
                 bounds=Bounds(norm=2.0, labels=[0, 1, 2]),
-                **HULLS | {"n_components": 2},
+                **DRAWN | {"n_components": 2},
             ),
             *blobs_case(),
         ),
@@ -516,7 +514,6 @@ CASES: dict[str, list[PrivateCase]] = {
         for more in ({}, {"entry_bound": 0.25, "branch_size": 40})
     ],
     "PrivateAffineHullClassifier": [
-        PrivateCase(PrivateAffineHullClassifier(n_layers=1, **LOCAL), *blobs_case()),
         PrivateCase(
             PrivateAffineHullClassifier(
                 n_layers=2,

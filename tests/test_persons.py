@@ -229,10 +229,7 @@ def test_a_tree_of_persons(way: str, relation: str) -> None:
     assert (largest <= 1 + 1e-9).all(), largest
 
 
-def test_trees_and_processes_without_persons() -> None:
-    local = Fabricator(unit="person", method="local", bounds=bounds("average", labels=[0, 1]))
-    with pytest.raises(UnsupportedModeError, match="'moments'"):
-        local.fit(X, Y, groups=np.arange(len(X)) // K)
+def test_a_process_without_persons() -> None:
     process = PrivateDensity(method="process", unit="person", bounds=bounds("average"))
     with pytest.raises(UnsupportedModeError, match="grid"):
         process.fit(X, groups=np.arange(len(X)) // K)

@@ -15,7 +15,6 @@ from sklearn.base import clone
 
 from sfumato import (
     Bounds,
-    Fabricator,
     PrivateDensity,
     PrivateKernelClassifier,
     PrivateLargeMarginGaussianClassifier,
@@ -53,7 +52,6 @@ FURTHER = {
     "PrivateLargeMarginGaussianClassifier": [
         PrivateLargeMarginGaussianClassifier(2, bounds=BALL),
     ],
-    "Fabricator": [Fabricator(n_smoothing=1, branch_size=7, bounds=BALL, random_state=0)],
 }
 
 
@@ -61,8 +59,6 @@ PUBLIC_NUMBER = "EntryHullClassifier"  # has no other relation
 # Cases that refuse a secret number of rows, by their place.
 REFUSING = {
     "PrivateDensity": {3},
-    "Fabricator": {0},
-    "PrivateAffineHullClassifier": {0},
 }
 
 

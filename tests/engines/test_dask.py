@@ -19,7 +19,6 @@ import pytest
 
 from sfumato import (
     Bounds,
-    Fabricator,
     Ledger,
     PrivateGaussianClassifier,
     PrivateLinearClassifier,
@@ -161,27 +160,6 @@ def test_files_that_the_workers_read(
         )
     for mine, theirs in zip(tape.releases, played.releases, strict=True):
         np.testing.assert_array_equal(mine.statistic, theirs.statistic)
-
-
-# Noise on single rows ---------------------------------------------------------------------------
-
-
-@more
-def test_noise_on_single_rows_is_drawn_once_though_a_worker_is_killed(
-    client: Any, table: pd.DataFrame, tmp_path: Path
-) -> None:
-    assert client.status == "running"
-    budget = Ledger(tmp_path / "ledger.db").create("d", epsilon=10.0, delta=1e-4)
-    parts = in_parts(table, 3)
-    killer = _KillsOnce(parts[1], tmp_path / "killed")
-    model = Fabricator(
-        bounds=table_bounds("bought"), method="local", delta=1e-5, ledger=budget, n_smoothing=1
-    )
-    model.fit(_lazy([_Given(parts[0]), killer, _Given(parts[2])], table))
-    assert killer.mark.exists()
-    assert len(budget.history()) == 1
-    assert len(model.released_["rows"]) == len(table)
-    assert model.guarantee_.status in ("conditional", "testing")
 
 
 # What leaves a worker -------------------------------------------------------------------------

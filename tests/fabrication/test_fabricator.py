@@ -12,7 +12,6 @@ from sfumato.audit.testing import taint_test
 from sfumato.audit.testing.inspection import holds_a_row, leaves
 from sfumato.exceptions import (
     InvalidInputError,
-    UnsupportedModeError,
 )
 from sfumato.synthetic.fabricator import Fabricator
 from sfumato.tables import TableBounds
@@ -22,16 +21,12 @@ CUBE = Bounds(lower=0.0, upper=1.0, labels=range(10))
 Data = tuple[np.ndarray, np.ndarray]
 ENGINES: list[dict[str, Any]] = [
     {},
-    {"n_smoothing": 2},
     {"gaussians_per_class": 2},
-    {"method": "local"},
-    {"method": "local", "n_smoothing": 0, "branch_size": 100},
 ]
 
 
 def a_fabricator(**parameters: Any) -> Fabricator:
     usual = {
-        "hull_components": 5,
         "epsilon": 8.0,
         "delta": 1e-5,
         "n_components": 20,
@@ -52,8 +47,6 @@ def test_shape_bounds_and_labels(digits: Data, parameters: dict[str, Any]) -> No
     assert set(labels) <= set(range(10))
     assert not holds_a_row(rows, X)
     assert fabricator.guarantee_.epsilon == pytest.approx(8.0, rel=0.02)
-    if {"n_smoothing", "method"} & set(parameters):
-        assert (fabricator.n_smoothing_ >= 1).all() == (parameters.get("n_smoothing") != 0)
 
 
 @pytest.mark.parametrize("parameters", ENGINES)
@@ -106,8 +99,6 @@ def test_sample_gives_any_number_of_rows(digits: Data) -> None:
     assert fabricator.guarantee_.epsilon == spent
     with pytest.raises(InvalidInputError, match="'n_rows'"):
         fabricator.sample(0)
-    with pytest.raises(UnsupportedModeError, match="fabricate"):
-        a_fabricator(method="local").fit(digits[0]).sample(3)
 
 
 def test_the_number_of_rows_is_kept_only_where_it_is_public(digits: Data) -> None:

@@ -21,8 +21,11 @@ from sfumato.models.hull_search import RowGroups, places_of
 from sfumato.models.hulls import AffineHullClassifier
 from sfumato.privacy.guarantee import Status
 from sfumato.sums.maps import IntoUnitCube
-from sfumato.synthetic.engines import BranchedRows
-from sfumato.synthetic.hull_classifier import PrivateAffineHullClassifier, default_samples
+from sfumato.synthetic.hull_classifier import (
+    BranchedRows,
+    PrivateAffineHullClassifier,
+    default_samples,
+)
 from sfumato.tables.bounds import Bounds
 
 CUBE = Bounds(lower=0.0, upper=1.0, labels=range(3))
@@ -87,7 +90,6 @@ def test_single_precision_gives_the_same_labels(three: Data) -> None:
     "parameters",
     [
         {"unit": "record"},
-        {"unit": "record", "n_smoothing": 2},
         {"unit": "record", "bounds": Bounds(norm=8.0, labels=range(3))},
         {"unit": "record", "relation": "add_or_remove_one"},
         {"unit": "record", "gaussians_per_class": 2, "epsilon": 200.0},
@@ -109,13 +111,15 @@ def test_accuracy_grows_with_the_budget(three: Data) -> None:
     assert means[1] > means[0] + 0.2
 
 
-@pytest.mark.parametrize("parameters", [{}, {"n_smoothing": 2}, {"dtype": "float32"}])
+@pytest.mark.parametrize("parameters", [{}, {"dtype": "float32"}])
 @pytest.mark.parametrize("device", ["strict", pytest.param("cpu", marks=pytest.mark.torch), "cuda"])
 def test_hulls_on_another_device_give_the_same(
     three: Data, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], device: str
 ) -> None:
     if device == "strict":  # no device of PyTorch, but the same way through the code
-        monkeypatch.setattr("sfumato.synthetic.engines._require_device", lambda device: None)
+        monkeypatch.setattr(
+            "sfumato.synthetic.hull_classifier._require_device", lambda device: None
+        )
         monkeypatch.setattr(
             BranchedRows,
             "groups",
@@ -143,9 +147,7 @@ def test_hulls_on_another_device_give_the_same(
     "parameters",
     [
         {"unit": "record"},
-        {"unit": "record", "n_smoothing": 2},
         {"unit": "record", "gaussians_per_class": 4},
-        {"unit": "record", "method": "local"},
     ],
 )
 def test_nothing_reads_the_rows_after_the_release(
@@ -164,10 +166,6 @@ def test_guarantee_of_a_record(three: Data) -> None:
     assert stated.epsilon == pytest.approx(0.5)
     assert len(stated.events) == 3
     assert "labels of the rows" not in stated.public
-    local = a_model(epsilon=2.0, method="local").fit(*three).guarantee_
-    assert local.epsilon is not None
-    assert local.epsilon <= 2.0
-    assert [event.kind for event in local.events] == ["gaussian", "randomized_response"]
 
 
 def test_no_raw_row_is_kept(three: Data) -> None:
@@ -202,14 +200,13 @@ def test_only_like_is_merged(three: Data) -> None:
 # Odd data and refusals ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameters", [{}, {"method": "local"}])
 @pytest.mark.filterwarnings("ignore:delta=")
-def test_odd_rows_are_no_error(rng: np.random.Generator, parameters: dict[str, Any]) -> None:
+def test_odd_rows_are_no_error(rng: np.random.Generator) -> None:
     X = rng.random((9, 4))
     X[:, 2] = 0.5  # constant
     X[0, 0], X[1, 1], X[2, 3] = np.nan, np.inf, 1e300
     y = np.array([0, 0, 1, 1, 1, 0, 0, 0, 2])  # a class of one row
-    model = a_model(**parameters).fit(X, y)
+    model = a_model().fit(X, y)
     assert set(model.predict(X)) <= {0, 1, 2}
     queries = np.full((2, 4), np.nan)
     assert model.predict(queries).shape == (2,)
@@ -227,12 +224,8 @@ def test_a_single_row() -> None:
         ({"bounds": None}, MissingBoundsError, "bounds"),
         ({"unit": "entry"}, UnsupportedModeError, "offers unit 'record'"),
         ({"bounds": Bounds(norm=1.0)}, MissingBoundsError, "label"),
-        ({"method": "local", "relation": "add_or_remove_one"}, UnsupportedModeError, "replace_one"),
-        ({"method": "magic"}, InvalidInputError, "'method'"),
         ({"gaussians_per_class": 3}, InvalidInputError, "'gaussians_per_class'"),
-        ({"n_smoothing": -1}, InvalidInputError, "'n_smoothing'"),
         ({"branch_size": 0}, InvalidInputError, "'branch_size'"),
-        ({"partition": "sorted"}, InvalidInputError, "'partition'"),
         ({"samples_per_gaussian": 0}, InvalidInputError, "'samples_per_gaussian'"),
         ({"bounds": Bounds(norm=1.0, labels=[0])}, InvalidInputError, "one class"),
     ],
@@ -253,7 +246,7 @@ def test_branches_of_drawn_rows_have_the_asked_size(three: Data) -> None:
 def test_fitting_is_silent_in_strict_mode(three: Data) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        a_model(method="local").fit(*three)
+        a_model().fit(*three)
 
 
 def test_many_labels_draw_no_more_rows_than_forty_gaussians():

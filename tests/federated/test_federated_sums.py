@@ -26,7 +26,6 @@ from sfumato.exceptions import (
     FederationError,
     InvalidInputError,
     LedgerError,
-    UnsupportedModeError,
 )
 from sfumato.federated import Federation, Party, Terms, make_parties
 from sfumato.federated.messages import Reply, Request
@@ -304,9 +303,6 @@ def test_what_cannot_be_done_among_parties_is_refused(tmp_path: Path) -> None:
         federation.mapped(BALL).release(SecondMoment(64), fine, prepay(None, weak.event()))
     with pytest.raises(InvalidInputError, match="stay where they are"):
         next(iter(federation._blocks()))
-    local = PrivateAffineHullClassifier(method="local", bounds=BOUNDS, n_layers=1)
-    with pytest.raises(UnsupportedModeError, match="added up"):
-        local.fit(federation)
     narrow = Party.of_rows("narrow", X[:, :3], Y, tmp_path / "narrow")
     with pytest.raises(FederationError, match="different widths"):
         Federation([parties[0], narrow], bounds=BOUNDS)

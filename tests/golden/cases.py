@@ -448,24 +448,10 @@ def fabricator() -> Iterator[tuple[str, Case]]:
             yield f"{method}, {name}", case
     for relation in RELATIONS:
         words = {"relation": relation, "bounds": Bounds(norm=8.0, labels=[0, 1, 2]), **BUDGET}
-        for name, more in {
-            "two Gaussians": {"gaussians_per_class": 2},
-            "smoothed": {"n_smoothing": 2},
-        }.items():
-            model = Fabricator(
-                n_components=6, hull_components=3, random_state=0, method="moments", **more, **words
-            )
-            yield f"{name}, {relation}", Case(fitted(model, IMAGES, DIGITS, ask), CHAOTIC)
-    local = Fabricator(
-        method="local",
-        n_components=4,
-        hull_components=3,
-        branch_size=40,
-        random_state=0,
-        bounds=Bounds(**BALL, labels=[0, 1, 2]),
-        **BUDGET,
-    )
-    yield "local", Case(fitted(local, X, LABELS3, ask), SINGLES)
+        model = Fabricator(
+            n_components=6, gaussians_per_class=2, random_state=0, method="moments", **words
+        )
+        yield f"two Gaussians, {relation}", Case(fitted(model, IMAGES, DIGITS, ask), CHAOTIC)
     ruled = Fabricator(
         method="tree",
         bins={"age": [18, 65]},
@@ -525,17 +511,6 @@ def hull_classifier() -> Iterator[tuple[str, Case]]:
             yield f"{name}, {relation}", Case(fitted(model, IMAGES, DIGITS, hull_answers), CHAOTIC)
         model = PrivateAffineHullClassifier(4, bounds=table_bounds(), **small, **words)
         yield f"table, {relation}", Case(fitted(model, table(), None, hull_answers), CHAOTIC)
-    local = PrivateAffineHullClassifier(
-        4,
-        method="local",
-        hull_components=3,
-        n_layers=1,
-        branch_size=40,
-        random_state=0,
-        bounds=Bounds(**BALL, labels=[0, 1, 2]),
-        **BUDGET,
-    )
-    yield "local", Case(fitted(local, X, LABELS3, hull_answers), SINGLES)
 
 
 def transfer() -> Iterator[tuple[str, Case]]:

@@ -29,8 +29,8 @@ from sfumato.papers.kahm import (
     PrintedFabricator,
 )
 from sfumato.papers.kahm.entries import plan_branches
+from sfumato.papers.kahm.smoothing import Stop, fabricate_rows
 from sfumato.privacy.guarantee import Status
-from sfumato.synthetic.smoothing import Stop, fabricate_rows
 from sfumato.tables import TableBounds
 from tests.hulls.literal import LiteralDeepHull
 

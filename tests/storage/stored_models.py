@@ -28,7 +28,7 @@ from sfumato.models.container import HEADER, write_members
 BOX = Bounds(lower=0.0, upper=1.0, labels=[0, 1, 2])
 TWO = Bounds(lower=0.0, upper=1.0, labels=["no", "yes"])
 PRIVATE = {"epsilon": 5.0, "delta": 1e-3, "bounds": BOX}
-HULLS = {"hull_components": 3, "n_components": 3, "random_state": 0, **PRIVATE}
+DRAWN = {"n_components": 3, "random_state": 0, **PRIVATE}
 TRANSFER = {"random_state": 0, "n_components": 3, "schedule": (2, 3), **PRIVATE}
 
 
@@ -63,9 +63,8 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
         {"n_components": None, "gaussians_per_class": 2, **PRIVATE},
         "labelled",
     ),
-    ("fabricator", "Fabricator", HULLS, "labelled"),
-    ("fabricator without labels", "Fabricator", HULLS, "rows"),
-    ("fabricator of rows", "Fabricator", {"method": "local", **HULLS}, "labelled"),
+    ("fabricator", "Fabricator", DRAWN, "labelled"),
+    ("fabricator without labels", "Fabricator", DRAWN, "rows"),
     (
         "hulls of entries",
         "EntryHullClassifier",
@@ -75,7 +74,7 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "private hulls",
         "PrivateAffineHullClassifier",
-        {"n_layers": 2, "samples_per_gaussian": 20, **HULLS},
+        {"hull_components": 3, "n_layers": 2, "samples_per_gaussian": 20, **DRAWN},
         "labelled",
     ),
     ("density", "PrivateDensity", {"bandwidth": 0.3, **PRIVATE}, "plane"),

@@ -33,7 +33,7 @@ from sfumato.sums.grid import (
     cut_inside,
     revealed,
 )
-from sfumato.sums.maps import MappedRows, RowMap, numbers_beside
+from sfumato.sums.maps import RowMap, numbers_beside
 from sfumato.sums.persons import (
     MAX_PERSONS,
     GroupedPersons,
@@ -312,10 +312,6 @@ class Records(ABC):
                 else:
                     yield coarse, codes, size
 
-    def _in_place(self) -> tuple[Any, Codes]:
-        """Return rows, read as ``rows[start:stop]``, and codes."""
-        raise InvalidInputError("An objective needs rows in memory; these are read in batches.")
-
     @property
     def _count(self) -> int | None:
         """The number of records, public or not, where it is known before they are read."""
@@ -501,11 +497,6 @@ class ArrayRecords(Records):
             return replace(self._persons, places=None)
         return self._persons
 
-    def _in_place(self) -> tuple[Any, Codes]:
-        if self._persons is not None:
-            raise InvalidInputError("An objective has a term per row, not one per person.")
-        return self._rows, self._codes
-
     def _blocks(self) -> Iterator[Block]:
         # An accelerator wants few large products, a processor rows that stay in its cache.
         step = BLOCK_ROWS if is_foreign_array(self._rows) else cached_rows(self.width)
@@ -545,10 +536,6 @@ class _MappedRecords(Records):
         return (
             self if self.is_grouped_by_person else self._records.group_by_person().mapped(self._map)
         )
-
-    def _in_place(self) -> tuple[Any, Codes]:
-        rows, codes = self._records._in_place()
-        return MappedRows(rows, self._map, self.width), codes
 
     def _blocks(self) -> Iterator[Block]:
         for rows, codes, size in self._records._blocks():

@@ -97,7 +97,7 @@ class _EntryRows(EntryEstimator):
     """What both systems share: private rows, cut into branches and smoothed by hulls."""
 
     max_branch: ClassVar[int] = MAX_BRANCH
-    gaussians_per_class = None  # of hulls that protect records
+    gaussians_per_class: int | None = None  # of hulls that protect records
     samples_per_gaussian: int | None = None
 
     hull_components: int

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sfumato.synthetic.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
+from sfumato.papers.kahm.smoothing import Stop, fabricate_groups, fabricate_rows, modelling_error
 from tests.hulls.literal import LiteralHull
 
 
