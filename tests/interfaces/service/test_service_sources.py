@@ -16,8 +16,8 @@ from sfumato.service.bodies import ColumnFacts
 from sfumato.service.settings import Settings
 from sfumato.service.sources import hold_same_rows
 from sfumato.tables.facts import Column, Target
-from tests.accounting.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 from tests.interfaces.service.house import TABLE, House, write_table
+from tests.ledger.test_ledger_postgresql import run_sql, server  # noqa: F401 - a fixture
 
 FACTS: dict[str, dict[str, Any]] = {
     "age": {"type": "int64", "lower": 0, "upper": 120},

@@ -14,7 +14,7 @@ from sfumato.privacy.events import (
     PureEvent,
     RepeatedEvent,
 )
-from tests.accounting.events import EVERY_KIND
+from tests.privacy.events import EVERY_KIND
 
 
 @pytest.fixture

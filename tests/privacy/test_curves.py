@@ -47,7 +47,7 @@ from sfumato.privacy.events import (
     RepeatedEvent,
 )
 from sfumato.privacy.guarantee import Guarantee, Relation
-from tests.accounting.events import EVENTS
+from tests.privacy.events import EVENTS
 
 ids = [event.kind for event in EVENTS]
 

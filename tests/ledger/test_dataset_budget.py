@@ -23,7 +23,7 @@ from sfumato.privacy.events import (
     PureEvent,
 )
 from sfumato.privacy.gaussian import mu_from_budget
-from tests.accounting.events import EVERY_KIND
+from tests.privacy.events import EVERY_KIND
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from sfumato.privacy.events import (
 )
 from sfumato.privacy.group import group_event
 from sfumato.privacy.guarantee import Guarantee, RecordReading, Unit
-from tests.accounting.events import EVENTS
+from tests.privacy.events import EVENTS
 
 
 @pytest.mark.parametrize(
