@@ -505,7 +505,7 @@ def exact_sum(asked: Mapping[str, Any], rows: Any, y: Any) -> np.ndarray:
             codes = bounds.clip_labels(np.asarray(y))[0]
     else:
         is_table = isinstance(asked["bounds"], TableBounds)
-        rows, codes = reader(reader.at_party(rows if is_table else (rows, y, None)))
+        rows, codes = federated_sums._read(reader, rows if is_table else (rows, y, None))[:2]
     mapped = np.asarray(rows)
     for each in asked["maps"]:
         mapped = each(mapped)

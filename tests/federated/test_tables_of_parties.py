@@ -313,17 +313,19 @@ def test_a_party_refuses_rows_that_could_leave_the_unit_ball() -> None:
         assert why in refusal(maps, statistic)
 
 
-def test_parties_read_as_listed_estimators_do_and_no_others() -> None:
+def test_parties_read_targets_within_their_unit_and_nothing_else() -> None:
     def read(**given: Any) -> Any:
-        reader = {"estimator": "PrivateLinearRegressor", "method": "_rows_with_target"}
-        return SUM["reader"]({**reader, "target_bounds": [0.0, 1.0], **given}, None)
+        reader = {"scaled": True, "as_cells": False, "target": [0.0, 1.0, 0.5, 0.5]}
+        return SUM["reader"]({**reader, **given}, None)
 
-    assert read()["target_bounds"] == (0.0, 1.0)
+    assert read()["target"] == (0.0, 1.0, 0.5, 0.5)
+    assert read(target=None)["target"] is None
     for given in (
-        *({"method": each} for each in ("fit", "__reduce__", "_check_settings", "_labelled_rows")),
-        *({"estimator": each} for each in ("object", "Party", "PrivateKernelMachine")),
-        *({"target_bounds": each} for each in ([0.0], [1.0, 0.0], [0.0, 1.0, 2.0], [True, 2.0])),
-        {"estimator": "PrivatePCA", "method": "_labelled_rows"},  # which has no target
+        *({"as_cells": each} for each in (1, "True", None, "fit", [True])),
+        *({"target": each} for each in ([0.0], [1.0, 0.0, 0.5, 0.5], [True, 2.0, 1.0, 1.0])),
+        *({"target": [0.0, 1.0, *each]} for each in ([0.5, 0.4], [0.5, -0.5], [9.0, 1.0])),
+        {"classes": None},
+        {"estimator": "PrivatePCA", "method": "fit"},
     ):
         with pytest.raises(FederationError):
             read(**given)

@@ -26,6 +26,7 @@ from sfumato.federated.totals import TotalsFolder
 from sfumato.ledger.receipt import Receipt
 from sfumato.mechanisms.gaussian import GaussianMechanism
 from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.models.base import Reader
 from sfumato.privacy.guarantee import Guarantee, Relation
 from sfumato.sums.elsewhere import RemoteRecords
 from sfumato.sums.maps import RowMap
@@ -217,19 +218,23 @@ class Federation(RemoteRecords):
         """Names of the columns of the parties' tables, or the number of columns of their rows."""
         return list(self.bounds.types()) if isinstance(self.bounds, TableBounds) else self.width
 
-    def read_by(self, reader: BatchReader, width: int) -> Records:
+    def read_by(self, reader: Reader | BatchReader, width: int) -> Records:
         """Let each party read its own table, or its rows, as an estimator would.
 
-        reader: An estimator, and how it reads.
+        reader: How it reads.
         width: Numbers of a row that it makes.
         Returns: The same records, read.
         """
-        asked, name = reader.estimator, type(reader.estimator).__name__
-        if asked.bounds != self.bounds:
+        bounds = reader.bounds if isinstance(reader, Reader) else reader.estimator.bounds
+        if bounds != self.bounds:
             raise FederationError("The estimator reads by other bounds than were agreed on.")
+        if isinstance(reader, Reader):
+            how = {"scaled": reader.scaled, "as_cells": reader.as_cells, "target": reader.target}
+            return self._seen(reader=how, width=width)
+        name = type(reader.estimator).__name__
         if reader.method not in READERS.get(name, ()):
             raise FederationError(f"Parties do not read as {name} does.")
-        target = getattr(asked, "target_bounds", None)
+        target = getattr(reader.estimator, "target_bounds", None)
         given = {"estimator": name, "method": reader.method, "target_bounds": target}
         return self._seen(reader=given, width=width)
 

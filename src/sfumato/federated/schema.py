@@ -525,24 +525,33 @@ def public_estimator(name: str, **parameters: Any) -> Any:
     return getattr(import_module("sfumato"), name)(**parameters)
 
 
-# Public estimators as which parties read their tables, each record alone, by which methods.
+# Estimators of the old base, as which parties read their tables, each record alone.
 READERS: dict[str, tuple[str, ...]] = {
     "Fabricator": ("_labelled_places", "_rows_and_codes"),
     "PrivateAdditiveClassifier": ("_labelled_cells",),
     "PrivateAdditiveRegressor": ("_cells_with_target",),
     "PrivateAffineHullClassifier": ("_rows_and_codes",),
-    "PrivateDensity": ("_labelled_rows",),
-    "PrivateGaussianClassifier": ("_labelled_rows",),
     "PrivateLinearClassifier": ("_labelled_rows",),
     "PrivateLinearRegressor": ("_rows_with_target",),
-    "PrivateMoments": ("_labelled_rows",),
-    "PrivatePCA": ("_labelled_rows",),
 }
 
 
 def _reader(value: Any, brought: _Brought) -> dict[str, Any]:
+    """Read how records become rows, or refuse it; a target must come within -1 and 1."""
+    if type(value) is dict and "as_cells" in value:
+        target = _maybe(_list(_REAL, 4))
+        fields = {"scaled": _FLAG, "as_cells": _FLAG, "target": target}
+        found: dict[str, Any] = _record(fields)(value, brought)
+        if found["target"] is not None:
+            if len(found["target"]) != 4:
+                raise FederationError("must have a target of four numbers.")
+            low, high, origin, unit = found["target"]
+            reach = max(abs(low - origin), abs(high - origin))
+            if not (low < high and reach <= unit * (1 + ROUNDING)):
+                raise FederationError("must have the range of a target, within its unit.")
+        return found
     fields = {"estimator": _text, "method": _text, "target_bounds": _maybe(_list(_REAL, 2))}
-    found: dict[str, Any] = _record(fields)(value, brought)
+    found = _record(fields)(value, brought)
     if found["method"] not in READERS.get(found["estimator"], ()):
         raise FederationError("must be an estimator that reads like this.")
     target = found["target_bounds"]

@@ -28,6 +28,7 @@ from sfumato.federated.secure.agreement import digest
 from sfumato.federated.terms import Terms
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.shares import GaussianShareMechanism
+from sfumato.models.base import Reader
 from sfumato.privacy.composition import epsilon_spent
 from sfumato.privacy.events import Event, event_from_dict, flatten
 from sfumato.privacy.guarantee import Relation, Unit
@@ -36,6 +37,7 @@ from sfumato.sums.opening import all_missing_record
 from sfumato.sums.reading import BatchReader
 from sfumato.sums.records import ArrayRecords, Records
 from sfumato.sums.statistics import Statistic
+from sfumato.tables.bounds import Bounds
 from sfumato.tables.schema import TableBounds
 
 DESCRIBE, CHECK, BEGIN, RELEASE = "sums.describe", "sums.check", "sums.begin", "sums.release"
@@ -178,7 +180,7 @@ class PartySums:
 
     def _check_sum(
         self, request: Request, asked: Mapping[str, Any], given: Mapping[str, Any]
-    ) -> tuple[BatchReader | None, int]:
+    ) -> tuple[Reader | BatchReader | None, int]:
         """Refuse a sum by public facts alone; return how rows are read, and their maximum."""
         if _agreed(given) != self._begun(request).fact("agreed"):  # [Y10] what was paid for
             raise FederationError(f"The task '{request.task}' was begun on other terms.")
@@ -201,7 +203,9 @@ class PartySums:
         mechanism.for_size(statistic.size)
         return reader, max_rows
 
-    def _mapped(self, task: str, asked: Mapping[str, Any], reader: BatchReader | None) -> Records:
+    def _mapped(
+        self, task: str, asked: Mapping[str, Any], reader: Reader | BatchReader | None
+    ) -> Records:
         """Return the rows as maps make them; a descent asks for the same ones again and again."""
         bounds, relation, kept = asked["bounds"], asked["relation"], asked["kept"]
         arrays: dict[str, NDArray[Any]] = {}
@@ -211,7 +215,7 @@ class PartySums:
             return self._kept[1]
         if reader is not None:  # [Y9] each record by itself, as the estimator reads it
             whole = self._table() if isinstance(bounds, TableBounds) else (*self.load(), None)
-            rows, codes = reader(reader.at_party(whole))
+            rows, codes = _read(reader, whole)[:2]
         else:
             rows, labels = self.load()
             codes = None if bounds.labels is None else bounds.clip_labels(np.asarray(labels))[0]
@@ -313,28 +317,43 @@ class PartySums:
         return self.store.released(wanted, make).array("cells", (agreement.size,), "i")
 
 
-def _reader(asked: Mapping[str, Any]) -> BatchReader | None:
-    """Return how the estimator that a sum names reads the party's table, by the agreed bounds."""
-    given = asked["reader"]
+def _reader(asked: Mapping[str, Any]) -> Reader | BatchReader | None:
+    """Return how a sum asks to read the party's table, by the agreed bounds."""
+    given, bounds = asked["reader"], asked["bounds"]
     if given is None:
         return None
+    if "as_cells" in given:
+        facts = bounds.target if isinstance(bounds, TableBounds) else bounds
+        declared = None if facts is None or given["target"] is not None else facts.labels
+        known = None if declared is None else Bounds(norm=1.0, labels=declared)
+        classes = None if known is None else known.label_set(np.asarray(declared))
+        return Reader(bounds, classes=classes, **given)
     target = given["target_bounds"]
     estimator = public_estimator(
         given["estimator"],
-        bounds=asked["bounds"],
+        bounds=bounds,
         relation=str(asked["relation"]),
         **({} if target is None else {"target_bounds": target}),
     )
     return BatchReader(estimator, given["method"], None, None)
 
 
-def _made_up(reader: BatchReader | None, bounds: Any, columns: Any) -> tuple[NDArray[Any], int]:
+def _read(reader: Reader | BatchReader, batch: Any) -> tuple[Any, ...]:
+    """Return rows, codes and, if there are labels, the label set."""
+    if isinstance(reader, Reader):
+        return *reader(batch), *(() if reader.classes is None else (reader.classes,))
+    return reader.of(reader.at_party(batch))
+
+
+def _made_up(
+    reader: Reader | BatchReader | None, bounds: Any, columns: Any
+) -> tuple[NDArray[Any], int]:
     """Return one row of which nothing is known, and how many classes the records have."""
     if reader is None:
         labels = bounds.labels
         n_labels = 1 if labels is None else len(bounds.label_set(np.asarray(labels)))
         return np.zeros((1, columns)), n_labels
-    rows, _, *facts = reader.of(reader.at_party(all_missing_record(columns)))
+    rows, _, *facts = _read(reader, all_missing_record(columns))
     return rows[:1], len(facts[0]) if facts and facts[0] is not None else 1
 
 

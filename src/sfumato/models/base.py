@@ -382,7 +382,8 @@ class PrivateEstimator(OldPrivateEstimator):
         elif isinstance(X, RemoteRecords):
             self._check_same(X, reader)
             reader = self._with_classes(reader, None)
-            records, *_ = self._read_at_parties(self._labelled_rows, X)
+            width = self._note_features(reader, all_missing_record(X.columns))
+            records = X.read_by(reader, width)
         elif out_of_core:
             parts, y, groups = partitions_of(X, y, groups)
             reader = self._with_classes(replace(reader, y=y, groups=groups), None)
