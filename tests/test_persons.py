@@ -266,10 +266,10 @@ def test_a_guarantee_of_records_for_persons() -> None:
 class RowsOnly(PrivatePCA):
     """Broken: the noise of one row, whatever a person has."""
 
-    def _array_records(self, rows: Any, codes: Any, groups: Any) -> Any:
-        found = super()._array_records(rows, codes, groups)
-        found.person = PersonUnit(1, "sum")
-        return found
+    def _begin(self, *args: Any, **options: Any) -> Any:
+        records, budget = super()._begin(*args, **options)
+        records.person = PersonUnit(1, "sum")
+        return records, budget
 
 
 def test_an_audit_tells_persons_from_rows() -> None:
