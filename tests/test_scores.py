@@ -25,7 +25,7 @@ from sfumato.exceptions import (
 from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.private import PrivateEstimator
-from sfumato.models.search.scores import row_scores, scorer_for
+from sfumato.models.search import row_scores, scorer_for
 from tests.test_common import INSTANCES
 from tests.test_odd_records import Strange
 

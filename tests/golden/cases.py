@@ -564,7 +564,6 @@ def search() -> Iterator[tuple[str, Case]]:
         for name, settings in {
             "Poisson": {},
             "negative binomial": {"runs": 1.0},
-            "held out": {"validation_fraction": 0.3},
         }.items():
             model = PrivateSearchCV(linear, grid, mean_runs=3.0, **settings, **BUDGET)
             yield f"{name}, {relation}", Case(fitted(model, X, Y2))

@@ -25,7 +25,7 @@ from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import PlaceCounts, PlaceTree
 from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans
 from sfumato.models.curves import CurveSum
-from sfumato.models.search.scores import ScoreSum
+from sfumato.models.search import ScoreSum
 from sfumato.privacy.guarantee import Relation
 from sfumato.sums import (
     ArrayRecords,

@@ -40,13 +40,3 @@ class RunLaw:
         """Draw `count` independent uniform numbers below `n_choices`."""
         words = random_words(count)
         return np.asarray((words % np.uint64(n_choices)).astype(np.intp))
-
-    @staticmethod
-    def split(n_rows: int, share: float, *, is_secret: bool) -> NDArray[np.bool_]:
-        """Draw which rows belong to a part of this share."""
-        words = random_words(n_rows)
-        if is_secret:
-            return np.asarray(words < np.uint64(share * 2.0**62) * np.uint64(4))
-        chosen = np.zeros(n_rows, dtype=bool)
-        chosen[np.argsort(words, kind="stable")[: round(share * n_rows)]] = True
-        return chosen

@@ -1,0 +1,715 @@
+"""Search for settings at one price: the best of a random, hidden number of private runs.
+
+PrivateSearchCV   plan (public, what every run releases) -> one charge -> runs -> the winner
+SearchFolder      from which an interrupted search continues
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sfumato.core.arrays import Array, to_numpy
+from sfumato.core.atomic_file import atomic_write
+from sfumato.core.constraints import Form, check_parameters, real
+from sfumato.core.parallel import map_in_parallel
+from sfumato.exceptions import InvalidInputError
+from sfumato.ledger.receipt import Receipt, prepay
+from sfumato.mechanisms.base import noise_status
+from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.selection import RunLaw
+from sfumato.models.base import n_jobs as check_n_jobs
+from sfumato.models.pipelines import check_pipeline
+from sfumato.models.private import PrivateEstimator
+from sfumato.models.saving import load, save
+from sfumato.models.scores import are_right
+from sfumato.privacy.events import Event, GaussianEvent, NonPrivateEvent, SelectionEvent
+from sfumato.privacy.gaussian import epsilon_from_mu
+from sfumato.privacy.guarantee import Guarantee, Relation, Status
+from sfumato.privacy.selection import (
+    selection_epsilon,
+    selection_mu,
+    with_max_runs,
+    worst_options,
+)
+from sfumato.sums.grid import truncate_to_grid
+from sfumato.sums.records import ArrayRecords
+from sfumato.sums.statistics import Codes, Statistic
+from sfumato.tables.cells import as_cells, as_numbers
+from sfumato.tables.frames import columns_of, is_table
+
+LAWS = {
+    "poisson": ("poisson", 0.0),
+    "logarithmic": ("negative_binomial", 0.0),
+    "geometric": ("negative_binomial", 1.0),
+}
+HIDDEN = "nobody learns how long the search took: its duration tells the number of runs"
+ROW_WISE = "'scoring' scores each row by that row and the model alone"
+FIXED = ("epsilon", "delta", "unit", "relation", "ledger")  # the promise is not up for a search
+STEPS = 8  # of the bisection where runs are not Gaussian
+SCORE_BITS = 20
+
+
+# What a run releases ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScoreSum(Statistic):
+    """``sum s_i`` of numbers between 0 and 1; one record moves it by at most 1."""
+
+    in_ball = 0  # scores are clipped
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number."""
+        return (1,)
+
+    def add_up(self, rows: Array, codes: Codes) -> Array:  # noqa: ARG002 - classes do not matter
+        """Add up scores."""
+        return truncate_to_grid(np.clip(to_numpy(rows)[:, :1], 0.0, 1.0), SCORE_BITS).sum(axis=0)
+
+    def term_sensitivity(self, relation: Relation) -> float:  # noqa: ARG002 - the same for both
+        """1: two numbers between 0 and 1 are at most 1 apart, and so is one of them from 0."""
+        # [V1] sensitivity of the score
+        return 1.0
+
+
+def scorer_for(estimator: Any, scoring: Any) -> Callable[[Any, Any, Any], Any]:
+    """Return the function that scores each row: that given, or one for the kind of estimator."""
+    if scoring is not None and not callable(scoring):
+        raise InvalidInputError(
+            "'scoring' must be None or a function of (model, X, y) that gives a number in "
+            f"[0, 1] per row. Got {type(scoring).__name__} instead."
+        )
+    if scoring is None and not (is_classifier(estimator) or is_regressor(estimator)):
+        raise InvalidInputError(
+            f"'scoring' is needed for {type(estimator).__name__}: a function of (model, X, y) that "
+            "gives a number in [0, 1] per row, of that row and the model alone."
+        )
+
+    def is_right(model: Any, X: Any, y: Any) -> Any:  # what cannot be compared is wrong
+        return are_right(np.asarray(model.predict(X)), as_cells(y))
+
+    def nearness(model: Any, X: Any, y: Any) -> Any:  # 1 - (error / range)², inside the range
+        low, high = getattr(model, "steps", [(None, model)])[-1][1].target_bounds
+        truth = np.nan_to_num(as_numbers(as_cells(y)), nan=low, posinf=low, neginf=low)
+        error = np.clip(model.predict(X), low, high) - np.clip(truth, low, high)
+        return 1 - (error / (high - low)) ** 2
+
+    return scoring or (is_right if is_classifier(estimator) else nearness)
+
+
+def row_scores(scorer: Callable[[Any, Any, Any], Any], model: Any, X: Any, y: Any) -> Array:
+    """Return the scores as a column of numbers in [0, 1]; what is none counts as 0."""
+    given = np.asarray(scorer(model, X, y), dtype=np.float64).reshape(-1, 1)
+    return np.clip(np.nan_to_num(given, nan=0.0, posinf=0.0, neginf=0.0), 0.0, 1.0)
+
+
+def score_records(column: Array, private: PrivateEstimator, X: Any) -> ArrayRecords:
+    """Return scores as records of the unit and relation that the estimator promises."""
+    unit, name = private.person_unit, getattr(private.bounds, "person", None)
+    if unit is None:
+        return ArrayRecords(column, relation=private.relation)
+    if name is None or not is_table(X):
+        raise InvalidInputError(
+            "A search with unit 'person' needs a table whose bounds name the column of IDs: "
+            "TableBounds.from_dict(..., person='patient', person_rows=8)."
+        )
+    return ArrayRecords.of_persons(  # [V10] a person's scores are one term
+        column,
+        groups=columns_of(X, [name])[name],
+        unit=unit,
+        relation=private.relation,
+        group_by_person=False,
+    )
+
+
+class _Asking(Exception):  # noqa: N818 - no error: it ends a fit just before its first draw
+    """Stands in for a ledger: notes what would be charged, and stops there."""
+
+    events: tuple[Event, ...]
+
+    def charge(self, *events: Event, unit: Any = None, relation: Any = None) -> Receipt:  # noqa: ARG002
+        self.events = events
+        raise self
+
+    def __deepcopy__(self, memo: object) -> _Asking:
+        return self
+
+
+def planned_events(candidate: Any, X: Any, y: Any) -> tuple[Event, ...]:
+    """Run `fit` up to its charge and return the events that it would charge; nothing is drawn.
+
+    Events are functions of public facts, and every fit charges before its first draw: that is what
+    the proof sheets of all estimators, and tests of all of them, keep.
+    """
+    # [V2] the releases of a run are known before the search is charged
+    candidate.set_params(**{f"{private_step(candidate)[0]}ledger": _Asking()})
+    try:
+        candidate.fit(X, y) if y is not None else candidate.fit(X)
+    except _Asking as asked:
+        return asked.events
+    raise InvalidInputError(f"{type(candidate).__name__} released something without a charge.")
+
+
+def private_step(estimator: Any) -> tuple[str, PrivateEstimator]:
+    """Return the prefix of the private estimator's parameters in a pipeline, and the estimator."""
+    if isinstance(estimator, PrivateEstimator):
+        return "", estimator
+    if isinstance(estimator, Pipeline):
+        check_pipeline(estimator)
+        name, last = estimator.steps[-1]
+        if [s for _, s in estimator.steps if isinstance(s, PrivateEstimator)] == [last]:
+            return f"{name}__", last
+    raise InvalidInputError(
+        "'estimator' must be a private estimator of Sfumato, or a pipeline whose last step, and no "
+        f"other, is one. Got {type(estimator).__name__} instead."
+    )
+
+
+@dataclass(frozen=True)
+class SearchCost:
+    """What a search costs and what it leaves to each run; public numbers only.
+
+    Parameters
+    ----------
+    event : SelectionEvent
+        The one charge.
+    epsilon, delta : float
+        The budget of the whole search.
+    epsilon_each : float
+        Epsilon of one run's model, at the same delta.
+    score_deviation : float
+        Standard deviation of the noise on a score, in rows.
+    n_candidates : int
+        Settings to choose from.
+    """
+
+    event: SelectionEvent
+    epsilon: float
+    delta: float
+    epsilon_each: float
+    score_deviation: float
+    n_candidates: int
+
+    def __str__(self) -> str:
+        return (
+            f"One charge of epsilon {self.epsilon:g} at delta {self.delta:g} pays for "
+            f"{self.event.mean_runs:g} runs on average, each with epsilon {self.epsilon_each:.3g}, "
+            f"of {self.n_candidates} settings."
+        )
+
+
+# The search -------------------------------------------------------------------------------------
+
+_Run = tuple[float, int, Any]  # what a run releases: score, number of its settings, model
+# What the search costs, its settings, what a run of each releases, and the noise of a score.
+_Plan = tuple[SearchCost, list[dict[str, Any]], list[tuple[Event, ...]], GaussianMechanism]
+
+
+def _of_winner(name: str, says: str, returns: str) -> Any:
+    """Return the method of a search that asks its winner."""
+
+    def ask(self: Any, X: Any, *targets: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.best_estimator_, name)(X, *targets)
+
+    ask.__name__, ask.__qualname__ = name, f"PrivateSearchCV.{name}"
+    ask.__doc__ = f"""{says}
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        *targets : array-like of shape (n_samples,)
+            Labels or targets, where the winner takes them.
+
+        Returns
+        -------
+        {returns}
+            As the winner returns them.
+        """
+    return available_if(
+        lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name)
+    )(ask)
+
+
+@dataclass(eq=False, repr=False)
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """The best of K runs of private fits and private scores, K random and hidden; one charge.
+
+    Each run draws one of the settings in `param_grid` at random, fits the estimator and scores it
+    with noise. Only the winner comes out, so the price does not grow with the number of settings
+    (Liu and Talwar 2019; Papernot and Steinke 2022).
+
+    Parameters
+    ----------
+    estimator : private estimator, or pipeline that ends with one
+        Its `epsilon`, `delta` and `ledger` are replaced by those of the search; `unit`, `relation`
+        and `bounds` are its own.
+    param_grid : dict or list of dict
+        Values by parameter name, as in `sklearn.model_selection.GridSearchCV`.
+    runs : {"poisson", "logarithmic", "geometric"} or float, default="poisson"
+        Distribution of the number of runs, given that there is one; a number above -1 is the shape
+        of a truncated negative binomial distribution (0 is logarithmic, 1 geometric).
+    mean_runs : float, default=5.0
+        Runs on average.
+    score_share : float, default=0.1
+        Share of ``mu²`` of a run for its score.
+    scoring : callable, optional
+        ``scoring(model, X, y)`` gives a number in [0, 1] per row, computed of that row and the
+        model alone. By default 1 for a right label, or ``1 - (error / range)²``.
+    constant_time : bool, default=True
+        Make all runs that the law allows and look at K of them, so that neither duration nor
+        progress reveals K. False makes K runs only; the guarantee then has a condition.
+    resume : path-like, optional
+        A folder from which the search continues after an interruption, without a second charge. It
+        is as secret as the rows until the search has ended.
+    n_jobs : int, optional
+        Runs at a time.
+    epsilon, delta : float, default=1.0, 1e-6
+        The budget of the whole search.
+    ledger : DatasetBudget, optional
+        The budget that pays; see `sfumato.Ledger`.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The winner. Its `guarantee_` is that of the whole search.
+    best_params_ : dict
+        Its settings.
+    best_score_ : float
+        Its noisy score: the mean over rows, or over persons where they are the unit, if their
+        number is public, else the sum.
+    cost_ : SearchCost
+        What was paid.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    See Also
+    --------
+    sfumato.privacy.selection : The price of a search.
+
+    Notes
+    -----
+    There is no ``cv_results_``: scores of other runs, and their number, are not released.
+
+    Privacy
+    -------
+    Unit and relation : those of the estimator.
+    Released : model, settings and noisy score of the best of K runs.
+    Sensitivity : of the score 1, or that of a person's scores; of a fit as in its own sheet.
+    Guarantee : Papernot and Steinke's theorems 2 and 6 on the Rényi divergence of a run.
+    Assumptions and numerics : K and the other runs stay hidden. Proof: docs/guarantees/search.md.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds, PrivateGaussianClassifier, PrivateSearchCV
+    >>> X, y = load_digits(n_class=3, return_X_y=True)
+    >>> model = PrivateGaussianClassifier(bounds=Bounds(norm=80.0, labels=[0, 1, 2]))
+    >>> search = PrivateSearchCV(model, {"n_components": [4, 16]}, mean_runs=2, epsilon=4.0)
+    >>> search.fit(X, y).guarantee_.epsilon
+    4.0
+    """
+
+    estimator: Any
+    param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
+    _: KW_ONLY
+    runs: str | float = "poisson"
+    mean_runs: float = 5.0
+    score_share: float = 0.1
+    scoring: Any = None
+    constant_time: bool = True
+    resume: Any = None
+    n_jobs: int | None = None
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    ledger: Any = None
+
+    stored_part: ClassVar[str] = "best_estimator_"  # what `sfumato.save` takes instead
+    parameters: ClassVar[Form] = {
+        "epsilon": real(above=0.0, most=math.inf),
+        "delta": real(above=0.0, below=1.0),  # a search has no pure epsilon
+        "score_share": real(above=0.0, below=1.0),
+        "n_jobs": check_n_jobs,
+    }
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.target_tags = inner.target_tags
+        tags.input_tags = inner.input_tags
+        tags.non_deterministic = True
+        return tags
+
+    def cost(self, X: ArrayLike, y: ArrayLike | None = None) -> SearchCost:
+        """Return what `fit` would charge and leave to each run; nothing is charged or drawn.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            As for `fit`.
+        y : array-like of shape (n_samples,)
+            As for `fit`.
+
+        Returns
+        -------
+        SearchCost
+            Public numbers.
+        """
+        return self._plan(X, y)[0]
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Search, and keep the winner.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, or a table that the estimator takes.
+        y : array-like of shape (n_samples,), optional
+            Labels or targets; by default the target column of a table that its bounds name.
+
+        Returns
+        -------
+        Self
+            The fitted search.
+        """
+        prefix, private = private_step(self.estimator)
+        bounds: Any = private.bounds
+        if y is None and getattr(bounds, "target", None) is not None:
+            y = bounds.target_of(X)
+        if y is None and self.scoring is None:
+            scorer_for(self.estimator, None)  # what has no targets needs a scoring first of all
+            raise InvalidInputError(
+                "PrivateSearchCV requires y to be passed, but the target y is None: runs are "
+                "scored by their targets."
+            )
+        cost, settings, events, score_noise = self._plan(X, y)
+        n_is_public = private.relation == Relation.REPLACE_ONE and private.person_unit is None
+        public = {
+            "event": cost.event.to_dict(),
+            "candidates": [repr(sorted(each.items())) for each in settings],
+            "epsilon": cost.epsilon,
+            "delta": cost.delta,
+            "unit": str(private.unit),
+            "relation": str(private.relation),
+            "estimator": type(self.estimator).__name__,
+            "rows": len(X) if n_is_public else None,
+        }
+        scorer = scorer_for(self.estimator, self.scoring)
+
+        def run(choice: int) -> _Run:
+            """Fit and score one candidate; what is drawn is part of what the search pays for."""
+            paid = (*events[choice], score_noise.event())
+            receipt = Receipt(paid, unit=private.unit, relation=private.relation)
+            model = self._candidate(settings[choice], cost.epsilon_each, receipt)
+            model.fit(X, y) if y is not None else model.fit(X)
+            model.set_params(**{f"{prefix}ledger": None})
+            # There may be no rows where their number is secret.
+            column = row_scores(scorer, model, X, y) if len(X) else np.empty((0, 1))
+            records = score_records(column, private, X)
+            total = float(records.release(ScoreSum(), score_noise, receipt)[0])
+            return total / (records.public_rows or 1), choice, model
+
+        with nullcontext() if self.resume is None else SearchFolder(self.resume, public) as folder:
+            released = None if folder is None else folder.state["winner"]
+            if folder is not None and released is not None:
+                score, choice = released["score"], released["choice"]
+                model = load(folder.path / WINNER)
+                guarantee = private_step(model)[1].guarantee_
+            else:
+                self._pay(cost.event, folder)
+                (score, choice, model), runs = self._search(cost.event, len(settings), run, folder)
+                guarantee = self._guarantee(cost, runs)
+                # Its own guarantee would leave out the other runs.
+                private_step(model)[1].guarantee_ = guarantee
+                if folder is not None:
+                    folder.finish(model, score, choice)
+        self.best_estimator_ = model
+        self.best_params_ = dict(settings[choice])
+        self.best_score_ = score
+        self.cost_ = cost
+        self.guarantee_ = guarantee
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        return self
+
+    def _plan(self, X: Any, y: Any) -> _Plan:
+        """Return what every run does: public, known before the charge."""
+        prefix, private = private_step(self.estimator)
+        check_parameters(self, self.parameters)
+        if isinstance(self.runs, str) and self.runs not in LAWS:
+            listed = ", ".join(map(repr, LAWS))
+            raise InvalidInputError(f"'runs' must be {listed} or a number. Got {self.runs!r}.")
+        if self.resume is not None and not self.constant_time:
+            raise InvalidInputError(
+                "'resume' needs constant_time=True: a folder of K runs would reveal K."
+            )
+        moved = score_records(np.zeros((len(X), 1)), private, X).sensitivity(ScoreSum())
+        settings, known = list(ParameterGrid(self.param_grid)), self.estimator.get_params()
+        # Who a person is, and how many rows they have, is part of the promise.
+        fixed = FIXED if private.person_unit is None else (*FIXED, "bounds")
+        for name in {name for each in settings for name in each}:
+            if name.removeprefix(prefix) in fixed:
+                raise InvalidInputError(
+                    f"'param_grid' contains {name!r}: the guarantee is that of the search; set "
+                    f"{name.removeprefix(prefix)!r} there, or on the estimator."
+                )
+            if name not in known:
+                raise InvalidInputError(f"'param_grid' contains {name!r}, not a parameter.")
+        if not settings:
+            raise InvalidInputError("'param_grid' contains no settings.")
+        scorer_for(self.estimator, self.scoring)
+        kind, shape = LAWS.get(self.runs, ("negative_binomial", self.runs))  # type: ignore[arg-type]
+        law = SelectionEvent(((GaussianEvent(1.0),),), kind, float(self.mean_runs), float(shape))
+        total, delta, has_noise = (
+            float(self.epsilon),
+            float(self.delta),
+            math.isfinite(self.epsilon),
+        )
+        law = with_max_runs(law, *((delta, total) if has_noise else (1e-6, 1.0)))
+
+        def at(mu: float) -> _Plan:
+            """Ask every candidate what it would release if a run had this mu."""
+            epsilon = math.inf
+            score = GaussianMechanism(moved, 0.0)
+            if has_noise:
+                epsilon = epsilon_from_mu(mu * math.sqrt(1 - self.score_share), delta)
+                score = GaussianMechanism(moved, 1 / (mu * math.sqrt(self.score_share)))
+            candidates = [self._candidate(each, epsilon) for each in settings]
+            events = [planned_events(each, X, y) for each in candidates]
+            # [V7] fit and score read the same rows
+            options = tuple((*each, score.event()) for each in events)
+            event = replace(
+                law, options=worst_options(options if has_noise else ((NonPrivateEvent(),),))
+            )
+            noise = math.sqrt(score.variance())
+            cost = SearchCost(event, total, delta, epsilon, noise, len(settings))
+            return cost, settings, events, score
+
+        mu = selection_mu(law, total, delta) if has_noise else math.inf
+        plan = at(mu)
+        if not has_noise or selection_epsilon(plan[0].event, delta) <= total:
+            return plan
+        # Runs that are not Gaussian may cost more at the same epsilon: less for each of them.
+        low, high, found = 0.0, mu, None
+        for _ in range(STEPS):
+            tried = at((low + high) / 2)
+            if selection_epsilon(tried[0].event, delta) <= total:
+                low, found = (low + high) / 2, tried
+            else:
+                high = (low + high) / 2
+            if found is not None and high - low < 0.04 * high:
+                break
+        if found is None:
+            raise InvalidInputError(
+                f"No amount of noise achieves epsilon {total:g} at delta {delta:g} for this search."
+            )
+        return found
+
+    def _candidate(self, settings: Mapping[str, Any], epsilon: float, payer: Any = None) -> Any:
+        """Return a fresh estimator with these settings and this budget."""
+        prefix, private = private_step(self.estimator)
+        delta = 0.0 if private.delta == 0 else float(self.delta)
+        promise = {"epsilon": epsilon, "delta": delta, "ledger": payer}
+        return clone(self.estimator).set_params(
+            **settings, **{f"{prefix}{name}": value for name, value in promise.items()}
+        )
+
+    def _pay(self, event: SelectionEvent, folder: SearchFolder | None) -> None:
+        """Charge the whole search, unless a folder or the ledger says that it was charged."""
+        _, private = private_step(self.estimator)
+        promise = {"unit": private.unit, "relation": private.relation}
+        if folder is None:
+            prepay(self.ledger, event, **promise)
+            return
+        probe = folder.path / "probe.sfumato"
+        save(self._candidate({}, 1.0), probe)  # a model that cannot be stored is refused before
+        probe.unlink()
+        reference, has_lines = folder.state["reference"], hasattr(self.ledger, "lines")
+        is_found = has_lines and any(
+            line.note.reference == reference for line in self.ledger.lines()
+        )
+        if folder.state["charged"]:
+            if has_lines and not is_found:
+                raise InvalidInputError(
+                    f"'resume': the search in the folder {folder.path} was not paid for by this "
+                    "ledger. Give another folder."
+                )
+            return
+        folder.write()  # so that a charge that is made next can be found again
+        if not is_found and hasattr(self.ledger, "noted"):
+            self.ledger.charge(event, reference=reference, **promise)
+        elif not is_found:
+            prepay(self.ledger, event, **promise)
+        folder.write(charged=True)
+
+    def _search(
+        self,
+        event: SelectionEvent,
+        n_settings: int,
+        run: Callable[[int], _Run],
+        folder: SearchFolder | None,
+    ) -> tuple[_Run, list[Guarantee]]:
+        """Return the winner, and the guarantees of all runs."""
+        law = RunLaw(event)
+        n_runs = (event.max_runs or 1) if self.constant_time else law.number()
+        choices = law.choices(n_settings, n_runs).tolist()
+        scores: list[float] = []
+        kept: dict[int, _Run] = {}  # runs better than all before: one is the best of the first K
+        if folder is not None:
+            choices = folder.state["choices"] or choices
+            scores = list(folder.state["scores"])
+            folder.write(choices=choices)
+            for place in folder.state["kept"]:
+                kept[place] = scores[place], choices[place], load(folder.model(place))
+        guarantees = [private_step(model)[1].guarantee_ for _, _, model in kept.values()]
+        # What a losing run warns of, by its own releases, would be one more output.
+        with warnings.catch_warnings(action="ignore"):
+            while len(scores) < n_runs:
+                end = min(len(scores) + max(1, effective_n_jobs(self.n_jobs)), n_runs)
+                for done in map_in_parallel(run, choices[len(scores) : end], n_jobs=self.n_jobs):
+                    guarantees.append(private_step(done[2])[1].guarantee_)
+                    if done[0] > max(scores, default=-math.inf):  # of equal ones the first counts
+                        kept[len(scores)] = done
+                        if folder is not None:
+                            save(done[2], folder.model(len(scores)))
+                    scores.append(done[0])
+                if folder is not None:
+                    folder.write(scores=scores, kept=sorted(kept))
+        n_counted = law.number() if self.constant_time else n_runs  # [V6] K, after all runs
+        return kept[max(place for place in kept if place < n_counted)], guarantees
+
+    def _guarantee(self, cost: SearchCost, runs: list[Guarantee]) -> Guarantee:
+        if any(each.status is Status.REFUTED for each in runs):
+            raise InvalidInputError("An estimator whose guarantee is refuted cannot be searched.")
+        asked = cost.epsilon
+        spent = selection_epsilon(cost.event, cost.delta) if math.isfinite(asked) else math.inf
+        conditions = [condition for each in runs for condition in each.conditions]
+        conditions += [HIDDEN] if not self.constant_time else []
+        conditions += [ROW_WISE] if self.scoring is not None else []
+        return replace(
+            runs[0],
+            epsilon=asked if asked * (1 - 1e-4) <= spent <= asked else spent,
+            delta=cost.delta,
+            status=noise_status(),
+            conditions=(),
+            record_reading=None,
+            public=(*runs[0].public, "settings that were tried", "law of the number of runs"),
+            events=(cost.event,),
+        ).only_if(*dict.fromkeys(conditions))
+
+    predict = _of_winner("predict", "Predict with the winner.", "ndarray")
+    predict_proba = _of_winner("predict_proba", "Return class probabilities.", "ndarray")
+    decision_function = _of_winner("decision_function", "Return scores of classes.", "ndarray")
+    transform = _of_winner("transform", "Transform with the winner.", "ndarray")
+    score = _of_winner("score", "Score the winner on public rows, without privacy.", "float")
+
+
+# Interruptions ----------------------------------------------------------------------------------
+
+STATE, WINNER = "search.json", "winner.sfumato"
+
+
+class SearchFolder:
+    """A folder from which an interrupted search continues: all runs are in it, and K is in none.
+
+    All `max_runs` runs are made before K is drawn, so the folder says nothing of K. It holds the
+    scores so far and those models that may still win, is as secret as the rows, and is emptied
+    when the winner is known: then it holds the winner alone, which is released once.
+
+    path: A folder; it is made where there is none.
+    settings: Everything public that the search depends on; another search is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.state = {
+            "settings": _digest(settings),
+            "reference": uuid.uuid4().hex,
+            "charged": False,
+            "choices": [],
+            "scores": [],
+            "kept": [],
+            "winner": None,
+        }
+
+    def __enter__(self) -> Self:
+        """Hold the folder, for this process alone, and read it."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._held = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # [V11] ends with the process
+            file = self.path / STATE
+            state = json.loads(file.read_text()) if file.exists() else self.state
+            if state is not self.state and state.pop("checksum", None) != _digest(state):
+                raise ValueError
+        except (OSError, ValueError, AttributeError) as error:
+            os.close(self._held)
+            is_held = isinstance(error, BlockingIOError)
+            reason = (
+                f"another search is using the folder {self.path}. Wait until it ends; the same "
+                "call then returns its winner."
+                if is_held
+                else f"{self.path / STATE} cannot be read, is damaged, or contains no search."
+            )
+            raise InvalidInputError(f"'resume': {reason}") from None
+        if state["settings"] != self.state["settings"]:
+            os.close(self._held)
+            raise InvalidInputError(
+                f"'resume': the folder {self.path} contains a search with other settings. Give "
+                "another folder, or the settings of that search."
+            )
+        self.state = state
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._held)
+
+    def write(self, **changes: Any) -> None:
+        """Write the state, aside and renamed."""
+        self.state.update(changes)
+        with atomic_write(self.path / STATE) as file:
+            stored = self.state | {"checksum": _digest(self.state)}
+            file.write(json.dumps(stored, sort_keys=True).encode())
+
+    def model(self, run: int) -> Path:
+        """Return the file of a run's model, which may still win."""
+        return self.path / f"run-{run}.sfumato"
+
+    def finish(self, model: Any, score: float, choice: int) -> None:
+        """Keep the winner, under no number, and remove all that is not released."""
+        save(model, self.path / WINNER)
+        released = {"score": score, "choice": choice}
+        self.write(winner=released, scores=[], choices=[], kept=[])
+        for path in self.path.glob("run-*.sfumato"):
+            path.unlink()
+
+
+def _digest(state: dict[str, Any]) -> str:
+    return sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
