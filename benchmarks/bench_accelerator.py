@@ -31,7 +31,7 @@ from sfumato import Bounds, PrivateLinearClassifier
 from sfumato.core import arrays
 from sfumato.mechanisms import gaussian, sampling
 from sfumato.mechanisms.entropy import random_words
-from sfumato.models.linear import fit as linear_fit, private
+from sfumato.models import linear as linear_models
 from sfumato.sums.records import Records
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -131,13 +131,12 @@ def parts_of(task: Callable[[], Any]) -> dict[str, float]:
     """Wall seconds of the functions of a fit, the GPU waited for before and after each."""
     found: dict[str, float] = {}
     places: list[tuple[Any, str]] = [
-        (private, "release_projection"),
         (Records, "release_there"),
         (gaussian, "_add_symmetric_noise_there"),
-        (linear_fit, "whitening_projection"),
+        (linear_models, "whitening_projection"),
         (Records, "cache_float32"),
-        (linear_fit, "descend"),
-        (private, "to_host"),
+        (linear_models, "descend"),
+        (linear_models, "to_host"),
     ]
     plain = [getattr(place, name) for place, name in places]
 

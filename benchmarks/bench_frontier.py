@@ -34,8 +34,8 @@ from sfumato.models.image_features import (
     RandomProcessFeatures,
     ScatteringFeatures,
 )
-from sfumato.models.linear.images import best_features
-from sfumato.models.linear.private import PrivateLinearClassifier
+from sfumato.models.images import best_features
+from sfumato.models.linear import PrivateLinearClassifier
 from sfumato.tables.bounds import Bounds
 
 DELTA = 1e-5

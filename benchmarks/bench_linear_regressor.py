@@ -16,7 +16,7 @@ from benchmarks.bench_tables_models import DELTA, EPSILONS, RUNS, plain, score, 
 from benchmarks.model_tables import Table, table
 from benchmarks.recording import write
 from sfumato import PrivateLinearRegressor
-from sfumato.models.linear.regressor import ALGORITHMS
+from sfumato.models.linear import ALGORITHMS
 
 NAMES = ("doctor", "diamonds")
 

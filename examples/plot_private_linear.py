@@ -12,9 +12,10 @@ Features that read no data, and whitening by a private second moment, preserve m
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from sfumato import Bounds, HOGFeatures, LinearClassifier, PrivateLinearClassifier
+from sfumato import Bounds, HOGFeatures, PrivateLinearClassifier
 
 X, y = load_digits(return_X_y=True)
 X = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -22,7 +23,7 @@ X, X_test, y, y_test = train_test_split(X, y, random_state=0)
 bounds = Bounds(norm=1.0, labels=range(10))
 shared = {"delta": 1e-5, "fit_intercept": False, "bounds": bounds}
 
-models = [LinearClassifier(fit_intercept=False).fit(X, y)]
+models = [LogisticRegression(fit_intercept=False).fit(X, y)]
 models += [
     PrivateLinearClassifier(whiten=False, epsilon=e, **shared).fit(X, y) for e in (10.0, 2.0, 0.5)
 ]
@@ -43,7 +44,6 @@ plt.show()
 # Each point is the mean of two fits on 1,347 images; the whole budget is charged.
 features = HOGFeatures(image_shape=(8, 8), cell=2).fit(X)
 ways = {
-    "objective perturbation": ({"algorithm": "objective"}, False),
     "noisy descent": ({"whiten": False}, False),
     "noisy descent, whitened": ({}, False),
     "whitened HOG features": ({}, True),

@@ -23,7 +23,6 @@ from sfumato import (
     HOGFeatures,
     KernelAffineHull,
     LargeMarginGaussianClassifier,
-    LinearClassifier,
     MembershipAutoencoder,
     MembershipClassifier,
     MembershipMapping,
@@ -103,7 +102,6 @@ INSTANCES: dict[str, Any] = {
     "PrivateSearchCV": PrivateSearchCV(
         PrivateGaussianClassifier(bounds=WIDE), {}, epsilon=np.inf, mean_runs=1.01
     ),
-    "LinearClassifier": LinearClassifier(),
     "PrivateImageClassifier": PrivateImageClassifier("hog", epsilon=np.inf, bounds=WIDE_BOX),
     "HOGFeatures": HOGFeatures(),
     "ScatteringFeatures": ScatteringFeatures(n_orientations=4),
@@ -118,7 +116,6 @@ VARIANTS = [
     KernelAffineHull(dtype="float32"),
     WideAffineHull(branch_size=20, partition="random"),
     AffineHullClassifier(search="pruned", dtype="float32"),
-    LinearClassifier(loss="huber", fit_intercept=False),
     PrivateLinearRegressor(
         algorithm="moments", target_bounds=(-500.0, 500.0), epsilon=np.inf, bounds=WIDE_BOX
     ),

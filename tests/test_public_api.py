@@ -25,7 +25,6 @@ PUBLIC = [
     "KernelAffineHull",
     "LargeMarginGaussianClassifier",
     "Ledger",
-    "LinearClassifier",
     "LinkedTables",
     "MembershipAutoencoder",
     "MembershipClassifier",

@@ -35,7 +35,7 @@ from sfumato.models.covariance import MaternKernel
 from sfumato.models.curves import SmoothedCurves
 from sfumato.models.features import KnotFeatures
 from sfumato.models.image_features.images import ImageFeatures
-from sfumato.models.linear.target_moments import WithTarget
+from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.sums import ArrayRecords
 from sfumato.sums.gradients import GradientSum

@@ -12,7 +12,7 @@ from sfumato import Bounds
 from sfumato.audit.testing import PrivateCase
 from sfumato.mechanisms.base import Released, taped
 from sfumato.mechanisms.entropy import seeded
-from sfumato.models.linear.target_moments import WithTarget
+from sfumato.models.linear import WithTarget
 from sfumato.sums.maps import IntoUnitBall
 from tests.test_common import CASES
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
         RandomProcessFeatures,
         ScatteringFeatures,
     )
+    from sfumato.models.images import PrivateImageClassifier
     from sfumato.models.kernel import PrivateKernelClassifier, PrivateKernelRegressor
     from sfumato.models.linear import (
-        LinearClassifier,
-        PrivateImageClassifier,
         PrivateLinearClassifier,
         PrivateLinearRegressor,
     )
@@ -99,9 +98,8 @@ _MODULES = {
         "RandomProcessFeatures",
         "ScatteringFeatures",
     ),
+    "sfumato.models.images": ("PrivateImageClassifier",),
     "sfumato.models.linear": (
-        "LinearClassifier",
-        "PrivateImageClassifier",
         "PrivateLinearClassifier",
         "PrivateLinearRegressor",
     ),

@@ -13,7 +13,7 @@ from sfumato.mechanisms.base import taped
 from sfumato.mechanisms.entropy import seeded
 from sfumato.models.additive import plot_explanation
 from sfumato.models.additive.pairs import DEFAULT_SQUARE
-from sfumato.models.linear.rows import CONSTANT, RADIUS, _whitened_spectrum, whitening_projection
+from sfumato.models.linear import CONSTANT, whitened_rows
 
 BOX = Bounds(lower=-1.0, upper=1.0, labels=[0, 1])
 OPTIONS = {"delta": 1e-5, "relation": "add_or_remove_one", "bounds": BOX}
@@ -35,15 +35,14 @@ def noiseless_coef(
     hats = model._hats()
     z, n_rows = hats(X), float(np.maximum(counts, 1).sum())
     first = tape.releases[2].mechanism
-    projection = whitening_projection(moment, hats.width, math.sqrt(first.variance()))
     noise = math.sqrt(first.variance())
-    lengths = _whitened_spectrum(moment, projection, noise, n_rows, DEFAULT_SQUARE)
-    radius = RADIUS * math.sqrt(lengths.sum())
+    white, steepest = whitened_rows(moment, noise, n_rows, DEFAULT_SQUARE)
+    projection, radius = white.projection, white.radius
     u = z @ projection
     u /= np.maximum(np.linalg.norm(u, axis=1, keepdims=True), radius)
     rows = np.column_stack([u, np.full(len(u), CONSTANT)]) / math.sqrt(1 + CONSTANT**2)
     noise = math.sqrt(model.n_steps * mechanism.variance()) / n_rows
-    rate = min(1.6 * 0.1 / noise, 4 / ((min(lengths.max() / radius**2, 1) + 0.0625) / 1.0625))
+    rate = min(1.6 * 0.1 / noise, 4 / steepest)
     rate = min(rate, 32.0 / model.max_gradient_norm)
     weights, move, total = np.zeros(rows.shape[1]), 0.0, 0.0
     for step in range(model.n_steps):

@@ -119,7 +119,6 @@ MODELS: list[tuple[str, str, dict[str, Any], str]] = [
         {"n_steps": 3, "n_components": 2, "whiten": False, **PRIVATE, "bounds": TWO},
         "two classes",
     ),
-    ("linear", "LinearClassifier", {}, "labelled"),
     (
         "images",
         "PrivateImageClassifier",

@@ -53,9 +53,9 @@ def test_altered_models_are_refused_by_name_or_answer(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "attribute", "value", "said"),
     [
-        ("linear", "coef_", np.full((3, 4), np.nan), "coef_"),
-        ("linear", "coef_", np.zeros((3, 9)), "4, not 9"),
-        ("linear", "classes_", np.array([2, 1, 0]), "sorted"),
+        ("private linear", "coef_", np.full((3, 4), np.nan), "coef_"),
+        ("private linear", "coef_", np.zeros((3, 9)), "coef_"),
+        ("private linear", "classes_", np.array([2, 1, 0]), "sorted"),
         ("gaussian", "covariances_", -np.ones((3, 3, 3)), "positive definite"),
         ("gaussian", "radius_", 0.0, "radius_"),
         ("hog", "n_bins", 10**9, "n_bins"),
@@ -74,5 +74,5 @@ def test_the_error_names_file_and_value(tmp_path, name, attribute, value, said):
 
 
 def test_a_model_that_was_not_fitted_is_stored_as_it_is(tmp_path):
-    sfumato.save(sfumato.LinearClassifier(loss="huber"), tmp_path / "model")
+    sfumato.save(sfumato.PrivateLinearClassifier(loss="huber"), tmp_path / "model")
     assert sfumato.load(tmp_path / "model").loss == "huber"

@@ -22,7 +22,7 @@ from sfumato.cli.jobs.images import are_images, fit_images, read_images
 from sfumato.cli.jobs.partitioned import is_in_parts, opened
 from sfumato.cli.jobs.pipeline import PrivacyRequest, fit_table, offered_models
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.linear.images import IMAGE_FEATURES
+from sfumato.models.images import IMAGE_FEATURES
 from sfumato.models.saving import save
 from sfumato.privacy.guarantee import Relation
 

@@ -19,7 +19,7 @@ from sfumato.cli.exit_codes import plain_errors
 from sfumato.cli.jobs.images import predict_images
 from sfumato.cli.jobs.pipeline import predict_table, table_for
 from sfumato.cli.options import Json, Reading, TablePath, reading_from
-from sfumato.models.linear.images import PrivateImageClassifier
+from sfumato.models.images import PrivateImageClassifier
 from sfumato.models.saving import load
 from sfumato.tables.files import FORMATS, write_table
 

@@ -33,7 +33,7 @@ from sfumato.models.additive.hats import HatRows
 from sfumato.models.additive.knots import PlaceTree
 from sfumato.models.additive.pairs import HatSums, PairRows, SideMeans, Sides
 from sfumato.models.additive.probabilities import ScoreBins
-from sfumato.models.linear.target_moments import WithTarget
+from sfumato.models.linear import WithTarget
 from sfumato.models.smoothing import Cells
 from sfumato.privacy.events import GaussianEvent, RepeatedEvent
 from sfumato.privacy.guarantee import Relation

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sfumato.core.arrays import is_foreign_array, to_host, to_numpy
@@ -369,7 +370,8 @@ class PrivateEstimator(OldPrivateEstimator):
                 "table first and give it as a data frame or an array."
             )
         is_person = reader.person is not None
-        if isinstance(X, Records) and is_row_dataset(X):
+        is_remote = isinstance(X, RemoteRecords)
+        if isinstance(X, Records) and is_row_dataset(X) and (target is None or not is_remote):
             if target is not None:
                 raise InvalidInputError(
                     f"{type(self).__name__} takes arrays and tables: records have no targets."
@@ -379,7 +381,7 @@ class PrivateEstimator(OldPrivateEstimator):
             reader = self._with_classes(reader, None)
             is_plain = isinstance(self.bounds, Bounds) and not self.reads_cells
             records = X.mapped(Encoded(reader.encoder, X.width)) if is_plain else X
-        elif isinstance(X, RemoteRecords):
+        elif is_remote:
             self._check_same(X, reader)
             reader = self._with_classes(reader, None)
             width = self._note_features(reader, all_missing_record(X.columns))
@@ -599,6 +601,10 @@ class PrivateEstimator(OldPrivateEstimator):
 PrivateEstimator.__doc__ = (PrivateEstimator.__doc__ or "").replace("$shared", SHARED_PARAMETERS)
 
 
+def _has_probabilities(estimator: Any) -> bool:
+    return getattr(estimator, "loss", "softmax") in ("softmax", "logistic")
+
+
 class PrivateClassifier(ClassifierMixin, PrivateEstimator):
     """Base of classifiers: predictions from `_scores`, one column for two classes or one each."""
 
@@ -611,8 +617,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
 
     def _all_scores(self, X: Any) -> Array:
         rows = self._rows(X)
-        starts = range(0, max(1, int(rows.shape[0])), SCORED_ROWS)
-        return np.concatenate([self._scores(rows[i : i + SCORED_ROWS]) for i in starts])
+        most = (
+            SCORED_ROWS if isinstance(rows, np.ndarray) else 4 * SCORED_ROWS
+        )  # few large products
+        n_rows = int(rows.shape[0])
+        parts = [slice(i, min(i + most, n_rows)) for i in range(0, max(1, n_rows), most)]
+        return np.concatenate([self._scores(rows[part, :]) for part in parts])
 
     def decision_function(self, X: Any) -> Array:
         """Return the scores: of the second class for two classes, else one per class.
@@ -648,6 +658,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         places = (scores[:, 0] > 0).astype(int) if one else scores.argmax(axis=1)
         return np.asarray(self.classes_[places])
 
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each label, the softmax of the scores.
 
@@ -663,6 +674,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
         """Return the log-probability of each label.
 

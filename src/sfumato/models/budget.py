@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from sfumato.exceptions import BudgetExceededError, InvalidInputError
 from sfumato.ledger.receipt import Receipt, prepay
 from sfumato.mechanisms.base import Repeated, noise_status
 from sfumato.mechanisms.exponential import ExponentialMechanism
-from sfumato.mechanisms.gaussian import GaussianMechanism
+from sfumato.mechanisms.gaussian import GaussianMechanism, Releases, prefetch_noise
 from sfumato.mechanisms.laplace import LaplaceMechanism
 from sfumato.mechanisms.process import SLACK, GaussianProcessMechanism
 from sfumato.mechanisms.quantiles import QuantileMechanism
@@ -122,7 +123,9 @@ class Budget:
         relation = self.records.relation
         sums = [r for r in self.releases if r.law.is_gaussian]
         others = [r for r in self.releases if not r.law.is_gaussian]
-        whole = mu_from_budget(self.epsilon, self.delta) if sums else self.epsilon
+        whole = self.epsilon
+        if sums and math.isfinite(self.epsilon):
+            whole = mu_from_budget(self.epsilon, self.delta)
         for r, share in _shares(others):
             n_steps = r.count * r.steps
             if sums:  # [B1] the concentration of this share of mu²
@@ -182,6 +185,16 @@ class Budget:
         source = self.records if records is None else records
         method = source.release_there if on_device else source.release
         return method(statistic or release.statistic, release.mechanism, self.receipt)
+
+    def prefetch_noise(self) -> AbstractContextManager[None]:
+        """Draw the noise of what was charged in other threads, while this one adds up."""
+        sums = (r for r in self.releases if r.law is GAUSSIAN)
+        return prefetch_noise(
+            *(
+                Releases(r.mechanism, r.statistic.shape, r.count, r.statistic.is_symmetric)
+                for r in sums
+            )
+        )
 
     def noise(self, release: Release) -> float:
         """Return the standard deviation of the noise on a drawn number."""

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.metaestimators import available_if
 
 from sfumato.core.constraints import Form, labels, numbers, one_of, or_none, real, refuse, whole
 from sfumato.exceptions import InvalidInputError, MissingBoundsError
@@ -205,10 +204,6 @@ class PrivateKernelMachine(PrivateEstimator):
         return features.evaluate(self.coefficients_, self.row_bounds.clip(rows))
 
 
-def _has_probabilities(model: Any) -> bool:
-    return bool(model.loss == "logistic")
-
-
 @dataclass(eq=False, repr=False)
 class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
     r"""``sign f``, ``f = argmin_g (1/n) sum loss(y_i g(x_i)) + λ ||g||²``, f released with noise.
@@ -334,16 +329,6 @@ class PrivateKernelClassifier(PrivateKernelMachine, PrivateClassifier):
         )
         self.guarantee_ = budget.guarantee()
         return self
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the probability of each label; for the logistic loss."""
-        return super().predict_proba(X)
-
-    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Return the log-probability of each label; for the logistic loss."""
-        return super().predict_log_proba(X)
 
 
 @dataclass(eq=False, repr=False)

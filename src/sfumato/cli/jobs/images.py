@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.cli.jobs.pipeline import PrivacyRequest
 from sfumato.exceptions import InvalidInputError
-from sfumato.models.linear.images import PrivateImageClassifier
+from sfumato.models.images import PrivateImageClassifier
 from sfumato.tables.bounds import Bounds
 from sfumato.tables.columns import arrow
 

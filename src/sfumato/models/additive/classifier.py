@@ -13,9 +13,8 @@ from sfumato.exceptions import InvalidInputError
 from sfumato.models.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveModel
 from sfumato.models.additive.fit import fit_scores
 from sfumato.models.additive.plan import AdditivePlan, Shares
+from sfumato.models.additive.predictions import LinearPredictions, check_steps
 from sfumato.models.additive.probabilities import release_probabilities, score_table
-from sfumato.models.linear.classifier import LinearPredictions
-from sfumato.models.linear.fit import check_steps
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.gradients import GradientSum
 from sfumato.sums.losses import SoftmaxLoss

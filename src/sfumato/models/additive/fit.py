@@ -32,8 +32,7 @@ from sfumato.models.additive.pairs import (
     pair_tables,
 )
 from sfumato.models.additive.plan import AdditivePlan
-from sfumato.models.linear.fit import MAX_STEP, Descent, descend
-from sfumato.models.linear.rows import whitened_rows
+from sfumato.models.linear import AVERAGED, MAX_STEP, MOMENTUM, descend, step_size, whitened_rows
 from sfumato.sums.grid import FINE_BITS, truncate_to_grid
 from sfumato.sums.maps import BesideTarget, LinearRows, exact_product
 from sfumato.sums.records import Records
@@ -125,14 +124,11 @@ def fit_scores(
         return learned.release(statistic, plan.gradients, receipt)  # [A4] a noisy gradient
 
     deviation = math.sqrt(records.variance_of(plan.gradients))
-    descent = Descent.by_noise(
-        plan.n_steps,
-        deviation / n_rows,
-        score_noise=score_noise,
-        largest=min(MAX_STEP / plan.max_gradient_norm, 1 / (curvature * steepest)),
-    )
-    weights = descend(noisy_gradient, (n_scores, white.width), n_rows, descent)  # [A5] no row
-    scores = _as_scores(rows, weights, white, moment, counts, deviation, descent)
+    largest = min(MAX_STEP / plan.max_gradient_norm, 1 / (curvature * steepest))
+    step = step_size(deviation / n_rows, plan.n_steps, score_noise, largest)
+    shape = n_scores, white.width
+    weights = descend(noisy_gradient, shape, n_rows, plan.n_steps, step)  # [A5] no row
+    scores = _as_scores(rows, weights, white, moment, counts, deviation, (plan.n_steps, step))
     return replace(scores, centre=centre, scale=scale)
 
 
@@ -238,12 +234,12 @@ def _as_scores(
     moment: Array,
     counts: Array,
     deviation: float,
-    descent: Descent,
+    descent: tuple[int, float],
 ) -> AdditiveScores:
     """Write weights of whitened rows as weights of hats."""
     back = white.weights_before * rows.units[:, None]
     n_rows = max(1.0, float(counts.sum()))
-    spread = deviation / n_rows * _averaged_noise(descent)
+    spread = deviation / n_rows * _averaged_noise(*descent)
     means, covariance = _mean_and_covariance(rows, moment, n_rows)
     return AdditiveScores(
         rows,
@@ -256,20 +252,18 @@ def _as_scores(
     )
 
 
-def _averaged_noise(descent: Descent) -> float:
+def _averaged_noise(n_steps: int, learning_rate: float) -> float:
     """Deviation of the averaged weights where each mean gradient has noise of deviation 1.
 
     For a flat loss the noise adds up undamped; a convex loss only damps it, so this is the most.
     """
-    first = int(descent.n_steps * (1 - descent.averaged))
+    first = int(n_steps * (1 - AVERAGED))
     total = 0.0
-    for step in range(
-        descent.n_steps
-    ):  # weights after step t move by this much for noise in step `step`
-        later = np.arange(max(step, first), descent.n_steps)
-        moved = (1 - descent.momentum ** (later - step + 1)) / (1 - descent.momentum)
-        total += (moved.sum() / (descent.n_steps - first)) ** 2
-    return descent.learning_rate * math.sqrt(total)
+    for step in range(n_steps):  # weights after step t move by this much for noise in step `step`
+        later = np.arange(max(step, first), n_steps)
+        moved = (1 - MOMENTUM ** (later - step + 1)) / (1 - MOMENTUM)
+        total += (moved.sum() / (n_steps - first)) ** 2
+    return learning_rate * math.sqrt(total)
 
 
 def _mean_and_covariance(rows: PairRows, moment: Array, n_rows: float) -> tuple[Array, Array]:

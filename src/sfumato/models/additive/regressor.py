@@ -16,7 +16,7 @@ from sfumato.models.additive.base import FEWER_PASSES, STORED_SCORES, AdditiveMo
 from sfumato.models.additive.calibration import release_calibration
 from sfumato.models.additive.fit import fit_scores
 from sfumato.models.additive.plan import AdditivePlan, Shares
-from sfumato.models.linear.fit import check_steps
+from sfumato.models.additive.predictions import check_steps
 from sfumato.privacy.gaussian import mu_from_budget
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.sums.gradients import ResidualSum

@@ -12,10 +12,18 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.linear.classifier import LinearClassifier
-from sfumato.models.linear.fit import fit_weights, split_weights
-from sfumato.models.linear.private import PrivateLinearClassifier
+from sfumato.models.linear import (
+    MAX_STEP,
+    MOMENT_SHARE,
+    SCORE_NOISE,
+    PrivateLinearClassifier,
+    descend,
+    step_size,
+)
+from sfumato.models.newton import newton
 from sfumato.papers.feddpdr.printed import PrintedDPML
+from sfumato.sums.gradients import GradientSum
+from sfumato.sums.losses import loss_named
 from sfumato.sums.statistics import SecondMoment
 from sfumato.tables.bounds import Bounds
 
@@ -75,10 +83,10 @@ class Federation:
         width = X.shape[1]
         first = max(0, width - self.components)
         basis = eigh(X.T @ X, subset_by_index=[first, width - 1])[1]
-        model = LinearClassifier(
-            loss="huber", regularization=LAMBDA * len(y), fit_intercept=False
-        ).fit(X @ basis, y)
-        return lambda rows: model.predict(rows @ basis)
+        rows, loss = X @ basis, loss_named("huber", len(LABELS))
+        targets, start = loss.targets(np.asarray(y), rows), np.zeros((1, basis.shape[1]))
+        weights = newton(loss, rows, targets, start, LAMBDA * len(y), 1e-9 * len(y))
+        return lambda rows: (rows @ (basis @ weights[0]) > 0).astype(int)
 
     def _federated(self) -> Predict:
         if self.way in PRINTED:
@@ -94,23 +102,34 @@ def strict_federation(
     Both releases of a party are calibrated together, so that they cost its epsilon and no more.
     Moments and weights count in proportion to rows, whose numbers are public.
     """
-    model: Any = estimator.set_params(whiten=False)
+    model: Any = estimator.set_params(whiten=False, fit_intercept=True)
     shares = np.array([len(y) for _, y in parties]) / sum(len(y) for _, y in parties)
-    planned = [model.plan(*party) for party in parties]
-    receipts = [model._charge(*plan.mechanisms()) for _, plan in planned]
-    moments = [
-        records.release(SecondMoment(records.width), plan.first, receipt)
-        for (records, plan), receipt in zip(planned, receipts, strict=True)
-    ]
-    moment = np.tensordot(shares, np.stack(moments), axes=1)
-    model.projection_ = top_eigenvectors(moment, model.n_components)[1]
-    learned = [
-        fit_weights(records.mapped(plan.row_map(len(moment), model.projection_)), plan, receipt)
-        for (records, plan), receipt in zip(planned, receipts, strict=True)
-    ]
-    average = np.tensordot(shares, np.stack(learned), axes=1)
-    intercept = planned[0][1].settings.intercept
-    model.coef_, model.intercept_ = split_weights(average, intercept=intercept)
+    loss = loss_named(model.loss, len(LABELS))
+    clip, n_steps = min(model.max_gradient_norm, loss.slope_bound), model.n_steps
+    begun: list[Any] = []
+    for party in parties:
+        records, budget = model._begin(*party)
+        shape = loss.n_scores, min(model.n_components, records.width) + 1
+        moment = budget.gaussian(SecondMoment(records.width), MOMENT_SHARE)
+        gradient = budget.gaussian(GradientSum(loss, clip, np.zeros(shape)), count=n_steps)
+        budget.charge()
+        begun.append((records, budget, gradient, budget.draw(moment)))
+    total = np.tensordot(shares, np.stack([each[-1] for each in begun]), axes=1)
+    model.projection_ = top_eigenvectors(total, shape[1] - 1)[1]
+    row_map = model._row_map(model.projection_)
+
+    def weights_of(records: Any, budget: Any, gradient: Any) -> Rows:
+        rows, n_rows = records.mapped(row_map).cache(), records.public_rows
+        step = step_size(budget.noise(gradient) / n_rows, n_steps, SCORE_NOISE, MAX_STEP / clip)
+
+        def noisy_gradient(weights: Rows) -> Rows:
+            noisy: Rows = budget.draw(gradient, rows, GradientSum(loss, clip, weights))
+            return noisy
+
+        return descend(noisy_gradient, shape, n_rows, n_steps, step)
+
+    average = np.tensordot(shares, np.stack([weights_of(*each[:3]) for each in begun]), axes=1)
+    model.coef_, model.intercept_ = average[:, :-1], average[:, -1]
     return lambda rows: np.asarray(model.predict(rows))
 
 

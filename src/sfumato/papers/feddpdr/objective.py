@@ -14,7 +14,6 @@ from sfumato.exceptions import UnsupportedModeError
 from sfumato.mechanisms.objective import farthest_minimiser, rounding_met
 from sfumato.models.base import PrivateClassifier
 from sfumato.models.gaussians import top_eigenvectors
-from sfumato.models.linear.fit import split_weights
 from sfumato.models.newton import in_doubles, newton
 from sfumato.papers.perturbed import MAX_MINIMISED, ObjectiveBudget
 from sfumato.privacy.guarantee import Relation, Unit
@@ -268,7 +267,8 @@ class PrivateObjectiveClassifier(PrivateClassifier):
         mapped = self._row_map(n_features)(inside(rows))
         objective = LinearObjective(loss, mapped, loss.targets(codes, mapped))
         weights = last.release(objective, ledger=receipt)  # no row is read from here on
-        self.coef_, self.intercept_ = split_weights(weights, intercept=bool(self.fit_intercept))
+        self.coef_ = np.ascontiguousarray(weights[:, :kept])
+        self.intercept_ = weights[:, -1] if self.fit_intercept else np.zeros(len(weights))
         self.guarantee_ = budget.guarantee()
         return self
 

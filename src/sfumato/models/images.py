@@ -21,10 +21,10 @@ from sfumato.models.image_features import (
     ScatteringFeatures,
 )
 from sfumato.models.image_features.images import ImageFeatures, image_shape_for
-from sfumato.models.linear.private import PrivateLinearClassifier
-from sfumato.models.private import checked_rows
+from sfumato.models.linear import PrivateLinearClassifier
 from sfumato.privacy.guarantee import Guarantee, Relation, Unit
 from sfumato.tables.bounds import Bounds
+from sfumato.tables.cells import checked_rows
 
 IMAGE_FEATURES = ("best", "scattering", "hog")
 # Chosen on held-out training rows of CIFAR-10: how many numbers of a random projection of each kind

@@ -1,0 +1,620 @@
+"""Linear models of rows in the unit ball.
+
+whitening_projection, whitened_rows   rows of equal spread, by a released second moment
+step_size, descend                    the noisy descent that linear and additive models share
+PrivateLinearClassifier               by noisy gradients
+PrivateLinearRegressor                by noisy gradients, or from one noisy moment matrix
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sfumato.core.arrays import (
+    Array as AnyArray,
+    is_accelerated,
+    is_foreign_array,
+    like,
+    namespace_of,
+    to_host,
+    to_numpy,
+)
+from sfumato.core.constraints import (
+    Form,
+    flag,
+    labels,
+    numbers,
+    one_of,
+    or_none,
+    real,
+    refuse,
+    whole,
+)
+from sfumato.models.base import Array, PrivateClassifier, PrivateRegressor, target_range
+from sfumato.models.gaussians import top_eigenvectors
+from sfumato.sums.gradients import GradientSum, ResidualSum, coarse_bits, on_weight_grid
+from sfumato.sums.grid import FINE_BITS, ROW_BITS, truncate_to_grid
+from sfumato.sums.losses import LOSSES, loss_named
+from sfumato.sums.maps import ROUNDING_MARGIN, BesideTarget, IntoUnitBall, LinearRows
+from sfumato.sums.persons import PerPersonClip
+from sfumato.sums.singles import ScoreWeights
+from sfumato.sums.statistics import ClassCounts, SecondMoment
+from sfumato.tables.frames import is_out_of_core
+from sfumato.tables.schema import TableBounds
+
+# Public rule for the step: noise alone would move the score of a row of length 1 by this many
+# units. Chosen, with clip and n_steps, on held-out training rows of two image sets at four budgets
+# and under both relations: best within noise everywhere among 0.4, 0.8, 1.6, 3.2 and 6.4.
+SCORE_NOISE = 1.6
+MOMENTUM, AVERAGED = 0.9, 0.5  # share of the last move made again; of the steps, that are averaged
+MAX_STEP = 32.0  # of the learning rate times clip, where there is hardly any noise
+MOMENT_SHARE = 0.3  # of mu², for the second moment
+COUNT_SHARE = 1e-3  # of mu², for the size of each class where the number of rows is secret
+WIDE = 64  # features of a ball that do without a constant
+MAX_WHITENED = 2**13  # features: the second moment has their square, its eigenvectors their cube
+FOREIGN = "the array library computes exp and sqrt of a number alike at every place of an array"
+
+# Whitening. The floor is added to eigenvalues, as a share of the largest eigenvalue that noise
+# alone would have; chosen on held-out training rows of two image sets among 0.03, 0.1 and 0.3.
+FLOOR = 0.2
+MIN_FLOOR = 1e-6  # of the largest eigenvalue, where there is no noise
+# Chosen on held-out training rows of Adult, bank marketing and diamonds at three budgets.
+CONSTANT = 0.25  # weight of the constant beside rows of length 1
+RADIUS = 1.0  # of the root mean square length of whitened rows: longer ones are scaled back
+MIN_RADIUS = 2.0**-20
+
+# Regression. Share and noise were chosen, with clip and steps, on held-out training rows of
+# diamonds and doctor contacts.
+ALGORITHMS = ("noisy-gd", "moments")
+TARGET_NOISE = 0.4  # spreads of the target by which noise alone moves the score of a unit row
+MIN_SPREAD = 1e-6
+RIDGES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # times the radius of the noise
+STEEPEST = 8.0  # slope of the target over robust scores
+CAUTION = 9.0  # times the variance of the noise of a correction
+
+
+# What linear and additive models share: no row is read here ---------------------------------------
+
+
+def whitening_projection(moment: AnyArray, n_components: int, noise: float) -> AnyArray:
+    """Return ``U (E + floor)^(-1/2)``, scaled so that its largest singular value is 1."""
+    if is_foreign_array(moment):
+        xp = namespace_of(moment)
+        found = (xp.flip(part, axis=-1) for part in xp.linalg.eigh(moment))
+        values, vectors = (part[..., :n_components] for part in found)
+    else:
+        values, vectors = top_eigenvectors(moment, n_components)
+    values = np.maximum(to_numpy(values), 0.0)
+    floor = FLOOR * noise * math.sqrt(2 * moment.shape[0]) + MIN_FLOOR * (values[0] or 1.0)
+    scales = 1 / np.sqrt(values + floor)
+    return vectors * like(vectors, scales / scales.max() * (1 - 2.0**-30))
+
+
+def whitened_rows(
+    moment: Array, noise: float, n_rows: float, default_square: float
+) -> tuple[LinearRows, float]:
+    """Return the map to whitened rows with a constant, divided by their typical length.
+
+    Also the largest eigenvalue of the mean of ``a aᵀ`` over mapped rows. Eigenvalues of the moment
+    that noise alone could have are not believed: these axes share what is left of the known sum of
+    all, the mean squared length of a row, `default_square`.
+    """
+    projection = whitening_projection(moment, len(moment), noise)
+    squares = np.sum(projection**2, axis=0)
+    values = np.sum(projection * (moment @ projection), axis=0) / squares
+    is_seen = values > noise * math.sqrt(2 * len(moment))
+    left = max(default_square * n_rows - float(values[is_seen].sum()), 0.0)
+    values = np.where(is_seen, values, left / max(1, int(np.count_nonzero(~is_seen))))
+    spectrum = values * squares / n_rows
+    radius = max(RADIUS * math.sqrt(float(spectrum.sum())), MIN_RADIUS)
+    largest = min(float(spectrum.max()) / radius**2, 1.0)
+    rows = LinearRows(len(moment), True, projection, constant=CONSTANT, radius=radius)
+    return rows, (largest + CONSTANT**2) / (1 + CONSTANT**2)
+
+
+def step_size(
+    noise: float, n_steps: int, score_noise: float, largest: float, momentum: float = MOMENTUM
+) -> float:
+    """Return the step at which noise moves the score of a unit row by `score_noise`."""
+    total = math.sqrt(n_steps) * noise
+    return min(score_noise * (1 - momentum) / total, largest) if total else largest
+
+
+def descend(
+    noisy_gradient: Callable[[Array], Array],
+    shape: tuple[int, int],
+    n_rows: float,
+    n_steps: int,
+    step: float,
+    momentum: float = MOMENTUM,
+) -> Array:
+    """Descend from zero along released gradients; return the average of the last weights."""
+    weights, move, total = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    first_averaged = int(n_steps * (1 - AVERAGED))
+    for number in range(n_steps):
+        move = momentum * move - step * (noisy_gradient(weights) / n_rows)
+        weights = on_weight_grid(weights + move)
+        if number >= first_averaged:
+            total += weights
+    return total / (n_steps - first_averaged)
+
+
+# Classification -----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLinearClassifier(PrivateClassifier):
+    """``argmax_c (W a)_c`` with private weights W of rows a in the unit ball, all classes jointly.
+
+    Parameters
+    ----------
+    loss : {"softmax", "huber", "hinge"}, default="softmax"
+        Softmax is one joint loss whatever the number of classes (logistic regression for two);
+        huber and hinge sum one loss per class, one class against the rest. The corner of the hinge
+        is rounded over ``1 ± huber_width``, or for "hinge" over ``1 ± 0.05``.
+    n_components : int or None, default=None
+        Private principal components to classify in; None keeps the features as they are.
+    whiten : bool or None, default=None
+        Scale the components by the released second moment so that their variances become about
+        equal, and each projected row to length 1. None: up to 8,192 features, where it was better
+        on every set measured.
+    pca_share : float or None, default=None
+        Share of ``mu²`` that goes to the second moment, 0.3 if None; not used without
+        `n_components` or `whiten`.
+    huber_width : float, default=0.5
+        Half the width of the rounding for ``loss="huber"``.
+    fit_intercept : bool or None, default=None
+        Append a constant to each row: ``a = [z; 1] / √2``. None: unless whitened rows can do
+        without, by public facts: at least 64 features with a norm alone, or a table with
+        categories, of which a row has exactly one.
+    n_steps : int, default=240
+        Gradients that are released.
+    learning_rate : float or None, default=None
+        Step along the mean gradient; None for a public rule from the noise alone.
+    momentum : float, default=0.9
+        Share of the last move that is made again.
+    max_gradient_norm : float, default=0.1
+        Largest length of a row's gradient; longer ones are shortened.
+    $shared
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The public label set, sorted.
+    coef_ : ndarray of shape (1 or n_classes, n_features or n_components)
+        Weights of a row in the unit ball, after `projection_` where there is one.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Weights of the constant; zeros without one.
+    projection_ : ndarray of shape (n_features, n_components) or None
+        The public projection of the rows.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, label included, or person; replace_one or add_or_remove_one.
+    Released : with components or whitening, the noisy second moment; then `n_steps` noisy
+        gradients (and, where the number of rows is secret, the size of each class with noise).
+    Sensitivity : of a gradient ``2 L`` (replace) or L (add or remove), L the longest slopes of a
+        row: √2 for softmax, ``√n_scores`` for huber and hinge, 1 for two classes, and at most
+        `max_gradient_norm`.
+    Guarantee : mu-GDP, all releases composed.
+    Assumptions and numerics : bounds and label set are public, and where the number of rows is
+        secret, that there are at most 2**26 of them. Gradients are exact sums, and noise is
+        float-safe. Proof: docs/guarantees/linear-classifier.md.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sfumato import Bounds, PrivateLinearClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> bounds = Bounds(norm=80.0, labels=range(10))
+    >>> model = PrivateLinearClassifier(epsilon=8.0, delta=1e-5, bounds=bounds)
+    >>> bool(model.fit(X, y).score(X, y) > 0.6)
+    True
+    """
+
+    _: KW_ONLY
+    loss: str = "softmax"
+    n_components: int | None = None
+    whiten: bool | None = None
+    pca_share: float | None = None
+    huber_width: float = 0.5
+    fit_intercept: bool | None = None
+    n_steps: int = 240
+    learning_rate: float | None = None
+    momentum: float = MOMENTUM
+    max_gradient_norm: float = 0.1
+
+    groups_rows: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {
+        "loss": one_of(*LOSSES),
+        "n_components": or_none(whole(least=1)),
+        "whiten": or_none(flag()),
+        "pca_share": or_none(real(above=0.0, below=1.0)),
+        "huber_width": real(above=0.0),
+        "fit_intercept": or_none(flag()),
+        "n_steps": whole(least=1),
+        "learning_rate": or_none(real(above=0.0)),
+        "momentum": real(least=0.0, below=1.0),
+        "max_gradient_norm": real(above=0.0, below=2.0),
+    }
+    learned: ClassVar[Form] = {
+        "classes_": labels("c"),
+        "projection_": or_none(numbers("d", "k")),
+        "coef_": numbers("s", "w"),
+        "intercept_": numbers("s"),
+    }
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn private weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), table or Records
+            Rows; a tensor of another array library stays on its device. Records bring their labels
+            along.
+        y : array-like of shape (n_samples,)
+            Labels.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        records, budget = self._begin(X, y, groups)  # [L1] rows in the unit ball
+        width, n_steps, row_map = records.width, int(self.n_steps), self._row_map()
+        whitens, kept = row_map.unit_length, min(self.n_components or width, width)
+        loss = loss_named(self.loss, len(self.classes_), huber_width=self.huber_width)
+        clip = min(self.max_gradient_norm, loss.slope_bound)  # no slope of the loss is longer
+        per_person = PerPersonClip.usual(records.person, clip)
+        shape = loss.n_scores, kept + row_map.intercept
+
+        moment = counts = None  # [L2] the budget divided
+        if whitens or kept < width:
+            share = MOMENT_SHARE if self.pca_share is None else self.pca_share
+            moment = budget.gaussian(SecondMoment(width), share)
+        if records.public_rows is None:
+            counts = budget.gaussian(ClassCounts(loss.n_classes), COUNT_SHARE)
+        gradient = budget.gaussian(
+            GradientSum(loss, clip, np.zeros(shape), joined=per_person), count=n_steps
+        )
+        fewer = "PrivateGaussianClassifier asks it 1 to 4 times; fewer 'n_steps' ask it less often."
+        self._warn_of_passes(records, n_steps, fewer)
+        budget.charge()  # everything is charged, then drawn
+
+        device = None if is_out_of_core(X) else X
+        ahead = is_accelerated(device)  # it need not wait for noise: drawn meanwhile
+        with budget.prefetch_noise() if ahead else nullcontext():
+            projection = None
+            if moment is not None:
+                stays = ahead and whitens and records.person is None
+                noisy = budget.draw(moment, on_device=stays)  # [L3] second moment
+                if whitens:
+                    projection = whitening_projection(noisy, kept, budget.noise(moment))
+                else:
+                    projection = top_eigenvectors(noisy, kept)[1]
+            rows = records.mapped(replace(row_map, projection=projection))
+            # Rows of length 1 lose nothing by a coarser grid, others might.
+            rows = rows.cache_float32() if whitens else rows.cache()
+            bits = coarse_bits(loss, clip) if whitens else ROW_BITS
+            n_rows = float(records.public_rows or 0)
+            if counts is not None:
+                n_rows = max(1.0, float(budget.draw(counts, rows).sum()))
+
+            def noisy_gradient(weights: Array) -> Array:
+                at = ScoreWeights(weights).rounded if whitens else weights
+                statistic = GradientSum(loss, clip, at, joined=per_person, slope_bits=bits)
+                noisy: Array = budget.draw(gradient, rows, statistic)  # [L6] a noisy gradient
+                return noisy
+
+            step, momentum = self.learning_rate, float(self.momentum)
+            if step is None:
+                noise = budget.noise(gradient) / n_rows
+                step = step_size(noise, n_steps, SCORE_NOISE, MAX_STEP / clip, momentum)
+            weights = descend(noisy_gradient, shape, n_rows, n_steps, float(step), momentum)
+        self.projection_ = to_host(projection)  # [L7] no row is read from here on
+        self.coef_ = np.ascontiguousarray(weights[:, :kept])
+        self.intercept_ = weights[:, -1].copy() if row_map.intercept else np.zeros(len(weights))
+        self.guarantee_ = budget.guarantee().only_if(*[FOREIGN] * is_foreign_array(device))
+        return self
+
+    def _row_map(self, projection: AnyArray = None) -> LinearRows:
+        """Return the map of rows of the unit ball to those of the classifier, by public facts.
+
+        Rows around zero need a constant. Rows of a ball have a mean of their own, and encoded
+        categories add up to a constant, unless rows are moved to the centre of a box.
+        """
+        width = self.n_features_in_
+        whitens = width <= MAX_WHITENED if self.whiten is None else bool(self.whiten)
+        constant = self.fit_intercept
+        if constant is None:
+            bounds = self.row_bounds
+            has_mean = bounds.norm is not None and bounds.lower is None and width >= WIDE
+            if isinstance(self.bounds, TableBounds):
+                features = self.bounds.features
+                has_mean = any(f.categories is not None and not f.ordered for f in features)
+            constant = not (whitens and has_mean) or bool(bounds.ball(width)[0].any())
+        return LinearRows(width, bool(constant), projection, whitens)
+
+    def _keeps_tensors(self) -> bool:
+        return not getattr(self.bounds, "has_ranges", False)
+
+    def _scores(self, rows: Any) -> Array:
+        projection = None if self.projection_ is None else like(rows, self.projection_)
+        row_map, weights = self._row_map(projection), self.coef_
+        if row_map.intercept:
+            weights = np.hstack([weights, self.intercept_[:, None]])
+        mapped = row_map(IntoUnitBall(self.row_bounds, self.n_features_in_)(rows))
+        return to_numpy(mapped @ like(rows, np.ascontiguousarray(weights.T)))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:
+        super()._check_stored(sizes)
+        if sizes["w"] != sizes.get("k", sizes["d"]):
+            raise refuse("coef_", "one weight for each number of a mapped row")
+
+
+# Regression ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WithTarget:
+    """``x and t -> [z; 1; t] / √3``, in the unit ball, and 0 where the target is missing.
+
+    into_ball: ``x -> z``.
+    """
+
+    into_ball: IntoUnitBall
+
+    @property
+    def width(self) -> int:
+        """Numbers of a mapped row."""
+        return self.into_ball.width + 2
+
+    def __call__(self, rows: AnyArray) -> AnyArray:
+        """Map rows with a target from -1 to 1 beside them; each by itself."""
+        target = np.clip(rows[:, -1:], -1.0, 1.0)
+        together = np.hstack([self.into_ball(rows[:, :-1]), np.ones_like(target), target])
+        together[np.isnan(target[:, 0])] = 0.0
+        return truncate_to_grid(together * ((1 - ROUNDING_MARGIN) / math.sqrt(3)), FINE_BITS)
+
+
+class TargetMoments:
+    """What noisy moments of ``[z; 1; t]`` say; everything in it is public.
+
+    moments (d + 2, d + 2): Released sums.
+    noise: Deviation of the noise on their diagonal; kept per record.
+    """
+
+    def __init__(self, moments: Array, noise: float) -> None:
+        order = len(moments) - 2
+        self.n_rows = max(float(moments[order, order]), 1.0)
+        self.noise = noise / self.n_rows
+        self.second = moments[:order, :order]  # sum of z zᵀ
+        self.mean = np.clip(moments[order, :order] / self.n_rows, -1.0, 1.0)
+        self.target = float(np.clip(moments[order, -1] / self.n_rows, -1.0, 1.0))
+        self.covariance = self.second / self.n_rows - np.outer(self.mean, self.mean)
+        self.joint = moments[:order, -1] / self.n_rows - self.mean * self.target
+        self.variance = float(moments[-1, -1]) / self.n_rows - self.target**2
+        self.spread = self._deviation(self.variance)  # of t
+
+    def _deviation(self, variance: float) -> float:
+        """Return a standard deviation, not below what noise hides."""
+        return math.sqrt(min(max(variance, self.noise / 2, MIN_SPREAD**2), 1.0))
+
+    def line(self, coef: Array) -> tuple[float, float]:
+        """Return the level beside weights, and the spread of what they leave."""
+        left = self.variance - float(coef @ (2 * self.joint - self.covariance @ coef))
+        return self.target - float(coef @ self.mean), self._deviation(left)
+
+    def ridge(self) -> Array:
+        """Return weights by least squares with the ridge of least estimated risk.
+
+        Eigenvalues E of the covariance are cut at zero; ridges are multiples of the radius that
+        noise alone has. The risk of weights w is ``w.Ew - 2 w.c`` up to a constant. That of noisy E
+        and c is too small by what w owes to the noise of c, ``noise² sum 1/(E + ridge)``, and by up
+        to ``radius |w|²`` for the noise of E, half of which is charged.
+        """
+        values, vectors = np.linalg.eigh((self.covariance + self.covariance.T) / 2)
+        values, joint = np.maximum(values, 0.0), vectors.T @ self.joint
+        radius = self.noise * math.sqrt(2 * len(values))
+        found: list[tuple[float, Array]] = []
+        for times in RIDGES:
+            shrinkage = 1 / (values + times * radius + 1e-12)
+            weights = shrinkage * joint
+            risk = float(weights @ (values * weights - 2 * joint))
+            owed = self.noise**2 * float(shrinkage.sum()) + radius / 2 * float(weights @ weights)
+            found.append((risk + owed, weights))
+        return np.asarray(vectors @ min(found, key=lambda each: each[0])[1])
+
+    def whitened(self) -> tuple[LinearRows, float]:
+        """Return the map of z to whitened rows; see `whitened_rows`.
+
+        Their typical length comes from the trace. Too small a length makes steep lines of noise, so
+        two deviations of the noise of the trace are the least that is believed.
+        """
+        least = 2 * self.noise * math.sqrt(len(self.mean))
+        square = min(max(float(np.trace(self.second)) / self.n_rows, least), 1.0)
+        return whitened_rows(self.second, self.noise * self.n_rows, self.n_rows, square)
+
+    def correct(self, coef: Array, level: float) -> tuple[Array, float]:
+        """Turn and lift a line by what the moments clearly show of its slope and mean.
+
+        A robust line follows the middle of a skewed target. What noise alone would make of a
+        correction is taken away from it.
+        """
+
+        def clear(found: float, noise: float) -> float:
+            return found * max(0.0, 1 - CAUTION * noise**2 / max(found**2, 1e-300))
+
+        length = float(coef @ coef)
+        own = max(float(coef @ self.covariance @ coef), self.noise * length, 1e-12)
+        turn = float(coef @ self.joint) - own
+        turn = clear(turn, self.noise * math.sqrt(length / 2 + length**2)) / own
+        coef = coef * min(max(1 + turn, 0.0), STEEPEST)
+        lift = self.line(coef)[0] - level
+        return coef, level + clear(lift, self.noise * math.sqrt((1 + float(coef @ coef)) / 2))
+
+
+@dataclass(eq=False, repr=False)
+class PrivateLinearRegressor(PrivateRegressor):
+    """``y(x) = coef.x + intercept``, by least squares or robustly.
+
+    "moments" is ridge regression from ``sum [z; 1; t][z; 1; t]ᵀ + noise``. "noisy-gd" spends less
+    on that matrix, whitens the rows by it and learns the weights of Huber's loss by noisy
+    gradients, in spreads of the target; slope, level and residual spread come from the matrix.
+
+    Parameters
+    ----------
+    target_bounds : (float, float)
+        Public range of the target; required. Targets are clipped to it, and a record whose target
+        is missing adds nothing.
+    algorithm : {"noisy-gd", "moments"}, default="noisy-gd"
+        Gradients after a matrix, or the matrix alone, which is quicker and was less accurate on
+        both tables measured (`benchmarks/results/linear_regressor.json`).
+    n_steps : int, default=60
+        Gradients that "noisy-gd" releases.
+    max_gradient_norm : float, default=1.0
+        Its largest residual, in spreads of the target; larger ones count as this.
+    $shared
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_numbers,)
+        Weight of each number of an encoded row, whose bounds are `row_bounds`: columns are scaled
+        to their public ranges.
+    intercept_ : float
+        The constant.
+    residual_std_ : float
+        Standard deviation of the residuals, from the same release.
+    guarantee_ : Guarantee
+        The privacy guarantee of the fit.
+
+    Privacy
+    -------
+    Unit and relation : record, target included, or person; replace_one or add_or_remove_one.
+    Released : one second moment with symmetric Gaussian noise; with "noisy-gd", then `n_steps`
+        noisy gradients.
+    Sensitivity : √2 (replace) or 1 (add or remove): rows ``[z; 1; t] / √3`` lie in the unit ball.
+        Of a gradient ``2 max_gradient_norm`` or `max_gradient_norm`.
+    Guarantee : mu-GDP by the Gaussian mechanism, composed, hence (epsilon, delta).
+    Assumptions and numerics : bounds and target range are public; sums are exact, noise is
+        float-safe. Proof: docs/guarantees/regression.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sfumato import Bounds, PrivateLinearRegressor
+    >>> X = np.random.default_rng(0).uniform(-1, 1, size=(20000, 2))
+    >>> model = PrivateLinearRegressor(target_bounds=(-3, 3), bounds=Bounds(lower=-1.0, upper=1.0))
+    >>> bool(model.fit(X, X[:, 0] - X[:, 1]).score(X, X[:, 0] - X[:, 1]) > 0.9)
+    True
+    """
+
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
+    algorithm: str = "noisy-gd"
+    n_steps: int = 60
+    max_gradient_norm: float = 1.0
+
+    groups_rows: ClassVar[bool] = True
+    parameters: ClassVar[Form] = {
+        "algorithm": one_of(*ALGORITHMS),
+        "n_steps": whole(least=1),
+        "max_gradient_norm": real(above=0.0, below=2.0),
+    }
+    learned: ClassVar[Form] = {
+        "coef_": numbers("d"),
+        "intercept_": real(),
+        "residual_std_": real(least=0.0),
+    }
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Learn a private line.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets.
+        groups : array-like of shape (n_samples,), optional
+            IDs of persons, for unit "person"; rows without one are dropped.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
+        """
+        low, high = target_range(self)
+        middle, half = (low + high) / 2, (high - low) / 2
+        records, budget = self._begin(X, y, groups, target=(low, high, middle, half))
+        bounds, width, n_steps = self.row_bounds, records.width - 1, int(self.n_steps)
+        into_ball, clip = IntoUnitBall(bounds, width), float(self.max_gradient_norm)
+        together = records.mapped(WithTarget(into_ball))  # [G1] unit ball
+        if self.algorithm == "moments":  # [G2] sensitivities
+            moment, gradient = budget.gaussian(SecondMoment(together.width)), None
+        else:
+            moment = budget.gaussian(SecondMoment(together.width), MOMENT_SHARE)
+            per_person = PerPersonClip.usual(records.person, clip)
+            statistic = ResidualSum(clip, np.zeros((1, width + 1)), per_person)
+            gradient = budget.gaussian(statistic, count=n_steps)
+            fewer = "algorithm='moments' asks it once; a smaller 'n_steps' asks it less often."
+            self._warn_of_passes(records, n_steps, fewer)
+        budget.charge()  # charge, then draw
+
+        # [G3] the first release
+        found = TargetMoments(3 * budget.draw(moment, together), 3 * budget.noise(moment))
+        if gradient is None:
+            coef = found.ridge()
+            level, spread = found.line(coef)
+        else:  # weights of z and a level, in units of t
+            white, steepest = found.whitened()
+            beside = BesideTarget(into_ball, True, found.target, found.spread)
+            learned = records.mapped(beside).mapped(BesideTarget(white, True)).cache()
+
+            def noisy_gradient(weights: Array) -> Array:
+                statistic = ResidualSum(clip, weights, per_person)
+                noisy: Array = budget.draw(gradient, learned, statistic)  # [G4] a gradient
+                return noisy
+
+            noise = budget.noise(gradient) / found.n_rows
+            step = step_size(noise, n_steps, TARGET_NOISE, min(MAX_STEP / clip, 1 / steepest))
+            weights = descend(noisy_gradient, (1, white.width), found.n_rows, n_steps, step)
+            level = found.target + found.spread * float(weights[0, -1]) * white.height
+            coef = found.spread * (white.weights_before @ weights[0, :-1])
+            coef, level = found.correct(coef, level)
+            spread = found.line(coef)[1]
+        centre, radius = bounds.ball(width)
+        self.coef_ = coef * (half / radius)
+        self.intercept_ = float(middle + half * level - self.coef_ @ centre)
+        self.residual_std_ = half * spread
+        self.guarantee_ = budget.guarantee("range of the target")
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the expected target of rows, inside its public range.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features) or table
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions.
+        """
+        rows = self.row_bounds.clip(self._rows(X))
+        return np.asarray(np.clip(rows @ self.coef_ + self.intercept_, *target_range(self)))
+
+    def _check_stored(self, sizes: dict[str, int]) -> None:  # noqa: ARG002
+        target_range(self)

@@ -1,0 +1,518 @@
+"""Linear models: exact clipped gradients and their price, rows, utility, accelerators, lines."""
+
+from __future__ import annotations
+
+import math
+
+import array_api_strict
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from sfumato import Bounds, PrivateLinearClassifier, PrivateLinearRegressor, TableBounds
+from sfumato.core.arrays import to_numpy
+from sfumato.exceptions import InvalidInputError, MissingBoundsError
+from sfumato.mechanisms import entropy, sampling
+from sfumato.mechanisms.base import taped
+from sfumato.mechanisms.entropy import drawing_from, seeded
+from sfumato.models import linear
+from sfumato.models.linear import ALGORITHMS, TargetMoments, descend, whitening_projection
+from sfumato.privacy.gaussian import mu_from_budget
+from sfumato.privacy.guarantee import Relation, Status
+from sfumato.sums.gradients import GradientSum, on_weight_grid
+from sfumato.sums.grid import revealed
+from sfumato.sums.losses import loss_named
+from sfumato.sums.maps import IntoUnitBall, LinearRows, row_sums
+from sfumato.sums.records import ArrayRecords
+
+BALL = Bounds(norm=1.0, labels=range(10))
+
+
+# Gradients --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data(rng):
+    units = IntoUnitBall(Bounds(norm=1.0), 4)(rng.normal(0, 0.4, (60, 4)))
+    return LinearRows(4, False)(units), rng.integers(3, size=60)
+
+
+def clipped_gradient(loss, clip, rows, codes, weights):
+    records = ArrayRecords(rows, codes, relation="add_or_remove_one")
+    return revealed(records._sum(GradientSum(loss, clip, weights)))
+
+
+@pytest.mark.parametrize("clip", [0.05, 0.5, 1.9])
+@pytest.mark.parametrize("name", ["softmax", "huber"])
+def test_clipped_gradient_literally(name, clip, data, rng):
+    rows, codes = data
+    loss = loss_named(name, 3)
+    weights = on_weight_grid(rng.normal(0, 3, (3, 4)))
+    total = np.zeros_like(weights)
+    for row, code in zip(rows, codes, strict=True):
+        scores = (weights @ row)[None, :]
+        slopes = loss.slopes(scores, loss.targets(np.array([code]), scores))[0]
+        total += np.outer(slopes * min(1.0, clip / max(np.linalg.norm(slopes), 1e-300)), row)
+    np.testing.assert_allclose(clipped_gradient(loss, clip, rows, codes, weights), total, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "huber", "hinge"])
+def test_one_row_moves_the_gradient_by_its_own_exact_term(name, data, rng):
+    """The sum is the exact sum of terms of one row each: removing a row removes its term."""
+    rows, codes = data
+    loss = loss_named(name, 3)
+    for scale in (0.1, 30.0):
+        weights = on_weight_grid(rng.normal(0, scale, (3, 4)))
+        whole = clipped_gradient(loss, 0.1, rows, codes, weights)
+        for i in range(0, 60, 7):
+            others = np.delete(np.arange(60), i)
+            rest = clipped_gradient(loss, 0.1, rows[others], codes[others], weights)
+            term = clipped_gradient(loss, 0.1, rows[i : i + 1], codes[i : i + 1], weights)
+            np.testing.assert_array_equal(rest + term, whole)
+            assert np.linalg.norm(term) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "n_classes", "bound"), [("softmax", 3, 2**0.5), ("softmax", 2, 1.0), ("huber", 2, 1.0)]
+)
+def test_a_clip_beyond_the_slopes_of_the_loss_costs_no_noise(name, n_classes, bound, rng):
+    """Neighbours never move a gradient by more than what is paid, and nearly that far."""
+    loss = loss_named(name, n_classes)
+    bounds = Bounds(norm=1.0, labels=list(range(n_classes)))
+    model = PrivateLinearClassifier(
+        loss=name, max_gradient_norm=1.9, delta=1e-5, n_steps=1, bounds=bounds
+    )
+    with taped() as tape:
+        model.fit(np.eye(4), [0, 1, 1, 0])
+    paid = tape.releases[-1].mechanism.sensitivity
+    assert paid == pytest.approx(2 * bound)  # not 3.8
+    raw = np.vstack([rng.normal(0, 2, (40, 4)), np.eye(4)])
+    rows = LinearRows(4, False)(IntoUnitBall(Bounds(norm=1.0), 4)(raw))
+    rows, farthest = np.vstack([rows, -rows]), 0.0
+    for scale in (1.0, 100.0):
+        weights = on_weight_grid(rng.normal(0, scale, (loss.n_scores, 4)))
+        terms = [
+            clipped_gradient(loss, bound, row[None], np.array([c]), weights).ravel()
+            for row in rows
+            for c in range(n_classes)
+        ]
+        apart = np.linalg.norm(np.array(terms)[:, None] - np.array(terms)[None], axis=2)
+        farthest = max(farthest, float(apart.max()))
+    assert 0.9 * paid <= farthest <= paid
+
+
+@pytest.mark.parametrize("wild", [np.inf, -np.inf, np.nan, 1e9])
+def test_weights_that_ran_away_give_finite_gradients(wild, data):
+    weights = np.zeros((3, 4))
+    weights[1, 2] = wild
+    brought = on_weight_grid(weights)
+    assert np.linalg.norm(brought) <= 2.0**10
+    np.testing.assert_array_equal(on_weight_grid(brought), brought)
+    found = clipped_gradient(loss_named("softmax", 3), 0.1, *data, brought)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found) <= 0.1 * 60
+
+
+def test_descent_literally(rng):
+    target = rng.normal(size=(2, 3))
+    found = descend(lambda w: 10 * (w - target), (2, 3), 10.0, 7, 0.3, 0.5)
+    w, v, kept = np.zeros((2, 3)), np.zeros((2, 3)), []
+    for step in range(7):
+        v = 0.5 * v - 0.3 * (w - target)
+        w = w + v
+        kept += [w] if step >= 3 else []
+    np.testing.assert_allclose(found, np.mean(kept, axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("whiten", [False, True])
+def test_the_releases_cost_exactly_the_budget(relation, whiten, data):
+    model = PrivateLinearClassifier(
+        epsilon=1.5, delta=1e-5, n_steps=50, whiten=whiten, relation=relation, bounds=BALL
+    )
+    with taped() as tape:
+        promised = model.fit(*data).guarantee_
+    assert len(tape.releases) == 50 + whiten + (relation is Relation.ADD_OR_REMOVE_ONE)
+    mu = math.hypot(*(1 / each.mechanism.noise_multiplier for each in tape.releases))
+    assert mu == pytest.approx(mu_from_budget(1.5, 1e-5), rel=1e-12)
+    assert promised.epsilon == 1.5
+    moved = 0.2 if relation is Relation.REPLACE_ONE else 0.1
+    assert tape.releases[-1].mechanism.sensitivity == pytest.approx(moved, rel=1e-6)
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wild_rows(rng):
+    rows = rng.normal(0, 2, (40, 5))
+    rows[3], rows[4, 1], rows[5, 0], rows[6], rows[7] = np.nan, np.inf, -np.inf, 1e200, 0.0
+    return rows
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"norm": 2.0}, {"lower": -1.0, "upper": 3.0}, {"norm": 2.0, "lower": -1.0, "upper": 3.0}],
+)
+def test_unit_rows_of_another_library_are_the_same(bounds, wild_rows):
+    into_ball = IntoUnitBall(Bounds(**bounds), 5)
+    here = into_ball(wild_rows)
+    there = to_numpy(into_ball(array_api_strict.asarray(wild_rows)))
+    np.testing.assert_allclose(there, here, atol=2.0**-25)
+    assert max(np.linalg.norm(rows, axis=1).max() for rows in (here, there)) <= 1
+
+
+@pytest.mark.parametrize("unit_length", [False, True])
+def test_a_row_of_another_library_does_not_depend_on_its_neighbours(wild_rows, unit_length, rng):
+    basis = np.linalg.qr(rng.normal(size=(5, 5)))[0] * [1, 0.5, 0.3, 0.2, 0.1]
+    into_ball, mapping = IntoUnitBall(Bounds(norm=3.0), 5), LinearRows(5, True, basis, unit_length)
+
+    def mapped(rows):
+        return to_numpy(mapping(into_ball(array_api_strict.asarray(rows))))
+
+    whole = mapped(wild_rows)
+    alone = [mapped(wild_rows[i : i + 1])[0] for i in range(len(wild_rows))]
+    np.testing.assert_array_equal(alone, whole)
+    assert np.linalg.norm(whole, axis=1).max() <= 1
+    lengths = np.linalg.norm(whole[:, :-1], axis=1) * np.sqrt(2)
+    assert not unit_length or np.all((np.abs(lengths - 1) < 1e-4) | (lengths == 0))
+
+
+def test_a_library_without_doubles_is_refused(monkeypatch):
+    class SinglesOnly:
+        float64 = array_api_strict.float64
+
+        @staticmethod
+        def astype(x, _):
+            return array_api_strict.astype(x, array_api_strict.float32)
+
+    monkeypatch.setattr("sfumato.sums.maps.namespace_of", lambda _: SinglesOnly)
+    with pytest.raises(InvalidInputError, match="float64"):
+        IntoUnitBall(Bounds(norm=1.0), 3)(array_api_strict.ones((4, 3)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 785])
+def test_row_sums_literally(width, rng):
+    values = rng.normal(size=(5, width))
+    np.testing.assert_allclose(row_sums(values)[:, 0], values.sum(axis=1), atol=1e-12)
+
+
+def test_whitening_flattens_what_stands_above_the_noise(rng):
+    X = rng.normal(size=(5000, 4)) * [4, 2, 1, 0.5]
+    moment = X.T @ X
+    exact = whitening_projection(moment, 4, 0.0)
+    variances = np.linalg.eigvalsh(exact.T @ moment @ exact)
+    assert variances[-1] / variances[0] < 1.001
+    assert np.linalg.norm(exact, 2) <= 1
+    floor = whitening_projection(moment, 4, 1e7)  # nothing stands above that
+    np.testing.assert_allclose(floor.T @ floor, np.eye(4), atol=0.1)
+    assert whitening_projection(moment, 2, 0.0).shape == (4, 2)
+
+
+@pytest.mark.parametrize("constant", [0.5, 3.0])
+@pytest.mark.parametrize("radius", [0.7, 2.0])
+def test_weights_of_rows_are_weights_before_the_map(constant, radius, rng):
+    """``w.a = (B w).z`` and the constant, for rows that are not scaled back."""
+    projection = np.linalg.qr(rng.normal(size=(4, 2)))[0]
+    rows = LinearRows(4, True, projection, constant=constant, radius=radius)
+    z, weights = rng.normal(size=(5, 4)) * 0.05, rng.normal(size=3)
+    expected = z @ (rows.weights_before @ weights[:-1]) + rows.height * weights[-1]
+    np.testing.assert_allclose(rows(z) @ weights, expected, atol=2e-5)
+
+
+# The classifier ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def unit_digits(digits):
+    X, y = digits
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def fitted(data, **settings):
+    model = PrivateLinearClassifier(**{"bounds": BALL, "epsilon": 4.0, "delta": 1e-5, **settings})
+    with seeded(3):
+        return model.fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("settings", "floor"),
+    [
+        ({}, 0.85),
+        ({"whiten": False}, 0.75),
+        ({"relation": "add_or_remove_one"}, 0.9),
+        ({"n_components": 20}, 0.8),
+        ({"epsilon": math.inf, "delta": 0.0}, 0.93),
+    ],
+)
+def test_digits_are_learned(unit_digits, settings, floor):
+    model = fitted(unit_digits, **settings)
+    assert model.score(*unit_digits) > floor
+    assert model.guarantee_.epsilon <= model.epsilon
+    shares = model.predict_proba(unit_digits[0][:7])
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_probabilities_only_of_softmax(unit_digits):
+    assert not hasattr(fitted(unit_digits, loss="huber", n_steps=2), "predict_proba")
+
+
+def test_other_libraries_give_the_same_weights_and_add_a_condition(unit_digits):
+    X, y = unit_digits[0][:400], unit_digits[1][:400]
+    foreign = array_api_strict.asarray(X)
+    here, there = (fitted((rows, y), n_steps=20) for rows in (X, foreign))
+    np.testing.assert_array_equal(here.coef_, there.coef_)
+    np.testing.assert_array_equal(here.intercept_, there.intercept_)
+    np.testing.assert_array_equal(here.predict(X), there.predict(foreign))
+    with pytest.raises(InvalidInputError, match="expecting 64 features"):
+        there.predict(array_api_strict.asarray(X[:, :5]))
+    model = PrivateLinearClassifier(bounds=BALL, n_steps=2)
+    with drawing_from(entropy._system_words):
+        assert model.fit(X, y).guarantee_.status is Status.PROVED
+        assert model.fit(foreign, y).guarantee_.status is Status.CONDITIONAL
+    assert "at every place" in model.guarantee_.conditions[0]
+
+
+def test_whitening_is_the_default(unit_digits):
+    assert fitted(unit_digits, n_steps=3).projection_.shape == (64, 64)
+    assert fitted(unit_digits, n_steps=3, whiten=False).projection_ is None
+    wide = np.zeros((20, 8193))
+    assert fitted((wide, np.arange(20) % 10), n_steps=1).projection_ is None
+
+
+def test_a_constant_is_appended_by_public_facts():
+    ball, zero, centred = (
+        Bounds(labels=[0, 1], **each)
+        for each in (
+            {"norm": 1.0},
+            {"lower": 0.0, "upper": 1.0},
+            {"lower": (-1.0,) * 64, "upper": (1.0,) * 64},
+        )
+    )
+    for bounds, width, settings, has_constant in (
+        (ball, 64, {}, False),
+        (ball, 63, {}, True),
+        (ball, 64, {"whiten": False}, True),
+        (ball, 64, {"fit_intercept": True}, True),
+        (zero, 64, {}, True),
+        (centred, 64, {}, True),
+        (zero, 64, {"fit_intercept": False}, False),
+    ):
+        X = np.random.default_rng(0).normal(size=(40, width))
+        model = fitted((X, np.arange(40) % 2), bounds=bounds, n_steps=3, **settings)
+        assert bool(model.intercept_.any()) == has_constant
+    labels = np.array(["no", "yes"])[np.arange(40) % 2]
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 40), "kind": [f"k{i % 8}" for i in range(40)]})
+    facts = {"x": (0.0, 1.0), "kind": [f"k{i}" for i in range(8)], "y": ["no", "yes"]}
+    for names, has_constant in ((["x", "kind"], False), (["x"], True)):  # categories do without
+        bounds = TableBounds.from_dict({name: facts[name] for name in (*names, "y")}, target="y")
+        model = fitted((frame[names], labels), bounds=bounds, n_steps=3)
+        assert bool(model.intercept_.any()) == has_constant
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"delta": 0.0}, "'delta'"),
+        ({"loss": "square"}, "'loss' must be one of"),
+        ({"max_gradient_norm": 3.0}, "'max_gradient_norm'"),
+        ({"n_steps": 0}, "'n_steps'"),
+        ({"n_steps": 3.5}, "'n_steps' must be a whole number"),
+        ({"pca_share": 0.9995, "relation": "add_or_remove_one"}, "shares"),
+        ({"momentum": 1.0}, "'momentum'"),
+        ({"learning_rate": -1.0}, "'learning_rate'"),
+        ({"pca_share": 1.5}, "'pca_share'"),
+        ({"n_components": 0}, "'n_components'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_sentence(unit_digits, settings, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        fitted(unit_digits, **settings)
+
+
+# Accelerators -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sphere(rng):
+    X = rng.normal(size=(300, 16))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.arange(300) % 3
+
+
+def test_noise_drawn_ahead_is_that_of_all_releases(monkeypatch, sphere):
+    """On an accelerator: here rows of another library of the processor are taken for such."""
+    X, y = sphere
+    monkeypatch.setattr(linear, "is_accelerated", lambda device: True)
+    monkeypatch.setattr(sampling, "FEW_AHEAD", 8)
+    handed_out = []
+    take = sampling._NoiseQueue.next
+
+    def counted(waiting, *key):
+        handed_out.append(take(waiting, *key))
+        return handed_out[-1]
+
+    monkeypatch.setattr(sampling._NoiseQueue, "next", counted)
+    with drawing_from(entropy._system_words):
+        model = PrivateLinearClassifier(
+            epsilon=1.0, delta=1e-5, n_steps=20, bounds=Bounds(norm=1.0, labels=range(3))
+        ).fit(array_api_strict.asarray(X), y)
+    assert len({each.tobytes() for each in handed_out}) == len(handed_out) == 22
+    assert [each.size for each in handed_out[:2]] == [16 * 15 // 2, 16]  # of the second moment
+    assert handed_out[2].size == model.coef_.size + len(model.intercept_)
+    assert isinstance(model.projection_, np.ndarray)
+
+
+def test_a_moment_that_stays_where_the_rows_are_gives_the_same_model(monkeypatch, sphere):
+    X, y = sphere
+    models = []
+    for stays in (False, True):
+        monkeypatch.setattr(linear, "is_accelerated", lambda device, stays=stays: stays)
+        data = array_api_strict.asarray(X), y
+        bounds = Bounds(norm=1.0, labels=range(3))
+        models.append(fitted(data, epsilon=1.0, n_steps=20, bounds=bounds))
+    here, there = (model.projection_ @ model.projection_.T for model in models)
+    np.testing.assert_allclose(here, there, atol=1e-9)  # up to the signs of eigenvectors
+    scores = [model.decision_function(X[:50]) for model in models]
+    assert np.abs(scores[0]).max() > 0.01
+
+
+@pytest.fixture
+def cuda():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return lambda x: torch.as_tensor(x, device="cuda")
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("whiten", [False, True])
+def test_weights_on_a_gpu_are_those_of_a_processor(cuda, sphere, whiten, relation, monkeypatch):
+    """Products and noise are exact; eigenvectors of the released moment are the library's own."""
+    plain = linear.whitening_projection
+    monkeypatch.setattr(
+        linear,
+        "whitening_projection",
+        lambda moment, *rest: (cuda if moment is not to_numpy(moment) else np.asarray)(
+            plain(to_numpy(moment), *rest)
+        ),
+    )
+    (X, y), settings = sphere, {"whiten": whiten, "relation": relation, "n_steps": 25}
+    bounds = Bounds(norm=1.0, labels=range(3))
+    here, there = (fitted((rows, y), bounds=bounds, **settings) for rows in (X, cuda(X)))
+    np.testing.assert_array_equal(here.coef_, there.coef_)
+    np.testing.assert_array_equal(here.predict(X), there.predict(cuda(X)))
+    turned = fitted((cuda(X[::-1].copy()), y[::-1]), bounds=bounds, **settings)
+    np.testing.assert_array_equal(turned.coef_, there.coef_)  # the order of rows is nothing
+
+
+# The regressor ----------------------------------------------------------------------------------
+
+
+def lines(n_rows=5000):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 3, size=(n_rows, 3))
+    return X, X @ [1.0, -0.5, 0.0] + 0.3 + 0.2 * rng.normal(size=n_rows)
+
+
+def regressor(**options):
+    usual = {"delta": 1e-5, "target_bounds": (-5, 5), "bounds": Bounds(lower=-1.0, upper=3.0)}
+    return PrivateLinearRegressor(**{**usual, **options})
+
+
+def test_columns_of_different_ranges():
+    X, y = lines()
+    X = X * [1.0, 1000.0, 0.01]
+    bounds = Bounds(lower=[-1, -1000, -0.01], upper=[3, 3000, 0.03])
+    assert regressor(epsilon=3.0, bounds=bounds).fit(X, y).score(X, y) > 0.8
+
+
+def test_without_noise_it_is_least_squares_or_a_robust_line():
+    X, y = lines()
+    ours = regressor(algorithm="moments", epsilon=np.inf).fit(X, y)
+    plain = LinearRegression().fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), plain.predict(X), atol=3e-3)
+    robust = regressor(epsilon=np.inf).fit(X, y)
+    found = robust.coef_ @ X.T + robust.intercept_
+    np.testing.assert_allclose(found, X @ [1, -0.5, 0] + 0.3, atol=0.1)
+    for each in (ours, robust):
+        assert each.residual_std_ == pytest.approx(0.2, abs=0.02)
+
+
+def test_outliers_move_gradients_less_than_moments(rng):
+    X, y = lines()
+    y = np.where((X[:, 2] > 2) & (rng.random(len(y)) < 0.1), 50.0, y)
+    options = {"epsilon": np.inf, "target_bounds": (-60, 60)}
+    plain, robust = (
+        regressor(algorithm=each, **options).fit(X, y) for each in ("moments", "noisy-gd")
+    )
+    assert abs(robust.coef_[2]) < 0.8 * abs(plain.coef_[2])
+
+
+def test_predictions_have_the_mean_of_a_skewed_target(rng):
+    X = rng.uniform(size=(20_000, 2))
+    y = (1 + X[:, 0]) * rng.exponential(size=len(X)) ** 2  # the mean is 2 (1 + x), the middle .48
+    model = regressor(epsilon=3.0, target_bounds=(0, 50), bounds=Bounds(lower=0.0, upper=1.0))
+    assert model.fit(X, y).predict(X).mean() == pytest.approx(y.mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("relation", list(Relation))
+def test_a_line_is_found_for_the_whole_budget(relation, algorithm):
+    X, y = lines(20_000)
+    with taped() as tape:
+        model = regressor(algorithm=algorithm, epsilon=2.0, relation=relation).fit(X, y)
+    assert len(tape.releases) == (1 if algorithm == "moments" else 61)
+    mu = math.hypot(*(1 / each.mechanism.noise_multiplier for each in tape.releases))
+    assert mu == pytest.approx(mu_from_budget(2.0, 1e-5), rel=1e-12)
+    assert model.score(X, y) > 0.9
+    ends = model.predict_interval(X, 0.9)
+    assert np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) > 0.85
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_little_budget_gives_no_wild_line_and_missing_targets_add_nothing(algorithm):
+    X, y = lines(500)
+    scores = [regressor(algorithm=algorithm, epsilon=0.05).fit(X, y).score(X, y) for _ in range(15)]
+    assert np.median(scores) > -6.0  # the public range alone allows -18
+    X, y = lines()
+    y[:2500] = np.nan
+    model = regressor(algorithm=algorithm, epsilon=np.inf).fit(X, y)
+    assert model.score(X[2500:], y[2500:]) > 0.95
+
+
+def test_what_a_regressor_refuses():
+    with pytest.raises(MissingBoundsError, match="target_bounds"):
+        regressor(target_bounds=None).fit(*lines(10))
+    for options, said in {
+        ("target_bounds", (2, 1)): "lower first",
+        ("algorithm", "newton"): "'noisy-gd', 'moments'",
+        ("n_steps", 0): "n_steps",
+    }.items():
+        with pytest.raises(InvalidInputError, match=said):
+            regressor(**dict([options])).fit(*lines(10))
+    with pytest.raises(InvalidInputError, match="coverage"):
+        regressor().fit(*lines(2000)).predict_interval(lines(5)[0], 1.5)
+
+
+def test_the_ridge_goes_by_the_noise(rng, monkeypatch):
+    values, weights = np.array([0.3, 0.2, 0.1, 1e-4]), np.array([1.0, -1.0, 1.0, 0.0])
+
+    def ridge(values, joint, noise):
+        moments = np.zeros((6, 6))
+        moments[:4, :4], moments[:4, 5], moments[4, 4] = np.diag(values), joint, 1.0
+        return TargetMoments(moments, noise).ridge()
+
+    exact = ridge(values, values * weights, 1e-9)
+    np.testing.assert_allclose(exact[:3], weights[:3], rtol=1e-5)
+    risks = {}
+    for ridges in ((0.1,), (3.2,), linear.RIDGES):  # fixed ones, and the one that is chosen
+        monkeypatch.setattr(linear, "RIDGES", ridges)
+        found = []
+        for _ in range(300):
+            joint = values * weights + 0.05 * rng.normal(size=4)
+            off = ridge(values + 0.07 * rng.normal(size=4), joint, 0.07) - weights
+            found.append(float(off @ (values * off)))
+        risks[len(ridges), ridges[0]] = np.mean(found)
+    assert risks[6, 0.1] < 0.8 * risks[1, 0.1]  # a small ridge lets the noise in
+    assert risks[6, 0.1] < 1.05 * risks[1, 3.2]
