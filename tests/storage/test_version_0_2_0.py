@@ -24,6 +24,8 @@ from tests.interfaces.running import done
 ARCHIVE = Path(__file__).parent / "version_0_2_0" / "files.zip"
 with zipfile.ZipFile(ARCHIVE) as archive:
     EXPECTED: dict[str, Any] = json.loads(archive.read("expected.json"))
+GONE = ("LinearClassifier",)  # classes that 0.2.0 had
+STAYED = [name for name, stated in EXPECTED["models"].items() if stated["class"] not in GONE]
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", EXPECTED["models"])
+@pytest.mark.parametrize("name", STAYED)
 def test_models_answer_as_they_did(old: Path, name: str) -> None:
     stated = EXPECTED["models"][name]
     model = load(old / f"{name}.sfumato")
